@@ -1,0 +1,161 @@
+// Package card is the domain: cards, payments, and the rules by which one leads to the other.
+//
+// It imports none of the module's other packages; what it needs from the world is declared in ports.go.
+// Every transaction boundary is in a method of Service. After a crash, whatever was committed is found again by the next
+// Tick: transfers are facts that are read again, an issuing intent is retried with the same key, an event is a row.
+package card
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Status is the status of a card, as the contract fixes it.
+type Status string
+
+const (
+	AwaitingPayment Status = "awaiting_payment"
+	Generated       Status = "generated"
+)
+
+// Card is a card that was asked for, from the request to the credentials.
+type Card struct {
+	// What the request and the quote fixed.
+	UUID                  uuid.UUID // version 7: its time is CreatedAt
+	AccountID             uuid.UUID
+	CreatedAt             time.Time
+	USD                   USD
+	Coin                  Currency
+	Amount                Amount // to be paid
+	Address               string // where to, this card's alone
+	Rate                  Rate
+	ExpiresAt             time.Time // of the quote
+	ConfirmationsRequired int
+	IdempotencyKey        string // "" if the request had none
+	RequestHash           []byte // fingerprint of the request, if it had a key
+
+	// What happened since.
+	Status    Status
+	State     PaymentState
+	Received  Amount // sum of the counted transfers
+	Height    int64  // see Assessment.Height
+	TipHeight int64  // of the chain, when the card was read
+	Sealed    *Sealed
+
+	// Credentials are set only where Service has opened Sealed, once the card is generated.
+	Credentials *Credentials
+}
+
+// Confirmations returns the confirmations of the counted transfer that has the fewest.
+func (c *Card) Confirmations() int64 {
+	if c.Height == 0 {
+		return 0
+	}
+	return max(0, c.TipHeight-c.Height+1)
+}
+
+// Due returns what is still to be paid.
+func (c *Card) Due() Amount { return max(0, c.Amount-c.Received) }
+
+// AsCreated returns the card as it was in the answer to the request that made it: unpaid, without credentials.
+func (c *Card) AsCreated() *Card {
+	created := *c
+	created.Status, created.State = AwaitingPayment, Unpaid
+	created.Received, created.Height, created.Sealed = 0, 0, nil
+	return &created
+}
+
+// Secret is a text that no log, no JSON and no format verb shows.
+type Secret string
+
+const redacted = "[redacted]"
+
+func (Secret) String() string               { return redacted }
+func (Secret) GoString() string             { return redacted }
+func (Secret) LogValue() slog.Value         { return slog.StringValue(redacted) }
+func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// Reveal returns the text.
+func (s Secret) Reveal() string { return string(s) }
+
+// Credentials are what is needed to use a card.
+type Credentials struct {
+	CardNumber     Secret // digits
+	ExpirationDate Secret // MM/YY
+	SecurityCode   Secret // digits
+	URL            Secret
+	URLPassword    Secret
+}
+
+// Sealed are a card's credentials, each field encrypted on its own.
+type Sealed struct {
+	CardNumber, ExpirationDate, SecurityCode, URL, URLPassword []byte
+}
+
+// Address is a payment address of the wallet.
+type Address struct {
+	Currency string
+	Address  string
+	Position int64 // where the wallet keeps it; for monero the subaddress index
+}
+
+// View is what a chain shows at one moment.
+type View struct {
+	Fingerprint string // of the network and the wallet; never changes for one database
+	Tip         Tip
+	Since       int64      // the view holds every incoming transfer above this height, and in the mempool
+	Transfers   []Transfer // Counted is not set
+}
+
+// Lease is the right to do something that only one process may do at a time.
+type Lease struct {
+	Name   string
+	Holder string
+	Fence  int64 // grows with every change of hands
+}
+
+// Intent is the decision to have a card made. It is committed before the issuer is asked.
+type Intent struct {
+	CardUUID uuid.UUID
+	Attempts int
+	Fence    int64 // of the claim; a write with an older one is refused
+}
+
+// Event is what an account is told.
+type Event struct {
+	ID        uuid.UUID
+	AccountID uuid.UUID
+	Seq       int64 // without gaps, in the order of commits, per account
+	Type      EventType
+	CardUUID  uuid.UUID
+	Status    Status
+	State     PaymentState
+	CreatedAt time.Time
+}
+
+// Identity is who a token speaks for.
+type Identity struct {
+	TokenID   uuid.UUID
+	AccountID uuid.UUID
+}
+
+// Account is a customer of the operator.
+type Account struct {
+	ID        uuid.UUID
+	Name      string
+	CreatedAt time.Time
+}
+
+// Token is an API token without its secret.
+type Token struct {
+	ID        uuid.UUID
+	AccountID uuid.UUID
+	Account   string // name
+	Name      string
+	Hash      []byte // keyed
+	CreatedAt time.Time
+	ExpiresAt *time.Time
+	RevokedAt *time.Time
+}

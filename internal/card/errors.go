@@ -1,0 +1,116 @@
+package card
+
+import (
+	"errors"
+	"time"
+)
+
+// Kind says what sort of failure an Error is. The zero Kind is Internal, so that an unknown error can never
+// reach a client as its own fault.
+type Kind int
+
+const (
+	Internal Kind = iota
+	Malformed
+	Unauthorized
+	NotFound
+	MethodNotAllowed
+	Timeout
+	TooLarge
+	UnsupportedMedia
+	Invalid
+	Unavailable
+)
+
+// Error is a failure that a client may see: a stable code and a message that says how to mend it.
+// It holds no internal text; the cause, if any, is for the log.
+type Error struct {
+	Kind       Kind
+	Code       string
+	Title      string
+	Message    string
+	Fields     []FieldError  // with Invalid: everything that is wrong
+	RetryAfter time.Duration // with Unavailable: when to try again
+	Cause      error         // never shown
+}
+
+// FieldError is one thing that is wrong with a request.
+type FieldError struct {
+	Pointer string // JSON pointer into the body, or query/NAME, path/NAME, header/NAME
+	Detail  string
+}
+
+func (e *Error) Error() string {
+	if e.Cause != nil {
+		return e.Code + ": " + e.Cause.Error()
+	}
+	return e.Code + ": " + e.Message
+}
+
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Is reports whether target is the same public failure, whatever its message and cause.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code
+}
+
+// Because returns a copy of e with a cause for the log.
+func (e *Error) Because(cause error) *Error {
+	c := *e
+	c.Cause = cause
+	return &c
+}
+
+// Saying returns a copy of e with another message.
+func (e *Error) Saying(message string) *Error {
+	c := *e
+	c.Message = message
+	return &c
+}
+
+// WithFields returns a copy of e that names everything that is wrong.
+func (e *Error) WithFields(fields ...FieldError) *Error {
+	c := *e
+	c.Fields = fields
+	return &c
+}
+
+// The failures a client can see. Their codes are the ones that the published contract enumerates.
+var (
+	ErrInternal         = &Error{Kind: Internal, Code: "internal", Title: "Internal error", Message: "The service failed. Try again, or ask its operator with this request id."}
+	ErrMalformedJSON    = &Error{Kind: Malformed, Code: "malformed_json", Title: "Malformed JSON", Message: "The body is not valid JSON."}
+	ErrUnauthorized     = &Error{Kind: Unauthorized, Code: "unauthorized", Title: "Unauthorized", Message: `The token is not valid. Send "Authorization: Bearer <API_TOKEN>" with a token of your account.`}
+	ErrNotFound         = &Error{Kind: NotFound, Code: "not_found", Title: "Not found", Message: "There is nothing at this address."}
+	ErrMethodNotAllowed = &Error{Kind: MethodNotAllowed, Code: "method_not_allowed", Title: "Method not allowed", Message: `This address does not know the method. The "Allow" header lists those it knows.`}
+	ErrRequestTimeout   = &Error{Kind: Timeout, Code: "request_timeout", Title: "Request timeout", Message: "The request's body did not arrive in time. Send it again."}
+	ErrBodyTooLarge     = &Error{Kind: TooLarge, Code: "body_too_large", Title: "Body too large", Message: "The body is longer than 65536 bytes."}
+	ErrUnsupportedMedia = &Error{Kind: UnsupportedMedia, Code: "unsupported_media_type", Title: "Unsupported media type", Message: `Send the body as JSON, with "Content-Type: application/json" and no Content-Encoding.`}
+	ErrInvalidRequest   = &Error{Kind: Invalid, Code: "invalid_request", Title: "Invalid request", Message: `The request is not valid. See "errors".`}
+	ErrKeyReused        = &Error{Kind: Invalid, Code: "idempotency_key_reused", Title: "Idempotency key reused", Message: "This Idempotency-Key was used for another request. Use a new key for a new card."}
+	ErrNoRate           = &Error{Kind: Unavailable, Code: "rate_unavailable", Title: "No exchange rate", Message: "There is no fresh exchange rate for this currency. Try again in a few seconds.", RetryAfter: 10 * time.Second}
+	ErrNoAddress        = &Error{Kind: Unavailable, Code: "address_unavailable", Title: "No payment address", Message: "There is no payment address to hand out right now. Try again in a few seconds.", RetryAfter: 5 * time.Second}
+	ErrUnavailable      = &Error{Kind: Unavailable, Code: "unavailable", Title: "Service unavailable", Message: "A part that the service depends on does not answer. Try again in a few seconds.", RetryAfter: 5 * time.Second}
+)
+
+// PublicErrors returns every failure a client can see; the contract's codes are tested against it.
+func PublicErrors() []*Error {
+	return []*Error{
+		ErrInternal, ErrMalformedJSON, ErrUnauthorized, ErrNotFound, ErrMethodNotAllowed, ErrRequestTimeout, ErrBodyTooLarge,
+		ErrUnsupportedMedia, ErrInvalidRequest, ErrKeyReused, ErrNoRate, ErrNoAddress, ErrUnavailable,
+	}
+}
+
+// Failures inside the service.
+var (
+	// ErrFenced means that a lease was lost to another process: stop, touch nothing.
+	ErrFenced = errors.New("lease lost to another process")
+	// ErrDeclined means that an issuer refused for good and made no card. Any other error of an issuer is ambiguous.
+	ErrDeclined = errors.New("issuer declined")
+	// ErrDuplicate means that a row with this key exists already.
+	ErrDuplicate = errors.New("duplicate")
+	// ErrWrongChain means that a node or wallet is not the one the stored data belongs to.
+	ErrWrongChain = errors.New("not the chain or wallet this database belongs to")
+	// ErrChainNotReady means that a chain can't be trusted at the moment: syncing, stale, or node and wallet disagree.
+	ErrChainNotReady = errors.New("chain is not ready")
+)

@@ -1,0 +1,176 @@
+package card
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// USD is an amount of US dollars, in cents.
+type USD int64
+
+// The bounds of a card's balance, both included.
+const (
+	MinUSD USD = 50_00
+	MaxUSD USD = 750_00
+)
+
+// ParseUSD reads a plain decimal number with at most two decimals: no sign, no exponent, no spaces.
+func ParseUSD(s string) (USD, error) {
+	n, err := parseUnits(s, 2)
+	return USD(n), err
+}
+
+// String returns whole dollars without decimals ("150"), anything else with two ("150.50").
+func (u USD) String() string {
+	if u%100 == 0 {
+		return strconv.FormatInt(int64(u/100), 10)
+	}
+	return fmt.Sprintf("%d.%02d", u/100, u%100)
+}
+
+// MarshalJSON writes the string form.
+func (u USD) MarshalJSON() ([]byte, error) { return []byte(`"` + u.String() + `"`), nil }
+
+// Amount is an amount of a coin, in its atomic units (piconero, satoshi).
+type Amount int64
+
+// Decimal is an exact decimal number: Units divided by ten to the power of Scale.
+type Decimal struct {
+	Units int64
+	Scale int
+}
+
+// ParseDecimal reads a plain decimal number with at most scale decimals: no sign, no exponent, no spaces.
+func ParseDecimal(s string, scale int) (Decimal, error) {
+	n, err := parseUnits(s, scale)
+	return Decimal{n, scale}, err
+}
+
+// String returns the number without an exponent and without trailing zeros.
+func (d Decimal) String() string {
+	digits := strconv.FormatInt(d.Units, 10)
+	if d.Scale == 0 {
+		return digits
+	}
+	if missing := d.Scale + 1 - len(digits); missing > 0 {
+		digits = strings.Repeat("0", missing) + digits
+	}
+	whole, fraction := digits[:len(digits)-d.Scale], strings.TrimRight(digits[len(digits)-d.Scale:], "0")
+	if fraction == "" {
+		return whole
+	}
+	return whole + "." + fraction
+}
+
+// MarshalJSON writes the number as a JSON string.
+func (d Decimal) MarshalJSON() ([]byte, error) { return []byte(`"` + d.String() + `"`), nil }
+
+// UnmarshalJSON reads a JSON string; its Scale is the number of decimals that were written.
+func (d *Decimal) UnmarshalJSON(b []byte) (err error) {
+	s := unquote(b)
+	_, fraction, _ := strings.Cut(s, ".")
+	*d, err = ParseDecimal(s, len(fraction))
+	return err
+}
+
+// Rescale returns the same number with another scale. It fails if decimals would be lost or the number grows too big.
+func (d Decimal) Rescale(scale int) (Decimal, error) {
+	return ParseDecimal(d.String(), scale)
+}
+
+// Rate is what one whole coin is worth in US dollars.
+type Rate struct {
+	USD    Decimal   // Scale is RateScale
+	At     time.Time // when it was taken
+	Source string    // who said so
+}
+
+// RateScale is the number of decimals of a rate.
+const RateScale = 8
+
+// Currency is a coin that cards can be paid with.
+type Currency struct {
+	Code          string // what the API calls it
+	Name          string
+	Decimals      int // of the coin
+	Confirmations int // that a payment needs
+}
+
+// Monero returns the currency with its default number of confirmations.
+func Monero() Currency {
+	return Currency{Code: "monero", Name: "Monero", Decimals: 12, Confirmations: 10}
+}
+
+// CurrencyByCode returns a currency the service knows, whether or not it is enabled.
+func CurrencyByCode(code string) (Currency, bool) {
+	if code == "monero" {
+		return Monero(), true
+	}
+	return Currency{}, false
+}
+
+// Decimal returns an amount of the coin in whole coins.
+func (c Currency) Decimal(a Amount) Decimal { return Decimal{int64(a), c.Decimals} }
+
+// PaymentURI returns the instruction to pay amount to address in the form the coin's wallets read.
+// Source for monero: https://docs.getmonero.org/ "Payment request URI".
+func (c Currency) PaymentURI(address string, amount Amount) string {
+	return c.Code + ":" + address + "?tx_amount=" + c.Decimal(amount).String()
+}
+
+// Price returns what usd costs at rate, rounded up to one atomic unit, so that the amount is never worth less than usd.
+// It fails if the rate is not positive or the amount does not fit.
+func (c Currency) Price(usd USD, rate Rate) (Amount, error) {
+	if rate.USD.Units <= 0 || usd <= 0 {
+		return 0, errors.New("price: rate and amount must be positive")
+	}
+	// cents/100 / (units/10^scale) * 10^decimals, as one fraction
+	numerator := new(big.Int).Mul(big.NewInt(int64(usd)), pow10(c.Decimals+rate.USD.Scale))
+	denominator := new(big.Int).Mul(big.NewInt(100), big.NewInt(rate.USD.Units))
+	quotient, remainder := numerator.QuoRem(numerator, denominator, new(big.Int))
+	if remainder.Sign() > 0 {
+		quotient.Add(quotient, big.NewInt(1))
+	}
+	if !quotient.IsInt64() {
+		return 0, fmt.Errorf("price: %s US dollars at rate %s do not fit the currency", usd, rate.USD)
+	}
+	return Amount(quotient.Int64()), nil
+}
+
+// Covers reports whether amount is worth at least usd at rate.
+func (c Currency) Covers(amount Amount, usd USD, rate Rate) bool {
+	price, err := c.Price(usd, rate)
+	return err == nil && amount >= price
+}
+
+func pow10(n int) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil) }
+
+// parseUnits reads digits with at most scale decimals into an integer of 10^-scale.
+func parseUnits(s string, scale int) (int64, error) {
+	whole, fraction, point := strings.Cut(s, ".")
+	if whole == "" || (point && fraction == "") || strings.Trim(whole+fraction, "0123456789") != "" {
+		return 0, errors.New("must be a plain decimal number such as 150 or 150.5, without sign or exponent")
+	}
+	if len(fraction) > scale {
+		return 0, fmt.Errorf("must have at most %d decimals", scale)
+	}
+	n, err := strconv.ParseInt(whole+fraction+strings.Repeat("0", scale-len(fraction)), 10, 64)
+	if err != nil {
+		return 0, errors.New("is too large")
+	}
+	return n, nil
+}
+
+// unquote returns the text of a JSON string, or a JSON number as it is written.
+func unquote(b []byte) string {
+	var s string
+	if json.Unmarshal(b, &s) == nil {
+		return s
+	}
+	return string(b)
+}

@@ -1,0 +1,129 @@
+package card
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Store keeps everything that must survive a crash. Every method outside Tx is one statement that is harmless when it is run
+// twice, because a driver may do so when a reply is lost. Missing rows are ErrNotFound, a store out of reach ErrUnavailable.
+type Store interface {
+	// InTx runs f in a transaction; f may run again if the transaction failed to serialise, so it must do nothing else.
+	// A lost reply to COMMIT is an error although the transaction may have happened: what f writes is found by its keys.
+	InTx(ctx context.Context, f func(Tx) error) error
+
+	// InsertCard reports false if the card's uuid, address or idempotency key is taken.
+	InsertCard(ctx context.Context, c *Card) (bool, error)
+	CardByUUID(ctx context.Context, account, id uuid.UUID) (*Card, error)
+	CardByIdempotencyKey(ctx context.Context, account uuid.UUID, key string) (*Card, error)
+	// EachCard calls f with the cards that match, newest first, while it reads them.
+	EachCard(ctx context.Context, filter CardFilter, f func(*Card) error) error
+
+	InsertAccount(ctx context.Context, a Account) error
+	AccountByName(ctx context.Context, name string) (Account, error)
+	InsertToken(ctx context.Context, t Token) error
+	Tokens(ctx context.Context) ([]Token, error)
+	TokenByHash(ctx context.Context, hash []byte) (Token, error)
+	RevokeToken(ctx context.Context, id uuid.UUID, at time.Time) error
+
+	// Setting returns the value stored under name; the first value proposed is the one that stays.
+	Setting(ctx context.Context, name, proposed string) (string, error)
+
+	// AcquireLease takes the lease if it is free or expired, or prolongs it if the holder has it; ErrFenced if another has it.
+	AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (Lease, error)
+	ReleaseLease(ctx context.Context, l Lease) error
+
+	// LeaseAddresses reserves up to n free addresses of a currency for holder until ttl has passed.
+	LeaseAddresses(ctx context.Context, currency, holder string, n int, ttl time.Duration) ([]string, error)
+	// ReturnAddresses frees what holder reserved and no card uses.
+	ReturnAddresses(ctx context.Context, holder string) error
+	// AddressPool returns how many addresses are free, and the highest position ever stored (-1 if none).
+	AddressPool(ctx context.Context, currency string) (free int, highest int64, err error)
+
+	// Cursor returns how far the chain has been applied; the zero Cursor before the first time.
+	Cursor(ctx context.Context, currency string) (Cursor, error)
+
+	// ClaimIntents hands out up to n intents whose card is paid and whose time has come, each for ttl.
+	ClaimIntents(ctx context.Context, n int, ttl time.Duration) ([]Intent, error)
+	// DeferIntent puts an intent off for a while; ErrFenced if the claim was lost.
+	DeferIntent(ctx context.Context, i Intent, wait time.Duration, reason string) error
+	// ParkIntent leaves an intent to an operator; ErrFenced if the claim was lost.
+	ParkIntent(ctx context.Context, i Intent, reason string) error
+}
+
+// Tx is what happens within one transaction. The rows it locks are locked in the order cards, accounts.
+type Tx interface {
+	// CheckLease fails with ErrFenced if the lease is no longer the caller's, and keeps it from changing hands until the end.
+	CheckLease(ctx context.Context, l Lease) error
+	SaveCursor(ctx context.Context, currency string, c Cursor) error
+
+	// TransfersSince returns the counted transfers above a height or in the mempool.
+	TransfersSince(ctx context.Context, currency string, height int64) ([]Transfer, error)
+	UpsertTransfers(ctx context.Context, ts []Transfer) error
+	// TransfersTo returns the counted transfers to addresses.
+	TransfersTo(ctx context.Context, currency string, addresses []string) ([]Transfer, error)
+
+	// LockCards returns the cards of a currency, locked, that have one of the addresses, or that are ready to be assessed
+	// at the tip, or that wait for money and expired before it.
+	LockCards(ctx context.Context, currency string, addresses []string, tip Tip) ([]*Card, error)
+	LockCard(ctx context.Context, id uuid.UUID) (*Card, error)
+	SaveAssessments(ctx context.Context, cards []*Card, as []Assessment) error
+
+	InsertAddresses(ctx context.Context, as []Address) error
+	// RetireAddresses makes sure that addresses of the pool are never handed out; with none given, all that are not in use.
+	RetireAddresses(ctx context.Context, currency string, addresses []string) error
+
+	InsertIntents(ctx context.Context, cards []uuid.UUID) error
+	// FinishIntent fails with ErrFenced if the claim was lost, with ErrDuplicate if another card has the same number.
+	FinishIntent(ctx context.Context, i Intent, cardNumberHash []byte) error
+	SaveGenerated(ctx context.Context, id uuid.UUID, s Sealed) error
+
+	// InsertEvents gives the events their Seq.
+	InsertEvents(ctx context.Context, es []Event) error
+}
+
+// Cursor is how far a chain has been applied.
+type Cursor struct {
+	Fingerprint  string
+	Tip          Tip
+	LowestLocked int64 // height of the lowest counted transfer that is locked; 0 if none
+}
+
+// CardFilter selects cards of an account.
+type CardFilter struct {
+	AccountID uuid.UUID
+	Status    Status    // "" for all
+	Before    uuid.UUID // only cards older than this one; zero for all
+	Limit     int       // 0 for all
+}
+
+// Vault encrypts what must not be read from a database.
+type Vault interface {
+	Seal(id uuid.UUID, account uuid.UUID, field string, plaintext Secret) ([]byte, error)
+	// Open fails if the ciphertext was changed, or belongs to another card or field.
+	Open(id uuid.UUID, account uuid.UUID, field string, ciphertext []byte) (Secret, error)
+	// Digest returns a keyed hash; label keeps hashes for different purposes apart.
+	Digest(label string, data []byte) ([]byte, error)
+}
+
+// Rates knows today's rates without asking anybody: it answers from memory.
+type Rates interface {
+	// Rate returns ErrNoRate if there is no fresh one.
+	Rate(currency string) (Rate, error)
+}
+
+// Issuer makes cards. The same key always yields the same card, however often it is asked.
+type Issuer interface {
+	// Issue returns ErrDeclined if no card was made and none will be. After any other error the card may have been made:
+	// it is asked for again with the same key.
+	Issue(ctx context.Context, key string, usd USD) (Credentials, error)
+}
+
+// Sandbox pays without money, on the simulated chain of one currency.
+type Sandbox interface {
+	// Pay sends amount, if it is not 0, and lets the chain grow until what address received has the confirmations.
+	// It returns the tip that shows it.
+	Pay(ctx context.Context, address string, amount Amount, confirmations int) (Tip, error)
+}

@@ -1,0 +1,211 @@
+package card
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Applied says what a view changed.
+type Applied struct {
+	Transfers    int // new, changed or gone
+	Unattributed int // of these, to addresses of no card
+	Cards        int // assessed
+	Paid         int // cards whose making was decided
+}
+
+type transferKey struct {
+	txid   string
+	output int64
+}
+
+// ApplyView makes the stored facts equal to what the chain shows, and assesses the cards that this concerns, in one
+// transaction together with the cursor. The work is by what changed, not by how many cards wait.
+//
+// It fails with ErrWrongChain if the view is of another network or wallet, with ErrChainNotReady if the chain is shorter
+// than what was applied, and with ErrFenced if the lease was lost; then nothing is changed.
+func (s *Service) ApplyView(ctx context.Context, l Lease, currency string, cursor Cursor, v View) (Applied, error) {
+	if cursor.Fingerprint != "" && cursor.Fingerprint != v.Fingerprint {
+		return Applied{}, fmt.Errorf("%w: %q, not %q", ErrWrongChain, v.Fingerprint, cursor.Fingerprint)
+	}
+	if v.Tip.Height < cursor.Tip.Height {
+		return Applied{}, fmt.Errorf("%w: its height is %d, but %d was applied", ErrChainNotReady, v.Tip.Height, cursor.Tip.Height)
+	}
+	var done Applied
+	err := s.store.InTx(ctx, func(tx Tx) error {
+		done = Applied{}
+		if err := tx.CheckLease(ctx, l); err != nil {
+			return err
+		}
+		changed, err := s.applyTransfers(ctx, tx, currency, v)
+		if err != nil {
+			return err
+		}
+		done.Transfers = len(changed)
+		if v.Tip.Hash != cursor.Tip.Hash || cursor.Fingerprint == "" {
+			if err := tx.SaveCursor(ctx, currency, Cursor{Fingerprint: v.Fingerprint, Tip: v.Tip}); err != nil {
+				return err
+			}
+		}
+		return s.assess(ctx, tx, currency, v.Tip, changed, &done)
+	})
+	if err != nil {
+		return Applied{}, fmt.Errorf("apply view of %s: %w", currency, err)
+	}
+	return done, nil
+}
+
+// applyTransfers stores what is new or different, un-counts what is gone, and returns both.
+func (s *Service) applyTransfers(ctx context.Context, tx Tx, currency string, v View) ([]Transfer, error) {
+	stored, err := tx.TransfersSince(ctx, currency, v.Since)
+	if err != nil {
+		return nil, err
+	}
+	gone := make(map[transferKey]Transfer, len(stored))
+	for _, t := range stored {
+		gone[transferKey{t.TxID, t.Output}] = t
+	}
+	var changed []Transfer
+	for _, t := range v.Transfers {
+		t.Counted = true
+		key := transferKey{t.TxID, t.Output}
+		old, known := gone[key]
+		delete(gone, key)
+		same := known && old.Address == t.Address && old.Amount == t.Amount && old.Height == t.Height && old.Locked == t.Locked
+		if !same {
+			changed = append(changed, t)
+		}
+	}
+	for _, t := range gone {
+		t.Counted = false
+		changed = append(changed, t)
+	}
+	return changed, tx.UpsertTransfers(ctx, changed)
+}
+
+// assess judges every card that a changed transfer or the tip concerns, and stores what follows.
+func (s *Service) assess(ctx context.Context, tx Tx, currency string, tip Tip, changed []Transfer, done *Applied) error {
+	touched := make([]string, 0, len(changed))
+	for _, t := range changed {
+		touched = append(touched, t.Address)
+	}
+	slices.Sort(touched)
+	touched = slices.Compact(touched)
+	cards, err := tx.LockCards(ctx, currency, touched, tip)
+	if err != nil {
+		return err
+	}
+	done.Cards = len(cards)
+	addresses := make([]string, len(cards))
+	owned := make(map[string]bool, len(cards))
+	for i, c := range cards {
+		addresses[i] = c.Address
+		owned[c.Address] = true
+	}
+	facts, err := tx.TransfersTo(ctx, currency, addresses)
+	if err != nil {
+		return err
+	}
+	byAddress := make(map[string][]Transfer, len(cards))
+	for _, t := range facts {
+		byAddress[t.Address] = append(byAddress[t.Address], t)
+	}
+	// Without a fresh rate, late money waits: the zero Rate never moves a card toward issuing.
+	today, _ := s.rates.Rate(currency)
+	assessments := make([]Assessment, len(cards))
+	var events []Event
+	var intents []uuid.UUID
+	for i, c := range cards {
+		a := Assess(c, byAddress[c.Address], tip, today)
+		assessments[i] = a
+		if kind := TransitionEvent(c.State, a.State); kind != "" {
+			events = append(events, s.event(c, kind, c.Status, a.State))
+		}
+		if a.State == Paid && c.Status == AwaitingPayment {
+			intents = append(intents, c.UUID)
+		}
+	}
+	done.Paid = len(intents)
+	if err := tx.SaveAssessments(ctx, cards, assessments); err != nil {
+		return err
+	}
+	if err := tx.InsertIntents(ctx, intents); err != nil {
+		return err
+	}
+	if err := tx.InsertEvents(ctx, events); err != nil {
+		return err
+	}
+	// An address that got money before it had a card must never be handed out.
+	strange := slices.DeleteFunc(touched, func(a string) bool { return owned[a] })
+	for _, t := range changed {
+		if !owned[t.Address] {
+			done.Unattributed++
+		}
+	}
+	if len(strange) == 0 {
+		return nil // none given would mean all
+	}
+	return tx.RetireAddresses(ctx, currency, strange)
+}
+
+func (s *Service) event(c *Card, kind EventType, status Status, state PaymentState) Event {
+	id, at := s.newID()
+	return Event{ID: id, AccountID: c.AccountID, Type: kind, CardUUID: c.UUID, Status: status, State: state, CreatedAt: at}
+}
+
+// FillAddresses keeps the pool of a currency full: it asks make for up to limit new addresses and stores them.
+// It returns how many it stored.
+//
+// If the wallet's next address is not the one after the highest that is stored, the store does not know all addresses that
+// the wallet ever gave out, for example because it was restored from a backup. Some of those it thinks free may then have
+// been handed out: all of them are retired, at the price of some addresses, and none is ever used twice.
+func (s *Service) FillAddresses(ctx context.Context, l Lease, currency string, limit int, create func(ctx context.Context, n int) ([]Address, error)) (int, error) {
+	free, highest, err := s.store.AddressPool(ctx, currency)
+	if err != nil {
+		return 0, err
+	}
+	n := min(s.cfg.PoolSize-free, limit)
+	if n <= 0 {
+		return 0, nil
+	}
+	fresh, err := create(ctx, n)
+	if err != nil {
+		return 0, fmt.Errorf("make addresses: %w", err)
+	}
+	if len(fresh) == 0 {
+		return 0, nil
+	}
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		if err := tx.CheckLease(ctx, l); err != nil {
+			return err
+		}
+		if highest >= 0 && fresh[0].Position != highest+1 {
+			if err := tx.RetireAddresses(ctx, currency, nil); err != nil {
+				return err
+			}
+		}
+		return tx.InsertAddresses(ctx, fresh)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("store addresses: %w", err)
+	}
+	return len(fresh), nil
+}
+
+// Cursor returns how far the chain of a currency has been applied.
+func (s *Service) Cursor(ctx context.Context, currency string) (Cursor, error) {
+	return s.store.Cursor(ctx, currency)
+}
+
+// AcquireLease takes or prolongs a lease for this process; ErrFenced if another process has it.
+func (s *Service) AcquireLease(ctx context.Context, name string, ttl time.Duration) (Lease, error) {
+	return s.store.AcquireLease(ctx, name, s.cfg.Replica, ttl)
+}
+
+// ReleaseLease gives a lease up before it ends, so that another process can go on at once.
+func (s *Service) ReleaseLease(ctx context.Context, l Lease) error {
+	return s.store.ReleaseLease(ctx, l)
+}
