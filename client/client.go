@@ -1,0 +1,156 @@
+// Package client is the Go SDK of cardmint, a service that sells prepaid cards for cryptocurrency.
+//
+//	c, err := client.New("https://cards.example.com", os.Getenv("CARDMINT_TOKEN"))
+//	if err != nil {
+//		return err
+//	}
+//	card, err := c.CreateCard(ctx, client.CreateCardRequest{
+//		USDAmount: decimal.NewFromInt(150),
+//		Currency:  "monero",
+//	})
+//	if err != nil {
+//		return err
+//	}
+//	fmt.Println("send", card.Payment.Amount, "to", card.Payment.Address)
+//	card, err = c.WaitForCard(ctx, card.UUID)
+//	if err != nil {
+//		return err
+//	}
+//	use(card.Credentials.CardNumber)
+//
+// # Errors
+//
+// When the service refuses a request, the error is an [*Error], found by [errors.As]; decide by its Code.
+// Any other error says that the context ended, or that no answer came or none that could be read.
+//
+// # Retries
+//
+// A call is repeated by itself, with a wait that grows and is random, and never after its context has ended:
+//
+//   - after 408, 429 and 503, when the service has done nothing yet. A Retry-After is waited for.
+//   - after 502, 504 and a connection that broke or timed out, when nobody knows what the service has done,
+//     only where doing it again is harmless. That is everywhere but in [Client.SimulatePayment].
+//
+// It is not repeated after 500, a fault that is likely to come again. See [WithRetry].
+//
+// # Money and times
+//
+// Amounts are exact decimals. Amounts of coins are in whole coins, not in their smallest unit. Times are UTC.
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/google/uuid"
+)
+
+// Client calls the service on behalf of the account that its token belongs to. It is safe for use by several goroutines.
+// It never prints its token.
+type Client struct {
+	baseURL        string
+	token          *string // behind a pointer, of which fmt prints only the address whatever the verb
+	http           http.Client
+	userAgent      string
+	maxAttempts    int
+	maxElapsed     time.Duration
+	attemptTimeout time.Duration
+	pollFirst      time.Duration
+	pollLongest    time.Duration
+}
+
+// New returns a client of the service at baseURL, for example "https://cards.example.com": what comes before "/api/cards".
+// The token is the account's API token, without "Bearer". New sends nothing; whether the token is good shows in the first call.
+func New(baseURL, token string, opts ...Option) (*Client, error) {
+	u, err := url.Parse(baseURL)
+	switch {
+	// Without the text itself, which may hold a password.
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return nil, errors.New(`client: the base URL must have a scheme and a host, like "https://cards.example.com"`)
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return nil, errors.New("client: the base URL must not have a user, a query or a fragment")
+	case token == "":
+		return nil, errors.New("client: the token is empty")
+	case !visible(token):
+		return nil, errors.New("client: the token has a space, a line break or another character that no token has")
+	}
+	c := &Client{
+		baseURL:        strings.TrimRight(u.String(), "/"),
+		token:          &token,
+		userAgent:      "cardmint-go",
+		maxAttempts:    4,
+		maxElapsed:     time.Minute,
+		attemptTimeout: 30 * time.Second,
+		pollFirst:      time.Second,
+		pollLongest:    15 * time.Second,
+	}
+	for _, opt := range opts {
+		opt(c)
+	}
+	switch {
+	case strings.ContainsFunc(c.userAgent, unicode.IsControl):
+		return nil, errors.New("client: the user agent has a control character")
+	case c.maxAttempts < 1:
+		return nil, errors.New("client: WithRetry needs at least one attempt")
+	case c.attemptTimeout <= 0:
+		return nil, errors.New("client: WithAttemptTimeout needs a duration above zero")
+	case c.pollFirst <= 0 || c.pollLongest < c.pollFirst:
+		return nil, errors.New("client: WithPollInterval needs a first interval above zero and a longest that is not shorter")
+	}
+	// A redirect would take the token to wherever it points.
+	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return c, nil
+}
+
+// String names the service, not the token.
+func (c *Client) String() string { return "cardmint client of " + c.baseURL }
+
+// CreateCard asks for a card and answers how to pay for it: send exactly Payment.Amount of Payment.Currency to
+// Payment.Address before Payment.ExpiresAt. The card waits for its payment; [Client.WaitForCard] waits with it.
+//
+// The call never makes a second card by repeating itself: all its attempts carry one random Idempotency-Key.
+// To be able to repeat the call itself, also after a restart, choose the key with [WithIdempotencyKey].
+func (c *Client) CreateCard(ctx context.Context, in CreateCardRequest, opts ...CallOption) (*Card, error) {
+	r := request{operation: opCreateCard(), in: in}
+	for _, opt := range opts {
+		opt(&r)
+	}
+	return call[Card](ctx, c, r)
+}
+
+// GetCard reads one card. A card that does not exist or belongs to another account is an [*Error] with [ProblemCodeNotFound].
+func (c *Client) GetCard(ctx context.Context, id uuid.UUID) (*Card, error) {
+	return call[Card](ctx, c, request{operation: opGetCard(id.String())})
+}
+
+// ListCurrencies lists the cryptocurrencies that a card can be paid with, and their rates now.
+func (c *Client) ListCurrencies(ctx context.Context) ([]Currency, error) {
+	list, err := call[[]Currency](ctx, c, request{operation: opListCurrencies()})
+	if err != nil {
+		return nil, err
+	}
+	return *list, nil
+}
+
+// SimulatePayment pays for a card with simulated money and answers the card after that. With the zero request it pays what is
+// due and confirms it. Only a sandbox can do this; elsewhere it is an [*Error] with [ProblemCodeNotFound].
+//
+// It is not repeated after a connection that broke, because the payment may have happened: read the card to find out.
+func (c *Client) SimulatePayment(ctx context.Context, id uuid.UUID, in SimulatePaymentRequest) (*Card, error) {
+	return call[Card](ctx, c, request{operation: opSimulatePayment(id.String()), in: in})
+}
+
+// call does an operation whose answer is a T.
+func call[T any](ctx context.Context, c *Client, r request) (*T, error) {
+	out := new(T)
+	if _, err := c.do(ctx, r, out); err != nil {
+		return nil, fmt.Errorf("%s: %w", r.name, err)
+	}
+	return out, nil
+}

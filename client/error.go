@@ -1,0 +1,102 @@
+package client
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Error is the service's refusal of a request: every answer whose status is not 2xx. Find it with [errors.As].
+type Error struct {
+	Code       ProblemCode   // what went wrong, for programs; empty if the answer is not the service's, but for example a proxy's
+	Status     int           // HTTP status of the answer
+	Title      string        // the kind of problem, in a few words
+	Detail     string        // what is wrong this time and how to mend it, for people
+	RequestID  string        // names the request in the service's log; empty if the answer does not tell
+	Fields     []FieldError  // with [ProblemCodeInvalidRequest], everything that is wrong with the request
+	RetryAfter time.Duration // how long the service asks to wait, at most a day; zero if it does not ask
+}
+
+// Error is one line for people. Decide by Code, not by this text.
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d %s", e.Status, e.Title)
+	if e.Code != "" {
+		fmt.Fprintf(&b, " (%s)", e.Code)
+	}
+	if e.Detail != "" {
+		fmt.Fprintf(&b, ": %s", e.Detail)
+	}
+	for i, f := range e.Fields {
+		sep := "; "
+		if i == 0 {
+			sep = " "
+		}
+		fmt.Fprintf(&b, "%s%s %s", sep, f.Pointer, f.Detail)
+	}
+	if e.RequestID != "" {
+		fmt.Fprintf(&b, " [request %s]", e.RequestID)
+	}
+	return strings.Join(strings.Fields(b.String()), " ")
+}
+
+const (
+	maxProblem    = 64 << 10
+	maxRetryAfter = 24 * time.Hour
+)
+
+// newError reads the error out of an answer.
+func newError(res *http.Response) *Error {
+	e := &Error{
+		Status:     res.StatusCode,
+		Title:      http.StatusText(res.StatusCode),
+		RequestID:  res.Header.Get("X-Request-Id"),
+		RetryAfter: retryAfter(res.Header.Get("Retry-After"), time.Now()),
+	}
+	kind := mediaType(res.Header)
+	switch {
+	case kind == "application/problem+json" || kind == "application/json":
+		var problem struct {
+			Title, Detail string
+			Code          ProblemCode
+			RequestID     string `json:"request_id"`
+			Errors        []FieldError
+		}
+		body, err := io.ReadAll(io.LimitReader(res.Body, maxProblem))
+		if err != nil || json.Unmarshal(body, &problem) != nil {
+			e.Detail = "the answer can't be read"
+			break
+		}
+		e.Code, e.Detail, e.Fields = problem.Code, problem.Detail, problem.Errors
+		if problem.Title != "" {
+			e.Title = problem.Title
+		}
+		if problem.RequestID != "" {
+			e.RequestID = problem.RequestID
+		}
+	case res.StatusCode/100 == 3:
+		e.Detail = "redirects are not followed, correct the base URL"
+		if to, err := res.Location(); err == nil {
+			e.Detail += "; this one leads to " + to.Scheme + "://" + to.Host + to.EscapedPath()
+		}
+	default:
+		// The body is nobody's business: it may be a page of HTML, or repeat the request.
+		e.Detail = "the answer is " + kind + ", not a problem document; it may be a proxy's"
+	}
+	return e
+}
+
+// retryAfter reads the header Retry-After: seconds, or a time. What can't be read or has passed is zero.
+func retryAfter(header string, now time.Time) time.Duration {
+	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
+		return min(time.Duration(seconds)*time.Second, maxRetryAfter)
+	}
+	if at, err := http.ParseTime(header); err == nil {
+		return min(max(at.Sub(now), 0), maxRetryAfter)
+	}
+	return 0
+}

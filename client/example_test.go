@@ -1,0 +1,148 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/cardmint/cardmint/client"
+	"github.com/shopspring/decimal"
+)
+
+// The examples' service is a script with one card, which is generated once its payment was simulated.
+var (
+	paid      atomic.Bool
+	service   = httptest.NewServer(http.HandlerFunc(serve))
+	exampleID = "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
+)
+
+func serve(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	body, _ := io.ReadAll(r.Body)
+	switch r.Method + " " + r.URL.Path {
+	case "GET /api/cards":
+		fmt.Fprintf(w, "[%s]", exampleCard())
+	case "POST /api/cards":
+		var in client.CreateCardRequest
+		if err := json.Unmarshal(body, &in); err != nil || in.USDAmount.GreaterThan(decimal.NewFromInt(750)) {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			fmt.Fprint(w, `{"title":"Invalid request","code":"invalid_request","detail":"1 thing is wrong with the request. See \"errors\".",
+				"request_id":"019aa1c9","errors":[{"pointer":"/usd_amount","detail":"must be between 50 and 750"}]}`)
+			return
+		}
+		paid.Store(false)
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprint(w, exampleCard())
+	case "POST /api/sandbox/cards/" + exampleID + "/payments":
+		paid.Store(true)
+		fmt.Fprint(w, exampleCard())
+	case "GET /api/cards/" + exampleID:
+		fmt.Fprint(w, exampleCard())
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func exampleCard() string {
+	card := `{"uuid":"` + exampleID + `","created_at":"2026-11-20T14:46:00.120Z","status":"awaiting_payment","usd_amount":"150",
+		"payment":{"currency":"monero","amount":"0.983456789012","address":"8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3","state":"unpaid",
+		"expires_at":"2026-11-20T15:46:00.120Z","uri":"monero:8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3?tx_amount=0.983456789012",
+		"amount_received":"0","amount_due":"0.983456789012","confirmations":0,"confirmations_required":10,"rate":"152.52"},
+		"credentials":{"card_number":null,"expiration_date":null,"security_code":null,"url":null,"url_password":null}}`
+	if !paid.Load() {
+		return card
+	}
+	return strings.NewReplacer(`"awaiting_payment"`, `"generated"`, `"unpaid"`, `"paid"`, `"card_number":null`, `"card_number":"9912345678901232"`,
+		`"expiration_date":null`, `"expiration_date":"11/29"`, `"security_code":null`, `"security_code":"123"`).Replace(card)
+}
+
+// Buy a card: create it, pay, wait for it, use its credentials.
+func Example() {
+	c, err := client.New(service.URL, "cm_test_token", client.WithPollInterval(time.Millisecond, time.Second))
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+
+	card, err := c.CreateCard(ctx, client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("send", card.Payment.Amount, card.Payment.Currency, "to", card.Payment.Address)
+
+	// In a sandbox; elsewhere a wallet pays.
+	if _, err := c.SimulatePayment(ctx, card.UUID, client.SimulatePaymentRequest{}); err != nil {
+		log.Fatal(err)
+	}
+
+	card, err = c.WaitForCard(ctx, card.UUID)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("card", card.Credentials.CardNumber, "valid until", card.Credentials.ExpirationDate)
+	fmt.Println("in a log:", card.Credentials)
+	// Output:
+	// send 0.983456789012 monero to 8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3
+	// card 9912345678901232 valid until 11/29
+	// in a log: [hidden]
+}
+
+func ExampleClient_CreateCard() {
+	c, err := client.New(service.URL, "cm_test_token")
+	if err != nil {
+		log.Fatal(err)
+	}
+	// With a key of one's own, here an order number, the card is made once however often this runs.
+	card, err := c.CreateCard(context.Background(), client.CreateCardRequest{
+		USDAmount: decimal.RequireFromString("150.00"),
+		Currency:  "monero",
+	}, client.WithIdempotencyKey("order-4711"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(card.Status, card.Payment.URI)
+	// Output: awaiting_payment monero:8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3?tx_amount=0.983456789012
+}
+
+func ExampleError() {
+	c, err := client.New(service.URL, "cm_test_token")
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = c.CreateCard(context.Background(), client.CreateCardRequest{USDAmount: decimal.NewFromInt(1000), Currency: "monero"})
+	var refused *client.Error
+	switch {
+	case err == nil:
+	case errors.As(err, &refused) && refused.Code == client.ProblemCodeInvalidRequest:
+		for _, f := range refused.Fields {
+			fmt.Println(f.Pointer, f.Detail)
+		}
+	default:
+		log.Fatal(err)
+	}
+	// Output: /usd_amount must be between 50 and 750
+}
+
+func ExampleClient_ListCards() {
+	c, err := client.New(service.URL, "cm_test_token")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for card, err := range c.ListCards(context.Background(), client.ListCardsOptions{}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(card.UUID, card.USDAmount)
+	}
+	// Output: 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 150
+}

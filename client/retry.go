@@ -1,0 +1,204 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	cryptorand "crypto/rand"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	firstBackoff   = 500 * time.Millisecond
+	longestBackoff = 10 * time.Second
+	maxAnswer      = 32 << 20 // bytes; a full page of cards has about 2 MiB
+)
+
+// operation is one of the contract's operations, with its place filled in.
+type operation struct {
+	name, method, path string
+	keyed              bool // takes an Idempotency-Key
+}
+
+// request is one call of an operation.
+type request struct {
+	operation
+	query string
+	in    any     // the body; nil for none
+	key   *string // the caller's Idempotency-Key; nil for a random one
+	body  []byte  // in, encoded
+}
+
+// repeatable says whether doing the request twice is the same as doing it once.
+func (r request) repeatable() bool { return r.method != http.MethodPost || r.keyed }
+
+// do sends a request, more than once where that is safe, and decodes the answer into out.
+func (c *Client) do(ctx context.Context, r request, out any) (http.Header, error) {
+	if r.in != nil {
+		body, err := json.Marshal(r.in)
+		if err != nil {
+			return nil, fmt.Errorf("encode the request: %w", err)
+		}
+		r.body = body
+	}
+	if r.keyed && r.key == nil {
+		r.key = new(cryptorand.Text())
+	}
+	if r.key != nil && !visible(*r.key) {
+		return nil, errors.New("an idempotency key needs 1 to 255 visible ASCII characters")
+	}
+	var last error
+	for start, n := time.Now(), 1; ; n++ {
+		if ctx.Err() != nil {
+			return nil, ended(ctx, last)
+		}
+		header, err := c.attempt(ctx, r, out)
+		if err == nil {
+			return header, nil
+		}
+		refusal, refused := errors.AsType[*Error](err)
+		if !refused && ctx.Err() != nil {
+			return nil, ended(ctx, last)
+		}
+		wait := backoff(n)
+		if refused {
+			wait += refusal.RetryAfter // and jitter on top, so that not everybody comes back at once
+		}
+		if n >= c.maxAttempts || !temporary(err, r.repeatable()) || time.Since(start)+wait > c.maxElapsed {
+			return nil, err
+		}
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
+			return nil, err // says more than the deadline would
+		}
+		last = err
+		sleep(ctx, wait)
+	}
+}
+
+// attempt sends a request once.
+func (c *Client) attempt(ctx context.Context, r request, out any) (http.Header, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.attemptTimeout, fmt.Errorf("no answer within %v", c.attemptTimeout))
+	defer cancel()
+	target := c.baseURL + r.path
+	if r.query != "" {
+		target += "?" + r.query
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, target, bytes.NewReader(r.body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+*c.token)
+	req.Header.Set("Accept", "application/json, application/problem+json")
+	req.Header.Set("User-Agent", c.userAgent)
+	if r.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if r.key != nil {
+		req.Header.Set("Idempotency-Key", *r.key)
+	}
+	res, err := c.http.Do(req)
+	if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted {
+		return nil, err
+	}
+	if err != nil {
+		return nil, broken(ctx, err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode < 200 || res.StatusCode > 299 {
+		return nil, newError(res)
+	}
+	if kind := mediaType(res.Header); kind != "application/json" {
+		return nil, fmt.Errorf("the answer is %s, not JSON; is this the service's base URL?", kind)
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	if err != nil {
+		return nil, broken(ctx, fmt.Errorf("read the answer: %w", err))
+	}
+	if len(body) > maxAnswer {
+		return nil, fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
+	}
+	if bytes.Equal(bytes.TrimSpace(body), []byte("null")) {
+		return nil, errors.New("the answer is null")
+	}
+	if err := json.Unmarshal(body, out); err != nil {
+		return nil, fmt.Errorf("decode the answer: %w", err)
+	}
+	return res.Header, nil
+}
+
+// brokenError is a connection that broke before the whole answer was there. What was asked for may have been done, or not.
+type brokenError struct{ err error }
+
+func (e *brokenError) Error() string { return e.err.Error() }
+func (e *brokenError) Unwrap() error { return e.err }
+
+// broken keeps the timeout of an attempt from looking like the deadline of the caller's context.
+func broken(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return &brokenError{err}
+}
+
+// temporary says whether the same request may well succeed later, and can't do harm then. See the package comment.
+func temporary(err error, repeatable bool) bool {
+	if e, ok := errors.AsType[*Error](err); ok {
+		switch e.Status {
+		case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+			return true
+		case http.StatusBadGateway, http.StatusGatewayTimeout:
+			return repeatable
+		}
+		return false
+	}
+	_, broken := errors.AsType[*brokenError](err)
+	return broken && repeatable
+}
+
+// backoff is how long to wait after attempt n: exponential, with full jitter.
+func backoff(n int) time.Duration {
+	return rand.N(min(longestBackoff, firstBackoff<<min(n-1, 10)))
+}
+
+// sleep pauses until d has passed or the context ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// ended is the error of a call that its context ended. It wraps the context's error, its cause, and what went wrong before.
+func ended(ctx context.Context, last error) error {
+	err := ctx.Err()
+	if cause := context.Cause(ctx); cause != err {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	if last != nil {
+		err = fmt.Errorf("%w, after: %w", err, last)
+	}
+	return err
+}
+
+// mediaType is the bare type of a message's body, in lower case.
+func mediaType(h http.Header) string {
+	if kind, _, err := mime.ParseMediaType(h.Get("Content-Type")); err == nil {
+		return kind
+	}
+	return "of no known type"
+}
+
+// visible says whether s can be sent in a header as one word: at least one character, all of them visible ASCII.
+func visible(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < '!' || r > '~' })
+}

@@ -1,0 +1,77 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/google/uuid"
+)
+
+// PaymentError says that waiting longer for a card is of no use: its payment is [PaymentStateExpired] or [PaymentStateLate].
+// It need not be the last word. Money that came late can be settled by the service's operator, and the card is then generated
+// after all; [Client.GetCard] shows it.
+type PaymentError struct {
+	UUID  uuid.UUID // the card
+	State PaymentState
+}
+
+// Error says what to do.
+func (e *PaymentError) Error() string {
+	advice := "nothing arrived in time; do not pay any more, ask for a new card"
+	if e.State == PaymentStateLate {
+		advice = "the money arrived too late and no longer buys the card; ask the service's operator"
+	}
+	return fmt.Sprintf("the payment of card %s is %s: %s", e.UUID, e.State, advice)
+}
+
+// WaitForCard looks at a card again and again until it is generated, and answers it with its credentials.
+// Paying takes as long as the blockchain takes, often half an hour: give it a context with a deadline.
+//
+// It answers an error, together with the card as it was last seen (nil if it never was), when
+//
+//   - the payment is expired or late: a [*PaymentError], to be found with [errors.As];
+//   - the context ends: an error that wraps the context's, and its cause;
+//   - the card can't be read. Once the card was seen, failures that are likely to pass do not end the wait.
+//
+// It goes on waiting for a payment that is underpaid, which the payer can still complete: the context's end tells what is due.
+func (c *Client) WaitForCard(ctx context.Context, id uuid.UUID) (*Card, error) {
+	var card *Card
+	for interval := c.pollFirst; ; interval = min(interval*3/2, c.pollLongest) {
+		seen, err := c.GetCard(ctx, id)
+		switch {
+		case err == nil:
+			card = seen
+			if card.Status == CardStatusGenerated {
+				return card, nil
+			}
+			if s := card.Payment.State; s == PaymentStateExpired || s == PaymentStateLate {
+				return card, fmt.Errorf("WaitForCard: %w", &PaymentError{UUID: id, State: s})
+			}
+		case ctx.Err() == nil && (card == nil || !temporary(err, true)):
+			return card, fmt.Errorf("WaitForCard: %w", err)
+		}
+		pause := interval/2 + rand.N(interval/2+1)
+		if e, ok := errors.AsType[*Error](err); ok {
+			pause = max(pause, e.RetryAfter)
+		}
+		sleep(ctx, pause)
+		if ctx.Err() != nil {
+			if !errors.Is(err, ctx.Err()) {
+				err = ended(ctx, err)
+			}
+			return card, fmt.Errorf("WaitForCard: %w%s", err, progress(card))
+		}
+	}
+}
+
+// progress tells how far the payment was when the wait ended.
+func progress(card *Card) string {
+	if card == nil {
+		return ""
+	}
+	p := card.Payment
+	return fmt.Sprintf("; the payment is %s: %s %s are due, %d of %d confirmations",
+		p.State, p.AmountDue, p.Currency, p.Confirmations, p.ConfirmationsRequired)
+}

@@ -1,0 +1,155 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+var testID = uuid.MustParse("019aa1c9-f868-7cef-8e4e-9b1c97fb1d88")
+
+func TestWaitForCard_WaitsThroughEveryStateThatCanStillSucceed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := scripted(t, []step{
+			card(CardStatusAwaitingPayment, PaymentStateUnpaid), card(CardStatusAwaitingPayment, PaymentStateUnderpaid),
+			card(CardStatusAwaitingPayment, PaymentStateDetected), card(CardStatusAwaitingPayment, PaymentStateConfirming),
+			card(CardStatusAwaitingPayment, PaymentStatePaid), card(CardStatusAwaitingPayment, "a_state_of_the_future"),
+			card(CardStatusGenerated, PaymentStatePaid),
+		})
+		got, err := c.WaitForCard(t.Context(), testID)
+		if err != nil || got.Status != CardStatusGenerated || len(s.seen) != 7 {
+			t.Errorf("%+v, %v after %d requests", got, err, len(s.seen))
+		}
+	})
+}
+
+func TestWaitForCard_GeneratedCardIsAnswered_WhateverItsPaymentDidLater(t *testing.T) {
+	for _, state := range []PaymentState{PaymentStateReversed, PaymentStateLate} {
+		c, _ := scripted(t, []step{card(CardStatusGenerated, state)})
+		if got, err := c.WaitForCard(t.Context(), testID); err != nil || got.Status != CardStatusGenerated {
+			t.Errorf("%s: %+v, %v", state, got, err)
+		}
+	}
+}
+
+func TestWaitForCard_EndsWhenWaitingIsOfNoUse(t *testing.T) {
+	for _, state := range []PaymentState{PaymentStateExpired, PaymentStateLate} {
+		synctest.Test(t, func(t *testing.T) {
+			c, _ := scripted(t, []step{card(CardStatusAwaitingPayment, PaymentStateUnpaid), card(CardStatusAwaitingPayment, state)})
+			got, err := c.WaitForCard(t.Context(), testID)
+			var e *PaymentError
+			if !errors.As(err, &e) || e.State != state || e.UUID != testID || got == nil || got.Payment.State != state {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestWaitForCard_ContextEndsButTheLastCardIsKept(t *testing.T) {
+	cause := errors.New("the customer left")
+	for name, last := range map[string]step{
+		"in a pause":    card(CardStatusAwaitingPayment, PaymentStateConfirming),
+		"in a request":  hang,
+		"in an outage":  reset,
+		"while refused": problem(503, ProblemCodeUnavailable, "Retry-After", "5"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Hour, cause)
+				defer cancel()
+				c, _ := scripted(t, []step{card(CardStatusAwaitingPayment, PaymentStateConfirming), last})
+				start := time.Now()
+				got, err := c.WaitForCard(ctx, testID)
+				if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, cause) || !strings.Contains(err.Error(), "the payment is confirming") {
+					t.Error(err)
+				}
+				if got == nil || got.Payment.State != PaymentStateConfirming {
+					t.Errorf("last seen: %+v", got)
+				}
+				if time.Since(start) != time.Hour {
+					t.Errorf("ended after %v", time.Since(start))
+				}
+			})
+		})
+	}
+}
+
+func TestWaitForCard_OutageDoesNotEndIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		c, _ := scripted(t, []step{card(CardStatusAwaitingPayment, PaymentStateUnpaid), func(r *http.Request) (*http.Response, error) {
+			if time.Since(start) < 10*time.Minute {
+				return reset(r)
+			}
+			return card(CardStatusGenerated, PaymentStatePaid)(r)
+		}})
+		if got, err := c.WaitForCard(t.Context(), testID); err != nil || got.Status != CardStatusGenerated {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+}
+
+func TestWaitForCard_EndsWhenTheCardCannotBeRead(t *testing.T) {
+	seen := card(CardStatusAwaitingPayment, PaymentStateUnpaid)
+	for name, steps := range map[string][]step{
+		"unknown":               {problem(404, ProblemCodeNotFound)},
+		"never reached":         {reset},
+		"token revoked halfway": {seen, problem(401, ProblemCodeUnauthorized)},
+		"fault halfway":         {seen, problem(500, ProblemCodeInternal)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, _ := scripted(t, steps)
+				got, err := c.WaitForCard(t.Context(), testID)
+				if err == nil || (got == nil) != (len(steps) == 1) {
+					t.Errorf("%+v, %v", got, err)
+				}
+			})
+		})
+	}
+}
+
+func TestWaitForCard_PollsLessAndLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var at []time.Time
+		c, _ := scripted(t, []step{func(r *http.Request) (*http.Response, error) {
+			at = append(at, time.Now())
+			return card(CardStatusAwaitingPayment, PaymentStateUnpaid)(r)
+		}}, WithPollInterval(2*time.Second, 20*time.Second))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if _, err := c.WaitForCard(ctx, testID); err == nil {
+			t.Fatal("no error")
+		}
+		for i := 1; i < len(at); i++ {
+			low, high := time.Second, 20*time.Second
+			if i == 1 {
+				high = 2 * time.Second
+			} else if i > 7 {
+				low = 10 * time.Second
+			}
+			if pause := at[i].Sub(at[i-1]); pause < low || pause > high {
+				t.Errorf("pause %d is %v", i, pause)
+			}
+		}
+	})
+}
+
+func TestWaitForCard_WaitsAsLongAsTheServiceAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := scripted(t, []step{
+			card(CardStatusAwaitingPayment, PaymentStateUnpaid),
+			problem(429, "", "Retry-After", "600"), card(CardStatusGenerated, PaymentStatePaid),
+		})
+		start := time.Now()
+		if _, err := c.WaitForCard(t.Context(), testID); err != nil || time.Since(start) < 10*time.Minute {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
+}
