@@ -1,0 +1,111 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+const selectTokens = `SELECT t.id, t.account_id, a.name AS account, t.name, t.hash, t.created_at, t.expires_at, t.revoked_at
+	FROM tokens t JOIN accounts a ON a.id = t.account_id`
+
+type tokenRow struct {
+	ID        uuid.UUID `db:"id"`
+	AccountID uuid.UUID `db:"account_id"`
+	Account   string    `db:"account"`
+	Name      string    `db:"name"`
+	Hash      []byte    `db:"hash"`
+	CreatedAt int64     `db:"created_at"`
+	ExpiresAt *int64    `db:"expires_at"`
+	RevokedAt *int64    `db:"revoked_at"`
+}
+
+func (r *tokenRow) token() card.Token {
+	return card.Token{ID: r.ID, AccountID: r.AccountID, Account: r.Account, Name: r.Name, Hash: r.Hash,
+		CreatedAt: fromMillis(r.CreatedAt), ExpiresAt: fromNullMillis(r.ExpiresAt), RevokedAt: fromNullMillis(r.RevokedAt)}
+}
+
+func fromNullMillis(ms *int64) *time.Time {
+	if ms == nil {
+		return nil
+	}
+	t := fromMillis(*ms)
+	return &t
+}
+
+func nullMillis(t *time.Time) any {
+	if t == nil {
+		return nil
+	}
+	return t.UnixMilli()
+}
+
+// InsertAccount implements card.Store; a name that is taken is card.ErrDuplicate, unless it is by the same account.
+func (s *Store) InsertAccount(ctx context.Context, a card.Account) error {
+	_, err := s.exec(ctx, s.w, "insert account",
+		"INSERT INTO accounts (id, name, created_at) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING", a.ID, a.Name, a.CreatedAt.UnixMilli())
+	return err
+}
+
+// AccountByName implements card.Store.
+func (s *Store) AccountByName(ctx context.Context, name string) (card.Account, error) {
+	var row struct {
+		ID        uuid.UUID `db:"id"`
+		Name      string    `db:"name"`
+		CreatedAt int64     `db:"created_at"`
+	}
+	err := s.get(ctx, s.r, &row, "select account", "SELECT id, name, created_at FROM accounts WHERE name = ?", name)
+	return card.Account{ID: row.ID, Name: row.Name, CreatedAt: fromMillis(row.CreatedAt)}, err
+}
+
+// InsertToken implements card.Store.
+func (s *Store) InsertToken(ctx context.Context, t card.Token) error {
+	_, err := s.exec(ctx, s.w, "insert token", `INSERT INTO tokens (id, account_id, name, hash, created_at, expires_at)
+		VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`, t.ID, t.AccountID, t.Name, t.Hash, t.CreatedAt.UnixMilli(), nullMillis(t.ExpiresAt))
+	return err
+}
+
+// Tokens implements card.Store: all of them, oldest first.
+func (s *Store) Tokens(ctx context.Context) ([]card.Token, error) {
+	var found []tokenRow
+	if err := s.list(ctx, s.r, &found, "select tokens", selectTokens+" ORDER BY t.id"); err != nil {
+		return nil, err
+	}
+	tokens := make([]card.Token, len(found))
+	for i := range found {
+		tokens[i] = found[i].token()
+	}
+	return tokens, nil
+}
+
+// TokenByHash implements card.Store. It is one round trip.
+func (s *Store) TokenByHash(ctx context.Context, hash []byte) (card.Token, error) {
+	var row tokenRow
+	if err := s.hot.tokenByHash.GetContext(ctx, &row, hash); err != nil {
+		return card.Token{}, s.fail("select token", err)
+	}
+	return row.token(), nil
+}
+
+// RevokeToken implements card.Store. A token that is revoked already keeps its time.
+func (s *Store) RevokeToken(ctx context.Context, id uuid.UUID, at time.Time) error {
+	n, err := s.exec(ctx, s.w, "revoke token", "UPDATE tokens SET revoked_at = COALESCE(revoked_at, ?) WHERE id = ?", at.UnixMilli(), id)
+	if err == nil && n == 0 {
+		return card.ErrNotFound
+	}
+	return err
+}
+
+// Setting implements card.Store.
+func (s *Store) Setting(ctx context.Context, name, proposed string) (string, error) {
+	_, err := s.exec(ctx, s.w, "insert setting", "INSERT INTO settings (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING", name, proposed)
+	if err != nil {
+		return "", err
+	}
+	var value string
+	err = s.get(ctx, s.w, &value, "select setting", "SELECT value FROM settings WHERE name = ?", name)
+	return value, err
+}

@@ -1,0 +1,282 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+const insertCard = `INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source,
+	expires_at, confirmations_required, idempotency_key, request_hash)
+	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+
+const selectCards = `SELECT c.uuid, c.account_id, c.created_at, c.usd_cents, c.currency, c.amount, c.address, c.rate, c.rate_at,
+	c.rate_source, c.expires_at, c.confirmations_required, COALESCE(c.idempotency_key, '') AS idempotency_key, c.request_hash,
+	c.status, c.payment_state, c.received, c.height, COALESCE(k.height, 0) AS tip_height,
+	s.card_number, s.expiration_date, s.security_code, s.url, s.url_password
+	FROM cards c LEFT JOIN chains k ON k.currency = c.currency LEFT JOIN credentials s ON s.card_uuid = c.uuid`
+
+type cardRow struct {
+	UUID                  uuid.UUID         `db:"uuid"`
+	AccountID             uuid.UUID         `db:"account_id"`
+	CreatedAt             int64             `db:"created_at"`
+	USDCents              int64             `db:"usd_cents"`
+	Currency              string            `db:"currency"`
+	Amount                int64             `db:"amount"`
+	Address               string            `db:"address"`
+	Rate                  int64             `db:"rate"`
+	RateAt                int64             `db:"rate_at"`
+	RateSource            string            `db:"rate_source"`
+	ExpiresAt             int64             `db:"expires_at"`
+	ConfirmationsRequired int               `db:"confirmations_required"`
+	IdempotencyKey        string            `db:"idempotency_key"`
+	RequestHash           []byte            `db:"request_hash"`
+	Status                card.Status       `db:"status"`
+	State                 card.PaymentState `db:"payment_state"`
+	Received              int64             `db:"received"`
+	Height                int64             `db:"height"`
+	TipHeight             int64             `db:"tip_height"`
+	CardNumber            []byte            `db:"card_number"`
+	ExpirationDate        []byte            `db:"expiration_date"`
+	SecurityCode          []byte            `db:"security_code"`
+	URL                   []byte            `db:"url"`
+	URLPassword           []byte            `db:"url_password"`
+}
+
+func (r *cardRow) card() (*card.Card, error) {
+	coin, known := card.CurrencyByCode(r.Currency)
+	if !known {
+		return nil, fmt.Errorf("card %s: currency %q is not one this program knows", r.UUID, r.Currency)
+	}
+	c := &card.Card{
+		UUID: r.UUID, AccountID: r.AccountID, CreatedAt: fromMillis(r.CreatedAt), USD: card.USD(r.USDCents), Coin: coin,
+		Amount: card.Amount(r.Amount), Address: r.Address,
+		Rate:      card.Rate{USD: card.Decimal{Units: r.Rate, Scale: card.RateScale}, At: fromMillis(r.RateAt), Source: r.RateSource},
+		ExpiresAt: fromMillis(r.ExpiresAt), ConfirmationsRequired: r.ConfirmationsRequired,
+		IdempotencyKey: r.IdempotencyKey, RequestHash: r.RequestHash,
+		Status: r.Status, State: r.State, Received: card.Amount(r.Received), Height: r.Height, TipHeight: r.TipHeight,
+	}
+	if r.CardNumber != nil {
+		c.Sealed = &card.Sealed{CardNumber: r.CardNumber, ExpirationDate: r.ExpirationDate, SecurityCode: r.SecurityCode,
+			URL: r.URL, URLPassword: r.URLPassword}
+	}
+	return c, nil
+}
+
+func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// InsertCard implements card.Store. It is one round trip.
+func (s *Store) InsertCard(ctx context.Context, c *card.Card) (bool, error) {
+	rate, err := c.Rate.USD.Rescale(card.RateScale)
+	if err != nil {
+		return false, fmt.Errorf("insert card: rate %w", err)
+	}
+	result, err := s.hot.insertCard.ExecContext(ctx, c.UUID, c.AccountID, c.CreatedAt.UnixMilli(), int64(c.USD), c.Coin.Code,
+		int64(c.Amount), c.Address, rate.Units, c.Rate.At.UnixMilli(), c.Rate.Source, c.ExpiresAt.UnixMilli(),
+		c.ConfirmationsRequired, nullString(c.IdempotencyKey), c.RequestHash)
+	if err != nil {
+		return false, s.fail("insert card", err)
+	}
+	n, err := result.RowsAffected()
+	return n == 1, s.fail("insert card", err)
+}
+
+// CardByUUID implements card.Store. It is one round trip.
+func (s *Store) CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {
+	return s.oneCard(ctx, s.hot.cardByUUID, account, id)
+}
+
+// CardByIdempotencyKey implements card.Store.
+func (s *Store) CardByIdempotencyKey(ctx context.Context, account uuid.UUID, key string) (*card.Card, error) {
+	return s.oneCard(ctx, s.hot.cardByKey, account, key)
+}
+
+func (s *Store) oneCard(ctx context.Context, stmt *sqlx.Stmt, args ...any) (*card.Card, error) {
+	var row cardRow
+	if err := stmt.GetContext(ctx, &row, args...); err != nil {
+		return nil, s.fail("select card", err)
+	}
+	return row.card()
+}
+
+// EachCard implements card.Store. It holds one row at a time.
+func (s *Store) EachCard(ctx context.Context, filter card.CardFilter, f func(*card.Card) error) error {
+	query, args := selectCards+" WHERE c.account_id = ?", []any{filter.AccountID}
+	if filter.Status != "" {
+		query, args = query+" AND c.status = ?", append(args, filter.Status)
+	}
+	if filter.Before != uuid.Nil {
+		query, args = query+" AND c.uuid < ?", append(args, filter.Before)
+	}
+	query += " ORDER BY c.uuid DESC"
+	if filter.Limit > 0 {
+		query, args = query+" LIMIT ?", append(args, filter.Limit)
+	}
+	found, err := s.r.QueryxContext(ctx, s.r.Rebind(query), args...)
+	if err != nil {
+		return s.fail("select cards", err)
+	}
+	defer func() { _ = found.Close() }()
+	for found.Next() {
+		var row cardRow
+		if err := found.StructScan(&row); err != nil {
+			return s.fail("select cards", err)
+		}
+		c, err := row.card()
+		if err != nil {
+			return err
+		}
+		if err := f(c); err != nil {
+			return err
+		}
+	}
+	return s.fail("select cards", found.Err())
+}
+
+// LockCards implements card.Tx.
+func (t *tx) LockCards(ctx context.Context, currency string, addresses []string, tip card.Tip) ([]*card.Card, error) {
+	found := map[uuid.UUID]bool{}
+	// Those that only the tip concerns come in the order in which they are due, so that a limit delays none for ever.
+	for _, due := range []struct {
+		condition string
+		arg       int64
+	}{
+		{"ready_height <= ? ORDER BY ready_height", tip.Height},
+		{"payment_state = 'unpaid' AND expires_at <= ? ORDER BY expires_at", tip.Time.UnixMilli()},
+	} {
+		var ids []uuid.UUID
+		query := "SELECT uuid FROM cards WHERE currency = ? AND " + due.condition + " LIMIT 1000"
+		if err := t.s.list(ctx, t.t, &ids, "select due cards", query, currency, due.arg); err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			found[id] = true
+		}
+	}
+	err := inBatches(addresses, func(some []string) error {
+		var ids []uuid.UUID
+		query, args, err := sqlx.In("SELECT uuid FROM cards WHERE currency = ? AND address IN (?)", currency, some)
+		if err != nil {
+			return err
+		}
+		if err := t.s.list(ctx, t.t, &ids, "select cards by address", query, args...); err != nil {
+			return err
+		}
+		for _, id := range ids {
+			found[id] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return t.lockCards(ctx, sortedIDs(found))
+}
+
+// LockCard implements card.Tx.
+func (t *tx) LockCard(ctx context.Context, id uuid.UUID) (*card.Card, error) {
+	cards, err := t.lockCards(ctx, []uuid.UUID{id})
+	if err != nil {
+		return nil, err
+	}
+	if len(cards) == 0 {
+		return nil, card.ErrNotFound
+	}
+	return cards[0], nil
+}
+
+// lockCards locks in the order of ids, which must be sorted, so that two transactions never wait for each other.
+func (t *tx) lockCards(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {
+	var cards []*card.Card
+	err := inBatches(ids, func(some []uuid.UUID) error {
+		query, args, err := sqlx.In("SELECT uuid FROM cards WHERE uuid IN (?) ORDER BY uuid"+t.s.dialect.forUpdate, some)
+		if err != nil {
+			return err
+		}
+		var locked []uuid.UUID
+		if err := t.s.list(ctx, t.t, &locked, "lock cards", query, args...); err != nil {
+			return err
+		}
+		// Only now that they are locked is what they say true until the end.
+		query, args, err = sqlx.In(selectCards+" WHERE c.uuid IN (?) ORDER BY c.uuid", some)
+		if err != nil {
+			return err
+		}
+		var found []cardRow
+		if err := t.s.list(ctx, t.t, &found, "select locked cards", query, args...); err != nil {
+			return err
+		}
+		for i := range found {
+			c, err := found[i].card()
+			if err != nil {
+				return err
+			}
+			cards = append(cards, c)
+		}
+		return nil
+	})
+	return cards, err
+}
+
+// SaveAssessments implements card.Tx.
+func (t *tx) SaveAssessments(ctx context.Context, cards []*card.Card, as []card.Assessment) error {
+	if len(cards) != len(as) {
+		return errors.New("save assessments: one for each card")
+	}
+	for len(cards) > 0 {
+		n := min(batch, len(cards))
+		args := make([]any, 0, 5*n)
+		for i, a := range as[:n] {
+			var ready any
+			if a.ReadyHeight > 0 {
+				ready = a.ReadyHeight
+			}
+			args = append(args, cards[i].UUID, a.State, int64(a.Received), a.Height, ready)
+		}
+		group := "(" + t.s.dialect.uuid + ", CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS BIGINT))"
+		_, err := t.s.exec(ctx, t.t, "update cards", `UPDATE cards SET payment_state = v.column2, received = v.column3,
+			height = v.column4, ready_height = v.column5 FROM (VALUES `+rows(group, n)+`) AS v WHERE cards.uuid = v.column1`, args...)
+		if err != nil {
+			return err
+		}
+		cards, as = cards[n:], as[n:]
+	}
+	return nil
+}
+
+// SaveGenerated implements card.Tx.
+func (t *tx) SaveGenerated(ctx context.Context, id uuid.UUID, c card.Sealed) error {
+	_, err := t.s.exec(ctx, t.t, "insert credentials", `INSERT INTO credentials
+		(card_uuid, card_number, expiration_date, security_code, url, url_password) VALUES (?, ?, ?, ?, ?, ?)`,
+		id, c.CardNumber, c.ExpirationDate, c.SecurityCode, c.URL, c.URLPassword)
+	if err != nil {
+		return err
+	}
+	_, err = t.s.exec(ctx, t.t, "update card", "UPDATE cards SET status = ? WHERE uuid = ?", card.Generated, id)
+	return err
+}
+
+// inBatches calls f with parts of all that fit one statement.
+func inBatches[T any](all []T, f func([]T) error) error {
+	for len(all) > 0 {
+		n := min(batch, len(all))
+		if err := f(all[:n]); err != nil {
+			return err
+		}
+		all = all[n:]
+	}
+	return nil
+}
+
+func sortedIDs(set map[uuid.UUID]bool) []uuid.UUID {
+	return slices.SortedFunc(maps.Keys(set), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+}

@@ -1,0 +1,108 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+	modernc "modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// dialect is everything in which the two databases differ.
+type dialect struct {
+	name       string
+	now        string // the database's clock, Unix milliseconds
+	uuid       string // a placeholder for a uuid where no column gives it a type
+	forUpdate  string // locks the selected rows until the transaction ends
+	skipLocked string // the same for the table named q, but passes over rows that are locked already
+	classify   func(error) class
+}
+
+type class int
+
+const (
+	otherError class = iota
+	duplicateKey
+	notSerialised // the whole transaction may run again
+	outOfReach
+)
+
+var postgres = dialect{
+	name:       "postgres",
+	now:        "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
+	uuid:       "CAST(? AS UUID)",
+	forUpdate:  " FOR UPDATE",
+	skipLocked: " FOR UPDATE OF q SKIP LOCKED",
+	classify: func(err error) class {
+		var e *pq.Error
+		if !errors.As(err, &e) {
+			return otherError
+		}
+		switch {
+		case e.Code == "23505":
+			return duplicateKey
+		case e.Code == "40001", e.Code == "40P01", e.Code == "55P03":
+			return notSerialised
+		case e.Code.Class() == "08", e.Code.Class() == "53", e.Code.Class() == "57":
+			return outOfReach // connection, resources, shutting down or cancelled
+		}
+		return otherError
+	},
+}
+
+// SQLite has one writer at a time, so its transactions lock everything and need no row locks.
+var sqlite = dialect{
+	name: "sqlite",
+	now:  "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
+	uuid: "?",
+	classify: func(err error) class {
+		var e *modernc.Error
+		if !errors.As(err, &e) {
+			return otherError
+		}
+		switch e.Code() {
+		case lib.SQLITE_CONSTRAINT_UNIQUE, lib.SQLITE_CONSTRAINT_PRIMARYKEY:
+			return duplicateKey
+		}
+		switch e.Code() & 0xff {
+		case lib.SQLITE_BUSY, lib.SQLITE_LOCKED, lib.SQLITE_FULL, lib.SQLITE_IOERR, lib.SQLITE_CANTOPEN, lib.SQLITE_READONLY:
+			return outOfReach
+		}
+		return otherError
+	},
+}
+
+func init() {
+	sqlx.BindDriver("sqlite", sqlx.QUESTION) // modernc's name, which sqlx does not know
+}
+
+func (d dialect) retryable(err error) bool { return d.classify(err) == notSerialised }
+
+// fail turns a driver's error into one of ours, and keeps it as the cause for the log.
+func (s *Store) fail(operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return card.ErrNotFound
+	}
+	wrapped := fmt.Errorf("%s: %w", operation, err)
+	var network net.Error
+	switch class := s.dialect.classify(err); {
+	case class == duplicateKey:
+		return fmt.Errorf("%w: %w", card.ErrDuplicate, wrapped)
+	case class == outOfReach, class == notSerialised, errors.Is(err, driver.ErrBadConn), errors.Is(err, sql.ErrConnDone),
+		errors.As(err, &network), errors.Is(err, context.DeadlineExceeded), strings.Contains(err.Error(), "sql: database is closed"):
+		return card.ErrUnavailable.Because(wrapped)
+	}
+	return wrapped
+}

@@ -1,0 +1,72 @@
+package store
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+)
+
+//go:embed migrations
+var migrations embed.FS
+
+// ErrNewerSchema means that the database was already used by a newer version of this program.
+var ErrNewerSchema = errors.New("the database has a newer schema than this program knows")
+
+// Migrate brings the schema of the database at url up to date, and returns its version. Several processes may do this
+// at once: one works, the others wait.
+func Migrate(ctx context.Context, databaseURL string) (int64, error) {
+	s, err := connect(databaseURL, 2)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = s.Close() }()
+	if err := s.migrate(ctx); err != nil {
+		return 0, err
+	}
+	p, err := s.provider()
+	if err != nil {
+		return 0, err
+	}
+	version, err := p.GetDBVersion(ctx)
+	return version, s.fail("read schema version", err)
+}
+
+func (s *Store) migrate(ctx context.Context) error {
+	p, err := s.provider()
+	if err != nil {
+		return err
+	}
+	current, target, err := p.GetVersions(ctx)
+	if err != nil {
+		return s.fail("read schema version", err)
+	}
+	if current > target {
+		return fmt.Errorf("%w: version %d, this program's is %d", ErrNewerSchema, current, target)
+	}
+	if current == target {
+		return nil
+	}
+	_, err = p.Up(ctx)
+	return s.fail("migrate", err)
+}
+
+func (s *Store) provider() (*goose.Provider, error) {
+	files, err := fs.Sub(migrations, "migrations/"+s.dialect.name)
+	if err != nil {
+		return nil, err
+	}
+	dialect, options := goose.DialectSQLite3, []goose.ProviderOption(nil)
+	if s.dialect.name == postgres.name {
+		locker, err := lock.NewPostgresSessionLocker()
+		if err != nil {
+			return nil, err
+		}
+		dialect, options = goose.DialectPostgres, append(options, goose.WithSessionLocker(locker))
+	}
+	return goose.NewProvider(dialect, s.w.DB, files, options...)
+}

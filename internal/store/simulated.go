@@ -1,0 +1,136 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// The sandbox's chain is kept in the same database, so that it outlives a restart and is one for all replicas.
+
+const genesisHeight = 1
+
+// simulatedChain makes sure that the chain has a row, and locks it until the transaction ends.
+func (t *tx) simulatedChain(ctx context.Context, currency string) (height int64, err error) {
+	_, err = t.s.exec(ctx, t.t, "start simulated chain",
+		"INSERT INTO simulated_chains (currency, height, reorgs, next_index) VALUES (?, ?, 0, 1) ON CONFLICT (currency) DO NOTHING", currency, genesisHeight)
+	if err != nil {
+		return 0, err
+	}
+	err = t.s.get(ctx, t.t, &height, "lock simulated chain", "SELECT height FROM simulated_chains WHERE currency = ?"+t.s.dialect.forUpdate, currency)
+	return height, err
+}
+
+// SimulatedScan returns the chain's height, how often it was reorganised, and its transfers above since and in the mempool,
+// all as of one moment.
+func (s *Store) SimulatedScan(ctx context.Context, currency string, since int64) (height, reorgs int64, ts []card.Transfer, err error) {
+	var found []struct {
+		transferRow
+		Tip    int64 `db:"tip"`
+		Reorgs int64 `db:"reorgs"`
+	}
+	err = s.list(ctx, s.r, &found, "scan simulated chain", `SELECT c.height AS tip, c.reorgs, c.currency, COALESCE(t.txid, '') AS txid,
+		COALESCE(t.address, '') AS address, COALESCE(t.amount, 0) AS amount, COALESCE(t.height, 0) AS height, COALESCE(t.seen_at, 0) AS first_seen_at
+		FROM simulated_chains c LEFT JOIN simulated_transfers t ON t.currency = c.currency AND (t.height = 0 OR t.height > ?)
+		WHERE c.currency = ?`, since, currency)
+	if err != nil || len(found) == 0 {
+		return genesisHeight, 0, nil, err
+	}
+	for i := range found {
+		if found[i].TxID != "" {
+			ts = append(ts, found[i].transfer())
+		}
+	}
+	return found[0].Tip, found[0].Reorgs, ts, nil
+}
+
+// SimulatedPay adds a transfer, unless amount is 0, and lets the chain grow until all transfers to the address have the
+// confirmations. With 0 confirmations a new transfer stays in the mempool. It returns the height the chain then has.
+func (s *Store) SimulatedPay(ctx context.Context, currency, txid, address string, amount card.Amount, confirmations int, at time.Time) (int64, error) {
+	var height int64
+	err := s.inTx(ctx, func(t *tx) (err error) {
+		if height, err = t.simulatedChain(ctx, currency); err != nil {
+			return err
+		}
+		if amount > 0 {
+			_, err = s.exec(ctx, t.t, "insert simulated transfer",
+				"INSERT INTO simulated_transfers (currency, txid, address, amount, height, seen_at) VALUES (?, ?, ?, ?, 0, ?) ON CONFLICT DO NOTHING",
+				currency, txid, address, int64(amount), at.UnixMilli())
+			if err != nil {
+				return err
+			}
+		}
+		if confirmations == 0 {
+			return nil
+		}
+		mined, err := s.exec(ctx, t.t, "mine simulated transfers", "UPDATE simulated_transfers SET height = ? WHERE currency = ? AND address = ? AND height = 0", height+1, currency, address)
+		if err != nil {
+			return err
+		}
+		if mined > 0 {
+			height++
+		}
+		var newest int64
+		err = s.get(ctx, t.t, &newest, "select simulated transfers", "SELECT COALESCE(MAX(height), 0) FROM simulated_transfers WHERE currency = ? AND address = ?", currency, address)
+		if err != nil {
+			return err
+		}
+		if newest > 0 {
+			height = max(height, newest+int64(confirmations)-1)
+		}
+		return t.setSimulatedHeight(ctx, currency, height)
+	})
+	return height, err
+}
+
+// SimulatedMine adds n empty blocks.
+func (s *Store) SimulatedMine(ctx context.Context, currency string, n int) error {
+	return s.inTx(ctx, func(t *tx) error {
+		height, err := t.simulatedChain(ctx, currency)
+		if err != nil {
+			return err
+		}
+		return t.setSimulatedHeight(ctx, currency, height+int64(n))
+	})
+}
+
+// SimulatedReorg replaces the newest depth blocks by one more than that. Their transfers go back to the mempool, or are gone
+// for good if drop is set.
+func (s *Store) SimulatedReorg(ctx context.Context, currency string, depth int, drop bool) error {
+	return s.inTx(ctx, func(t *tx) error {
+		height, err := t.simulatedChain(ctx, currency)
+		if err != nil {
+			return err
+		}
+		if int64(depth) >= height {
+			return errors.New("reorganise: the chain is not that long")
+		}
+		change := "UPDATE simulated_transfers SET height = 0"
+		if drop {
+			change = "DELETE FROM simulated_transfers"
+		}
+		if _, err := s.exec(ctx, t.t, "reorganise", change+" WHERE currency = ? AND height > ?", currency, height-int64(depth)); err != nil {
+			return err
+		}
+		_, err = s.exec(ctx, t.t, "reorganise", "UPDATE simulated_chains SET height = height + 1, reorgs = reorgs + 1 WHERE currency = ?", currency)
+		return err
+	})
+}
+
+// SimulatedAddresses reserves n addresses, and returns the index of the first.
+func (s *Store) SimulatedAddresses(ctx context.Context, currency string, n int) (first int64, err error) {
+	err = s.inTx(ctx, func(t *tx) error {
+		if _, err := t.simulatedChain(ctx, currency); err != nil {
+			return err
+		}
+		return s.get(ctx, t.t, &first, "reserve simulated addresses", "UPDATE simulated_chains SET next_index = next_index + ? WHERE currency = ? RETURNING next_index - ?", n, currency, n)
+	})
+	return first, err
+}
+
+func (t *tx) setSimulatedHeight(ctx context.Context, currency string, height int64) error {
+	_, err := t.s.exec(ctx, t.t, "grow simulated chain", "UPDATE simulated_chains SET height = ? WHERE currency = ?", height, currency)
+	return err
+}

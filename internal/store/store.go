@@ -1,0 +1,206 @@
+// Package store keeps cards in SQL: one body of statements for PostgreSQL (lib/pq) and SQLite.
+//
+// It may import package card only, and implements its Store and Tx. Times are stored as Unix milliseconds and amounts as
+// integers of atomic units. After a crash a transaction has happened as a whole or not at all; statements outside of
+// transactions do no harm when they run twice. No type or error of a driver leaves the package.
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// Store is an open database. It implements card.Store.
+type Store struct {
+	w, r    *sqlx.DB // the same on PostgreSQL; on SQLite one connection that writes, and several that read
+	dialect dialect
+	hot     struct{ insertCard, cardByUUID, cardByKey, tokenByHash *sqlx.Stmt }
+}
+
+var _ card.Store = (*Store)(nil)
+
+// Open opens the database at url, "sqlite:PATH" or "postgres://...", with at most conns connections at once, and brings
+// its schema up to date. A database with a newer schema than this program's is an error.
+// The first use of a statement prepares it on its connection; from then on it costs one round trip.
+func Open(ctx context.Context, databaseURL string, conns int) (*Store, error) {
+	s, err := connect(databaseURL, conns)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.migrate(ctx); err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	if err := s.prepare(ctx); err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func connect(databaseURL string, conns int) (*Store, error) {
+	scheme, rest, _ := strings.Cut(databaseURL, ":")
+	switch scheme {
+	case "sqlite":
+		if rest == "" {
+			return nil, fmt.Errorf("database url: %q names no file", databaseURL)
+		}
+		return openSQLite(rest, conns)
+	case "postgres", "postgresql":
+		return openPostgres(databaseURL, conns)
+	}
+	return nil, fmt.Errorf("database url: must be sqlite:PATH or postgres://..., not %s:", scheme)
+}
+
+func openSQLite(path string, conns int) (*Store, error) {
+	dsn := func(params string) string {
+		return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + params +
+			"&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)"
+	}
+	w, err := sqlx.Open("sqlite", dsn("_txlock=immediate"))
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	w.SetMaxOpenConns(1)
+	r, err := sqlx.Open("sqlite", dsn("_pragma=query_only(1)"))
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	r.SetMaxOpenConns(conns)
+	r.SetMaxIdleConns(conns)
+	return &Store{w: w, r: r, dialect: sqlite}, nil
+}
+
+func openPostgres(databaseURL string, conns int) (*Store, error) {
+	db, err := sqlx.Open("postgres", databaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("database url: %w", err)
+	}
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	return &Store{w: db, r: db, dialect: postgres}, nil
+}
+
+// Close ends every connection.
+func (s *Store) Close() error {
+	if s.r != s.w {
+		_ = s.r.Close()
+	}
+	return s.w.Close()
+}
+
+// Ping reports whether the database answers.
+func (s *Store) Ping(ctx context.Context) error { return s.fail("ping", s.r.PingContext(ctx)) }
+
+func (s *Store) prepare(ctx context.Context) error {
+	for _, p := range []struct {
+		stmt  **sqlx.Stmt
+		db    *sqlx.DB
+		query string
+	}{
+		{&s.hot.insertCard, s.w, insertCard},
+		{&s.hot.cardByUUID, s.r, selectCards + " WHERE c.account_id = ? AND c.uuid = ?"},
+		{&s.hot.cardByKey, s.r, selectCards + " WHERE c.account_id = ? AND c.idempotency_key = ?"},
+		{&s.hot.tokenByHash, s.r, selectTokens + " WHERE t.hash = ?"},
+	} {
+		stmt, err := p.db.PreparexContext(ctx, p.db.Rebind(p.query))
+		if err != nil {
+			return s.fail("prepare", err)
+		}
+		*p.stmt = stmt
+	}
+	return nil
+}
+
+// InTx implements card.Store.
+func (s *Store) InTx(ctx context.Context, f func(card.Tx) error) error {
+	return s.inTx(ctx, func(t *tx) error { return f(t) })
+}
+
+func (s *Store) inTx(ctx context.Context, f func(*tx) error) error {
+	var err error
+	for range 5 { // the whole transaction again when the database could not serialise it
+		if err = s.tryTx(ctx, f); err == nil || !s.dialect.retryable(err) {
+			break
+		}
+	}
+	return err
+}
+
+func (s *Store) tryTx(ctx context.Context, f func(*tx) error) error {
+	conn, err := s.w.Connx(ctx)
+	if err != nil {
+		return s.fail("begin", err)
+	}
+	defer func() { _ = conn.Close() }()
+	// Once begun, the transaction is not tied to ctx: a COMMIT that is cut off by a cancelled context may have happened.
+	t, err := conn.BeginTxx(context.WithoutCancel(ctx), nil)
+	if err != nil {
+		return s.fail("begin", err)
+	}
+	if err := f(&tx{s: s, t: t}); err != nil {
+		_ = t.Rollback()
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		_ = t.Rollback()
+		return err
+	}
+	return s.fail("commit", t.Commit())
+}
+
+// tx implements card.Tx.
+type tx struct {
+	s *Store
+	t *sqlx.Tx
+}
+
+var _ card.Tx = (*tx)(nil)
+
+// runner is what a statement runs on: a pool or a transaction.
+type runner interface {
+	sqlx.ExtContext
+	SelectContext(ctx context.Context, dest any, query string, args ...any) error
+	GetContext(ctx context.Context, dest any, query string, args ...any) error
+	Rebind(query string) string
+}
+
+// exec runs a statement and returns the number of rows it touched.
+func (s *Store) exec(ctx context.Context, on runner, operation, query string, args ...any) (int64, error) {
+	result, err := on.ExecContext(ctx, on.Rebind(query), args...)
+	if err != nil {
+		return 0, s.fail(operation, err)
+	}
+	n, err := result.RowsAffected()
+	return n, s.fail(operation, err)
+}
+
+// get reads one row; none is card.ErrNotFound.
+func (s *Store) get(ctx context.Context, on runner, dest any, operation, query string, args ...any) error {
+	return s.fail(operation, on.GetContext(ctx, dest, on.Rebind(query), args...))
+}
+
+// list reads all rows.
+func (s *Store) list(ctx context.Context, on runner, dest any, operation, query string, args ...any) error {
+	return s.fail(operation, on.SelectContext(ctx, dest, on.Rebind(query), args...))
+}
+
+// batch is how many rows one statement handles; both databases allow more parameters than this needs.
+const batch = 500
+
+// rows returns n times the group of placeholders, for VALUES.
+func rows(group string, n int) string {
+	return strings.TrimSuffix(strings.Repeat(group+", ", n), ", ")
+}
+
+func nullString(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }
+
+// SingleWriter reports whether only one connection of a process may write, so that a second pool would be in the way.
+func (s *Store) SingleWriter() bool { return s.w != s.r }

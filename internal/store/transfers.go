@@ -1,0 +1,103 @@
+package store
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+type transferRow struct {
+	Currency    string `db:"currency"`
+	TxID        string `db:"txid"`
+	Output      int64  `db:"output"`
+	Address     string `db:"address"`
+	Amount      int64  `db:"amount"`
+	Height      int64  `db:"height"`
+	Locked      bool   `db:"locked"`
+	Counted     bool   `db:"counted"`
+	FirstSeenAt int64  `db:"first_seen_at"`
+}
+
+func (r *transferRow) transfer() card.Transfer {
+	return card.Transfer{Currency: r.Currency, TxID: r.TxID, Output: r.Output, Address: r.Address, Amount: card.Amount(r.Amount),
+		Height: r.Height, Locked: r.Locked, Counted: r.Counted, FirstSeenAt: fromMillis(r.FirstSeenAt)}
+}
+
+const selectTransfers = "SELECT currency, txid, output, address, amount, height, locked, counted, first_seen_at FROM transfers"
+
+// TransfersSince implements card.Tx.
+func (t *tx) TransfersSince(ctx context.Context, currency string, height int64) ([]card.Transfer, error) {
+	return t.transfers(ctx, selectTransfers+" WHERE currency = ? AND counted AND (height = 0 OR height > ?)", currency, height)
+}
+
+// TransfersTo implements card.Tx.
+func (t *tx) TransfersTo(ctx context.Context, currency string, addresses []string) ([]card.Transfer, error) {
+	var all []card.Transfer
+	err := inBatches(addresses, func(some []string) error {
+		query, args, err := sqlx.In(selectTransfers+" WHERE currency = ? AND counted AND address IN (?)", currency, some)
+		if err != nil {
+			return err
+		}
+		found, err := t.transfers(ctx, query, args...)
+		all = append(all, found...)
+		return err
+	})
+	return all, err
+}
+
+func (t *tx) transfers(ctx context.Context, query string, args ...any) ([]card.Transfer, error) {
+	var found []transferRow
+	if err := t.s.list(ctx, t.t, &found, "select transfers", query, args...); err != nil {
+		return nil, err
+	}
+	ts := make([]card.Transfer, len(found))
+	for i := range found {
+		ts[i] = found[i].transfer()
+	}
+	return ts, nil
+}
+
+// UpsertTransfers implements card.Tx. A transfer that was seen before keeps the earlier time.
+func (t *tx) UpsertTransfers(ctx context.Context, ts []card.Transfer) error {
+	return inBatches(ts, func(some []card.Transfer) error {
+		args := make([]any, 0, 9*len(some))
+		for _, x := range some {
+			args = append(args, x.Currency, x.TxID, x.Output, x.Address, int64(x.Amount), x.Height, x.Locked, x.Counted, x.FirstSeenAt.UnixMilli())
+		}
+		_, err := t.s.exec(ctx, t.t, "upsert transfers", `INSERT INTO transfers
+			(currency, txid, output, address, amount, height, locked, counted, first_seen_at) VALUES `+rows("(?, ?, ?, ?, ?, ?, ?, ?, ?)", len(some))+`
+			ON CONFLICT (currency, txid, output) DO UPDATE SET address = excluded.address, amount = excluded.amount, height = excluded.height,
+				locked = excluded.locked, counted = excluded.counted, first_seen_at = CASE WHEN excluded.first_seen_at < transfers.first_seen_at
+				THEN excluded.first_seen_at ELSE transfers.first_seen_at END`, args...)
+		return err
+	})
+}
+
+// Cursor implements card.Store.
+func (s *Store) Cursor(ctx context.Context, currency string) (card.Cursor, error) {
+	var row struct {
+		Fingerprint  string `db:"fingerprint"`
+		Height       int64  `db:"height"`
+		Hash         string `db:"hash"`
+		Time         int64  `db:"time"`
+		LowestLocked int64  `db:"lowest_locked"`
+	}
+	err := s.get(ctx, s.r, &row, "select cursor", `SELECT fingerprint, height, hash, time, (SELECT COALESCE(MIN(t.height), 0) FROM transfers t
+		WHERE t.currency = chains.currency AND t.counted AND t.locked AND t.height > 0) AS lowest_locked FROM chains WHERE currency = ?`, currency)
+	if errors.Is(err, card.ErrNotFound) {
+		return card.Cursor{}, nil
+	}
+	return card.Cursor{Fingerprint: row.Fingerprint, LowestLocked: row.LowestLocked,
+		Tip: card.Tip{Height: row.Height, Hash: row.Hash, Time: fromMillis(row.Time)}}, err
+}
+
+// SaveCursor implements card.Tx.
+func (t *tx) SaveCursor(ctx context.Context, currency string, c card.Cursor) error {
+	_, err := t.s.exec(ctx, t.t, "save cursor", `INSERT INTO chains (currency, fingerprint, height, hash, time) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT (currency) DO UPDATE SET fingerprint = excluded.fingerprint, height = excluded.height, hash = excluded.hash, time = excluded.time`,
+		currency, c.Fingerprint, c.Tip.Height, c.Tip.Hash, c.Tip.Time.UnixMilli())
+	return err
+}
