@@ -1,0 +1,91 @@
+// Package chain speaks to the nodes and wallets of coins, one file per coin.
+//
+// It may import package card only. What it reads from a node becomes card.View; it keeps nothing that a crash could lose.
+package chain
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// Simulated is a chain without coins, for the sandbox and for tests: whoever has a card may pay for it.
+// It implements watcher.Chain and card.Sandbox.
+type Simulated struct {
+	currency string
+	ledger   Ledger
+	now      func() time.Time
+}
+
+// Ledger keeps the simulated chain. Implementations must show all replicas the same chain, and lose nothing in a crash.
+type Ledger interface {
+	// SimulatedScan returns the height, the number of reorganisations so far, and the transfers above since and in the mempool.
+	SimulatedScan(ctx context.Context, currency string, since int64) (height, reorgs int64, ts []card.Transfer, err error)
+	// SimulatedPay adds a transfer, unless amount is 0, and lets the chain grow until all transfers to the address have the
+	// confirmations. It returns the height the chain then has.
+	SimulatedPay(ctx context.Context, currency, txid, address string, amount card.Amount, confirmations int, at time.Time) (int64, error)
+	// SimulatedAddresses reserves n addresses, and returns the index of the first.
+	SimulatedAddresses(ctx context.Context, currency string, n int) (int64, error)
+}
+
+// NewSimulated returns the simulated chain of a currency.
+func NewSimulated(currency string, ledger Ledger, now func() time.Time) *Simulated {
+	return &Simulated{currency: currency, ledger: ledger, now: now}
+}
+
+// Currency implements watcher.Chain.
+func (s *Simulated) Currency() string { return s.currency }
+
+// Scan implements watcher.Chain. The newest block is always from just now.
+func (s *Simulated) Scan(ctx context.Context, since int64) (card.View, error) {
+	height, reorgs, ts, err := s.ledger.SimulatedScan(ctx, s.currency, since)
+	if err != nil {
+		return card.View{}, fmt.Errorf("scan simulated chain: %w", err)
+	}
+	return card.View{
+		Fingerprint: "simulated " + s.currency,
+		Tip:         card.Tip{Height: height, Hash: fmt.Sprintf("simulated-%d-%d", reorgs, height), Time: s.now()},
+		Since:       since,
+		Transfers:   ts,
+	}, nil
+}
+
+// NewAddresses implements watcher.Chain. The addresses have the length and alphabet of stagenet subaddresses, but their
+// checksums are wrong: no wallet will pay to one by mistake.
+func (s *Simulated) NewAddresses(ctx context.Context, n int) ([]card.Address, error) {
+	first, err := s.ledger.SimulatedAddresses(ctx, s.currency, n)
+	if err != nil {
+		return nil, fmt.Errorf("new simulated addresses: %w", err)
+	}
+	addresses := make([]card.Address, n)
+	for i := range addresses {
+		addresses[i] = card.Address{Currency: s.currency, Address: simulatedAddress(), Position: first + int64(i)}
+	}
+	return addresses, nil
+}
+
+const base58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+
+func simulatedAddress() string {
+	random := make([]byte, 94)
+	_, _ = rand.Read(random) // never fails (crypto/rand)
+	for i, b := range random {
+		random[i] = base58[int(b)%len(base58)]
+	}
+	return "7" + string(random)
+}
+
+// Pay implements card.Sandbox.
+func (s *Simulated) Pay(ctx context.Context, address string, amount card.Amount, confirmations int) (card.Tip, error) {
+	random := make([]byte, 32)
+	_, _ = rand.Read(random) // never fails (crypto/rand)
+	height, err := s.ledger.SimulatedPay(ctx, s.currency, hex.EncodeToString(random), address, amount, confirmations, s.now())
+	if err != nil {
+		return card.Tip{}, fmt.Errorf("pay on simulated chain: %w", err)
+	}
+	return card.Tip{Height: height, Time: s.now()}, nil
+}

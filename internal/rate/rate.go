@@ -1,0 +1,46 @@
+// Package rate knows what coins are worth in US dollars.
+//
+// It may import package card only, and implements its Rates: it answers from memory, never from the network.
+// A live source will keep a rate fresh beside Fixed; until then rates are fixed by the operator.
+package rate
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// Fixed are rates that the operator set. They are always fresh.
+type Fixed struct {
+	rates map[string]card.Decimal
+	now   func() time.Time
+}
+
+var _ card.Rates = (*Fixed)(nil)
+
+// NewFixed takes US dollars per coin, by the code of the currency, as decimals with at most 8 decimals.
+func NewFixed(usdPerCoin map[string]string, now func() time.Time) (*Fixed, error) {
+	f := &Fixed{rates: map[string]card.Decimal{}, now: now}
+	for code, text := range maps.All(usdPerCoin) {
+		rate, err := card.ParseDecimal(text, card.RateScale)
+		if err != nil {
+			return nil, fmt.Errorf("rate of %s: %q %w", code, text, err)
+		}
+		if rate.Units == 0 {
+			return nil, fmt.Errorf("rate of %s: must be more than 0", code)
+		}
+		f.rates[code] = rate
+	}
+	return f, nil
+}
+
+// Rate implements card.Rates.
+func (f *Fixed) Rate(currency string) (card.Rate, error) {
+	usd, known := f.rates[currency]
+	if !known {
+		return card.Rate{}, card.ErrNoRate
+	}
+	return card.Rate{USD: usd, At: f.now(), Source: "fixed"}, nil
+}

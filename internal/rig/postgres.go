@@ -1,0 +1,116 @@
+package rig
+
+import (
+	"database/sql"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "github.com/lib/pq" // the driver of the probe
+)
+
+var cluster struct {
+	sync.Mutex
+	users   int
+	process *Process
+	dir     string
+	port    int
+}
+
+var databases atomic.Int64
+
+// Postgres returns the URL of an empty database of its own on a real PostgreSQL server. Tests of one process share the
+// server; the last of them ends it.
+func Postgres(tb testing.TB) string {
+	tb.Helper()
+	initdb := postgresProgram(tb, "initdb")
+	postgres := postgresProgram(tb, "postgres")
+	cluster.Lock()
+	defer cluster.Unlock()
+	if cluster.users == 0 {
+		startPostgres(tb, initdb, postgres)
+	}
+	cluster.users++
+	tb.Cleanup(func() {
+		cluster.Lock()
+		defer cluster.Unlock()
+		if cluster.users--; cluster.users == 0 {
+			cluster.process.Kill()
+			_ = os.RemoveAll(cluster.dir)
+		}
+	})
+	name := fmt.Sprintf("test%d", databases.Add(1))
+	db, err := sql.Open("postgres", postgresURL("postgres"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	if _, err := db.Exec("CREATE DATABASE " + name); err != nil {
+		tb.Fatal(err)
+	}
+	return postgresURL(name)
+}
+
+func postgresURL(database string) string {
+	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", cluster.port, database)
+}
+
+func startPostgres(tb testing.TB, initdb, postgres string) {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "rig-postgres")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	attr := func() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
+	if os.Getuid() == 0 { // PostgreSQL refuses to run as root
+		u, err := user.Lookup("postgres")
+		if err != nil {
+			missing(tb, "PostgreSQL will not run as root, and there is no user named postgres (Debian package postgresql)")
+		}
+		uid, _ := strconv.Atoi(u.Uid)
+		gid, _ := strconv.Atoi(u.Gid)
+		if err := os.Chown(dir, uid, gid); err != nil {
+			tb.Fatal(err)
+		}
+		attr = func() *syscall.SysProcAttr {
+			return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+		}
+	}
+	data := filepath.Join(dir, "data")
+	create := exec.Command(initdb, "-D", data, "-U", "postgres", "--auth=trust", "--no-sync", "--locale=C.UTF-8", "--encoding=UTF8")
+	create.SysProcAttr, create.Dir = attr(), dir
+	if out, err := create.CombinedOutput(); err != nil {
+		tb.Fatalf("initdb: %v\n%s", err, out)
+	}
+	cluster.dir, cluster.port = dir, FreePort(tb)
+	cmd := exec.Command(postgres, "-D", data, "-p", strconv.Itoa(cluster.port), "-c", "listen_addresses=127.0.0.1",
+		"-c", "unix_socket_directories="+dir, "-c", "max_connections=200")
+	cmd.SysProcAttr, cmd.Dir = attr(), dir
+	cluster.process = launch(tb, cmd)
+	cluster.process.Ready(tb, 30*time.Second, func() error {
+		db, err := sql.Open("postgres", postgresURL("postgres"))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = db.Close() }()
+		return db.Ping()
+	})
+}
+
+// postgresProgram finds a server program; Debian keeps them out of PATH.
+func postgresProgram(tb testing.TB, name string) string {
+	tb.Helper()
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
+	if len(found) > 0 {
+		return found[len(found)-1]
+	}
+	return Need(tb, name, "postgresql")
+}

@@ -1,0 +1,157 @@
+// Package vault encrypts card credentials at rest and makes keyed hashes.
+//
+// It may import package card only, and implements its Vault. Keys are Tink keysets in one file: AES256-GCM for encryption,
+// HMAC-SHA256 as a pseudorandom function for hashes. Losing the file means losing the credentials of every card.
+package vault
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/google/uuid"
+	"github.com/tink-crypto/tink-go/v2/aead"
+	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
+	"github.com/tink-crypto/tink-go/v2/keyset"
+	"github.com/tink-crypto/tink-go/v2/prf"
+	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
+	"github.com/tink-crypto/tink-go/v2/tink"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// Vault is safe for concurrent use.
+type Vault struct {
+	aead tink.AEAD
+	prf  *prf.Set
+}
+
+var _ card.Vault = (*Vault)(nil)
+
+// keyFile is what a key file holds: two Tink keysets in Tink's JSON form.
+type keyFile struct {
+	Encryption json.RawMessage `json:"encryption"`
+	Hashing    json.RawMessage `json:"hashing"`
+}
+
+// Errors that callers tell apart.
+var (
+	ErrExists      = errors.New("key file exists already")
+	ErrPermissions = errors.New("key file may be read by others than its owner")
+)
+
+// Create writes a file with new keys that only its owner may read. It never overwrites: ErrExists.
+func Create(path string) error {
+	encryption, err := newKeyset(aead.AES256GCMKeyTemplate())
+	if err != nil {
+		return err
+	}
+	hashing, err := newKeyset(prf.HMACSHA256PRFKeyTemplate())
+	if err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(keyFile{encryption, hashing}, "", "  ")
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%w: %s", ErrExists, path)
+	}
+	if err != nil {
+		return fmt.Errorf("create key file: %w", err)
+	}
+	_, err = f.Write(append(text, '\n'))
+	// The keys must be on the disk before anything is encrypted with them.
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("write key file: %w", err)
+	}
+	return nil
+}
+
+// Open reads a key file. One that others may read is refused with ErrPermissions.
+func Open(path string) (*Vault, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("open key file: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("%w: %s", ErrPermissions, path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read key file: %w", err)
+	}
+	var file keyFile
+	if json.Unmarshal(text, &file) != nil {
+		return nil, fmt.Errorf("key file %s: not made by keys create", path) // no detail: it could quote a key
+	}
+	encryption, err := readKeyset(file.Encryption)
+	if err != nil {
+		return nil, fmt.Errorf("key file %s: encryption keys can't be read", path)
+	}
+	hashing, err := readKeyset(file.Hashing)
+	if err != nil {
+		return nil, fmt.Errorf("key file %s: hashing keys can't be read", path)
+	}
+	v := &Vault{}
+	if v.aead, err = aead.New(encryption); err != nil {
+		return nil, fmt.Errorf("key file %s: encryption keys: %w", path, err)
+	}
+	if v.prf, err = prf.NewPRFSet(hashing); err != nil {
+		return nil, fmt.Errorf("key file %s: hashing keys: %w", path, err)
+	}
+	return v, nil
+}
+
+// Seal implements card.Vault.
+func (v *Vault) Seal(id, account uuid.UUID, field string, plaintext card.Secret) ([]byte, error) {
+	ciphertext, err := v.aead.Encrypt([]byte(plaintext.Reveal()), associatedData(id, account, field))
+	if err != nil {
+		return nil, fmt.Errorf("seal %s: %w", field, err)
+	}
+	return ciphertext, nil
+}
+
+// Open implements card.Vault.
+func (v *Vault) Open(id, account uuid.UUID, field string, ciphertext []byte) (card.Secret, error) {
+	plaintext, err := v.aead.Decrypt(ciphertext, associatedData(id, account, field))
+	if err != nil {
+		return "", fmt.Errorf("open %s of card %s: %w", field, id, err)
+	}
+	return card.Secret(plaintext), nil
+}
+
+// Digest implements card.Vault.
+func (v *Vault) Digest(label string, data []byte) ([]byte, error) {
+	digest, err := v.prf.ComputePrimaryPRF(append([]byte(label+"\x00"), data...), 32)
+	if err != nil {
+		return nil, fmt.Errorf("digest %s: %w", label, err)
+	}
+	return digest, nil
+}
+
+// associatedData ties a ciphertext to its place, so that it opens nowhere else.
+func associatedData(id, account uuid.UUID, field string) []byte {
+	return []byte("cardmint/1/" + account.String() + "/" + id.String() + "/" + field)
+}
+
+func newKeyset(template *tinkpb.KeyTemplate) (json.RawMessage, error) {
+	handle, err := keyset.NewHandle(template)
+	if err != nil {
+		return nil, fmt.Errorf("make keys: %w", err)
+	}
+	var text bytes.Buffer
+	// In the clear: the file itself is the secret. A key management service would wrap the keysets here.
+	if err := insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&text)); err != nil {
+		return nil, fmt.Errorf("make keys: %w", err)
+	}
+	return text.Bytes(), nil
+}
+
+func readKeyset(text json.RawMessage) (*keyset.Handle, error) {
+	return insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(text)))
+}
