@@ -1,0 +1,147 @@
+// Package cli is the command line: flags, configuration, and the only place where the packages are wired together.
+//
+// It may import every package. Whatever a command started it ends again; what a killed process left behind, leases and claims,
+// runs out by itself.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// globals are the flags of every command.
+type globals struct {
+	DatabaseURL string `name:"database-url" env:"CARDMINT_DATABASE_URL" default:"sqlite:cardmint.db" placeholder:"URL" help:"Where cards are kept: sqlite:PATH or postgres://USER@HOST/NAME (${default})."`
+	Keys        string `env:"CARDMINT_KEYS" default:"cardmint.keys" placeholder:"FILE" help:"The key file that credentials are encrypted with, made by 'keys create' (${default})."`
+	Mode        string `env:"CARDMINT_MODE" default:"test" enum:"test,live" placeholder:"MODE" help:"Part of every token, so that one for tests is never taken for a real one: test or live (${default})."`
+	LogFormat   string `name:"log-format" env:"CARDMINT_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"How the log is written on standard error: text or json (${default})."`
+	LogLevel    string `name:"log-level" env:"CARDMINT_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"From which level on: debug, info, warn or error (${default})."`
+
+	stdout, stderr io.Writer
+}
+
+type commands struct {
+	globals
+
+	Dev     devCommand     `cmd:"" help:"Run everything in one process, with simulated money: for trying out and for development."`
+	Serve   serveCommand   `cmd:"" help:"Run the service: the API, the worker, or both."`
+	Migrate migrateCommand `cmd:"" help:"Bring the database's schema up to date."`
+	Account struct {
+		Create accountCreateCommand `cmd:"" help:"Make an account."`
+	} `cmd:"" help:"Customers. A card belongs to an account."`
+	Token struct {
+		Create tokenCreateCommand `cmd:"" help:"Make an API token and print it."`
+		List   tokenListCommand   `cmd:"" help:"List the tokens, without their texts."`
+		Revoke tokenRevokeCommand `cmd:"" help:"Make a token invalid."`
+	} `cmd:"" help:"API tokens. A token belongs to an account."`
+	Keys struct {
+		Create keysCreateCommand `cmd:"" help:"Make a key file."`
+	} `cmd:"" help:"The keys that credentials are encrypted with."`
+	Wallet struct {
+		Check walletCheckCommand `cmd:"" help:"Look whether node and wallet are fit for use."`
+	} `cmd:"" help:"The wallets that receive payments."`
+	Version versionCommand `cmd:"" help:"Print the version."`
+}
+
+// hinted is an error of a command with what to do about it.
+type hinted struct {
+	err  error
+	hint string
+}
+
+func (h *hinted) Error() string { return h.err.Error() }
+func (h *hinted) Unwrap() error { return h.err }
+
+func hint(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return &hinted{err, fmt.Sprintf(format, args...)}
+}
+
+// Main runs the command that args name and returns the exit code: 0, 1 if it failed, 2 if args are wrong.
+// ctx ends the commands that go on until they are stopped.
+func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var c commands
+	c.stdout, c.stderr = stdout, stderr
+	exit := -1
+	parser, err := kong.New(&c,
+		kong.Name("cardmint"),
+		kong.Description("cardmint sells prepaid cards for cryptocurrency.\n\nEvery flag can also be set by the environment variable that its help names. Start with: cardmint dev"),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { exit = code }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, Summary: false}),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+	)
+	if err != nil {
+		fmt.Fprintf(stderr, "cardmint: %v\n", err)
+		return 2
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	parsed, err := parser.Parse(args)
+	if exit >= 0 { // help was printed
+		return exit
+	}
+	if err != nil {
+		return report(stderr, 2, hint(err, "run 'cardmint%s --help' to see what it takes", commandOf(err)))
+	}
+	slog.SetDefault(slog.New(c.logHandler()))
+	if err := parsed.Run(&c.globals); err != nil {
+		return report(stderr, 1, explain(err))
+	}
+	return 0
+}
+
+// commandOf returns the command that could be told from the arguments before the mistake.
+func commandOf(err error) string {
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && parse.Context != nil {
+		if command, _, _ := strings.Cut(parse.Context.Command(), " <"); command != "" {
+			return " " + command
+		}
+	}
+	return ""
+}
+
+func report(stderr io.Writer, code int, err error) int {
+	fmt.Fprintf(stderr, "cardmint: %v\n", err)
+	var h *hinted
+	if errors.As(err, &h) {
+		fmt.Fprintf(stderr, "hint: %s\n", h.hint)
+	}
+	return code
+}
+
+func (g *globals) logHandler() slog.Handler {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(g.LogLevel)) // one of the flag's values
+	options := &slog.HandlerOptions{Level: level}
+	if g.LogFormat == "json" {
+		return slog.NewJSONHandler(g.stderr, options)
+	}
+	return slog.NewTextHandler(g.stderr, options)
+}
+
+type versionCommand struct{}
+
+func (versionCommand) Help() string { return "Example:\n  cardmint version" }
+
+// Run prints the module's version, which go install and the release build set.
+func (versionCommand) Run(g *globals) error {
+	version := "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		version = info.Main.Version
+	}
+	_, err := fmt.Fprintln(g.stdout, "cardmint", version)
+	return err
+}
+

@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/rate"
+	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/vault"
+)
+
+type devCommand struct {
+	Listen string `env:"CARDMINT_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Where to answer (${default})."`
+	Rate   string `env:"CARDMINT_DEV_RATE" default:"150" placeholder:"USD" help:"What one monero is worth, in US dollars (${default})."`
+}
+
+func (devCommand) Help() string {
+	return "The chain is simulated, the cards are not real, the exchange rate is fixed. The key file, an account and a token are made at the first start, and the token stays the same. Everything is kept in the database, so that it outlives a restart.\n\nExamples:\n  cardmint dev\n  cardmint dev --listen 127.0.0.1:9000 --database-url sqlite:/tmp/try.db --keys /tmp/try.keys"
+}
+
+// Run runs the sandbox until ctx ends.
+func (c devCommand) Run(ctx context.Context, g *globals) error {
+	if !strings.HasPrefix(g.DatabaseURL, "sqlite:") || g.Mode != card.TestMode {
+		return hint(errors.New("dev works on SQLite, in test mode"), "for PostgreSQL use: cardmint serve --simulated")
+	}
+	if err := vault.Create(g.Keys); err != nil && !errors.Is(err, vault.ErrExists) {
+		return hint(err, "choose a directory that can be written with --keys")
+	}
+	v, err := g.openVault()
+	if err != nil {
+		return err
+	}
+	rates, err := rate.NewFixed(map[string]string{card.Monero().Code: c.Rate}, time.Now)
+	if err != nil {
+		return hint(err, "--rate takes US dollars for one coin, for example 152.52")
+	}
+	return g.run(ctx, v, plan{
+		listen: c.Listen, api: true, worker: true, currencies: []card.Currency{card.Monero()}, rates: rates, chains: simulated,
+		started: func(ctx context.Context, service *card.Service, url string) error {
+			token, err := service.DevToken(ctx)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(g.stdout, welcome, url, token.Reveal())
+			return err
+		},
+	})
+}
+
+// simulated are the chains of the sandbox.
+func simulated(db *store.Store) ([]watched, map[string]card.Sandbox, error) {
+	coin := card.Monero()
+	c := chain.NewSimulated(coin.Code, db, time.Now)
+	return []watched{{chain: c, every: time.Second, fillBatch: 1000}}, map[string]card.Sandbox{coin.Code: c}, nil
+}
+
+const welcome = `api: %[1]s
+token: %[2]s
+
+Create a card, pay for it, read it with its credentials:
+
+  card=$(curl -sS %[1]s/api/cards -H "Authorization: Bearer %[2]s" -H "Content-Type: application/json" -d '{"usd_amount": "150", "currency": "monero"}' | tee /dev/stderr | sed 's/.*"uuid":"\([^"]*\)".*/\1/')
+
+  curl -sS -X POST %[1]s/api/sandbox/cards/$card/payments -H "Authorization: Bearer %[2]s"
+
+  curl -sS %[1]s/api/cards/$card -H "Authorization: Bearer %[2]s"
+
+The contract: %[1]s/openapi.yaml
+Stop with Ctrl-C.
+`

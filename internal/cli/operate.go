@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/rate"
+	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/vault"
+)
+
+// explain adds what to do to the errors that can come from anywhere.
+func explain(err error) error {
+	var already *hinted
+	switch {
+	case errors.As(err, &already):
+		return err
+	case errors.Is(err, card.ErrUnavailable):
+		return hint(err, "check that the database at --database-url runs and that user, password and name are right")
+	case errors.Is(err, store.ErrNewerSchema):
+		return hint(err, "run the newest version of cardmint that has used this database")
+	case errors.Is(err, card.ErrWrongKeys):
+		return hint(err, "point --keys to the key file of this database; without it its tokens and credentials can't be read")
+	case errors.Is(err, vault.ErrPermissions):
+		return hint(err, "take the rights away from others: chmod 600 FILE")
+	}
+	return hint(err, "run the command with --help to see what it takes")
+}
+
+// openStore opens the database and brings its schema up to date.
+func (g *globals) openStore(ctx context.Context, conns int) (*store.Store, error) {
+	opening, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	s, err := store.Open(opening, g.DatabaseURL, conns)
+	if err != nil {
+		return nil, explainDatabase(err)
+	}
+	return s, nil
+}
+
+func explainDatabase(err error) error {
+	if errors.Is(err, store.ErrNewerSchema) {
+		return explain(err)
+	}
+	return hint(err, "--database-url takes sqlite:PATH in a directory that can be written, or postgres://USER:PASSWORD@HOST/NAME?sslmode=verify-full of a server that runs")
+}
+
+func (g *globals) openVault() (*vault.Vault, error) {
+	v, err := vault.Open(g.Keys)
+	if errors.Is(err, vault.ErrPermissions) {
+		return nil, explain(err)
+	}
+	return v, hint(err, "make a key file once with: cardmint keys create --keys %s", g.Keys)
+}
+
+// office opens what the commands need that only read and write accounts and tokens.
+func (g *globals) office(ctx context.Context, f func(*card.Service) error) error {
+	v, err := g.openVault()
+	if err != nil {
+		return err
+	}
+	db, err := g.openStore(ctx, 1)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	rates, err := rate.NewFixed(nil, time.Now)
+	if err != nil {
+		return err
+	}
+	service, err := card.New(db, v, rates, nil, card.Config{Currencies: []card.Currency{card.Monero()}, Mode: g.Mode})
+	if err != nil {
+		return err
+	}
+	if err := service.CheckKeys(ctx); err != nil {
+		return err
+	}
+	return f(service)
+}
+
+type migrateCommand struct{}
+
+func (migrateCommand) Help() string {
+	return "'dev' and 'serve' do this too when they start; several processes may do it at once.\n\nExample:\n  cardmint migrate --database-url postgres://cardmint@localhost/cardmint"
+}
+
+// Run migrates.
+func (migrateCommand) Run(ctx context.Context, g *globals) error {
+	fmt.Fprintln(g.stderr, "bringing the schema up to date ...")
+	version, err := store.Migrate(ctx, g.DatabaseURL)
+	if err != nil {
+		return explainDatabase(err)
+	}
+	fmt.Fprintf(g.stdout, "schema version %d\n", version)
+	return nil
+}
+
+type keysCreateCommand struct{}
+
+func (keysCreateCommand) Help() string {
+	return "Keep a copy of the file in a safe place, apart from the backups of the database: without it no credentials can be read.\n\nExample:\n  cardmint keys create --keys /etc/cardmint/cardmint.keys"
+}
+
+// Run makes a key file.
+func (keysCreateCommand) Run(g *globals) error {
+	if err := vault.Create(g.Keys); err != nil {
+		return hint(err, "choose another file with --keys; an existing one is never overwritten")
+	}
+	fmt.Fprintf(g.stdout, "made %s; keep a copy in a safe place, apart from the database\n", g.Keys)
+	return nil
+}
+
+type accountCreateCommand struct {
+	Name string `arg:"" help:"How the account is called. Must be unique."`
+}
+
+func (accountCreateCommand) Help() string {
+	return "Example:\n  cardmint account create shop"
+}
+
+// Run makes an account.
+func (c accountCreateCommand) Run(ctx context.Context, g *globals) error {
+	return g.office(ctx, func(s *card.Service) error {
+		a, err := s.CreateAccount(ctx, c.Name)
+		if errors.Is(err, card.ErrDuplicate) {
+			return hint(fmt.Errorf("there is an account %q already", c.Name), "make a token for it with: cardmint token create %q", c.Name)
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(g.stdout, "account %s %s\n", a.Name, a.ID)
+		return nil
+	})
+}
+
+type tokenCreateCommand struct {
+	Account string        `arg:"" help:"The account's name."`
+	Name    string        `default:"" help:"What the token is for, for the list."`
+	TTL     time.Duration `name:"ttl" default:"0" placeholder:"DURATION" help:"How long it is valid, for example 720h. Without it, until it is revoked."`
+}
+
+func (tokenCreateCommand) Help() string {
+	return "The token alone is printed on standard output. It is stored only as a keyed hash and can't be shown again.\n\nExamples:\n  cardmint token create shop\n  cardmint token create shop --name checkout --ttl 720h"
+}
+
+// Run makes a token and prints it.
+func (c tokenCreateCommand) Run(ctx context.Context, g *globals) error {
+	return g.office(ctx, func(s *card.Service) error {
+		_, text, err := s.CreateToken(ctx, c.Account, c.Name, c.TTL)
+		if errors.Is(err, card.ErrNotFound) {
+			return hint(fmt.Errorf("there is no account %q", c.Account), "make it with: cardmint account create %q", c.Account)
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(g.stdout, text.Reveal())
+		return nil
+	})
+}
+
+type tokenListCommand struct{}
+
+func (tokenListCommand) Help() string { return "Example:\n  cardmint token list" }
+
+// Run lists the tokens.
+func (tokenListCommand) Run(ctx context.Context, g *globals) error {
+	return g.office(ctx, func(s *card.Service) error {
+		tokens, err := s.Tokens(ctx)
+		if err != nil {
+			return err
+		}
+		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, strings.Join([]string{"ID", "ACCOUNT", "NAME", "CREATED", "EXPIRES", "REVOKED"}, "\t"))
+		for _, t := range tokens {
+			fmt.Fprintln(table, strings.Join([]string{t.ID.String(), t.Account, orDash(t.Name), day(&t.CreatedAt), day(t.ExpiresAt), day(t.RevokedAt)}, "\t"))
+		}
+		return table.Flush()
+	})
+}
+
+func day(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+type tokenRevokeCommand struct {
+	ID string `arg:"" help:"The token's id, from 'token list'."`
+}
+
+func (tokenRevokeCommand) Help() string {
+	return "Within five seconds the token is refused everywhere. Revoking it again changes nothing.\n\nExample:\n  cardmint token revoke 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
+}
+
+// Run revokes a token.
+func (c tokenRevokeCommand) Run(ctx context.Context, g *globals) error {
+	id, err := uuid.Parse(c.ID)
+	if err != nil {
+		return hint(fmt.Errorf("%q is not the id of a token", c.ID), "see the ids with: cardmint token list")
+	}
+	return g.office(ctx, func(s *card.Service) error {
+		err := s.RevokeToken(ctx, id)
+		if errors.Is(err, card.ErrNotFound) {
+			return hint(fmt.Errorf("there is no token %s", id), "see the ids with: cardmint token list")
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(g.stdout, "revoked %s; refused everywhere within 5 seconds\n", id)
+		return nil
+	})
+}

@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/issuer"
+	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/vault"
+	"github.com/cardmint/cardmint/internal/watcher"
+	"github.com/cardmint/cardmint/server"
+)
+
+// Connections to the database. API and worker have pools of their own, so that a flood of requests can't stop detection.
+const (
+	apiConns    = 16
+	workerConns = 6
+)
+
+const (
+	shutdownGrace = 20 * time.Second // for the requests that were accepted
+	closeGrace    = 5 * time.Second  // for giving back leases
+	prepareEvery  = time.Second
+	issueEvery    = time.Second
+)
+
+// plan is what one process is to run.
+type plan struct {
+	listen     string
+	api        bool
+	worker     bool
+	currencies []card.Currency
+	rates      card.Rates
+	quoteTTL   time.Duration
+	poolSize   int
+	// chains returns the chains to watch, and pays without money where they are simulated.
+	chains func(*store.Store) ([]watched, map[string]card.Sandbox, error)
+	// started is called when the service answers at url.
+	started func(ctx context.Context, service *card.Service, url string) error
+}
+
+// watched is a chain and how it is watched.
+type watched struct {
+	chain     watcher.Chain
+	every     time.Duration
+	fillBatch int
+}
+
+// run runs a plan until ctx ends.
+func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
+	// Listening first: a port that is taken is found out before anything else happens.
+	listener, err := net.Listen("tcp", p.listen)
+	if err != nil {
+		return hint(err, "choose another address with --listen, for example 127.0.0.1:8081")
+	}
+	defer func() { _ = listener.Close() }()
+	apiStore, err := g.openStore(ctx, apiConns)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = apiStore.Close() }()
+	workerStore := apiStore
+	if p.worker && !apiStore.SingleWriter() {
+		if workerStore, err = g.openStore(ctx, workerConns); err != nil {
+			return err
+		}
+		defer func() { _ = workerStore.Close() }()
+	}
+	chains, sandbox, err := p.chains(workerStore)
+	if err != nil {
+		return err
+	}
+	wakeWatchers, wakeIssuing := make(wake, 1), make(wake, 1)
+	cfg := card.Config{Currencies: p.currencies, Sandbox: sandbox, Mode: g.Mode, QuoteTTL: p.quoteTTL, PoolSize: p.poolSize, Wake: wakeWatchers.up}
+	apiService, err := card.New(apiStore, v, p.rates, nil, cfg)
+	if err != nil {
+		return err
+	}
+	workerService, err := card.New(workerStore, v, p.rates, issuer.NewSandbox(time.Now), cfg)
+	if err != nil {
+		return err
+	}
+	if err := apiService.CheckKeys(ctx); err != nil {
+		return err
+	}
+
+	checks := map[string]func(context.Context) error{"database": apiStore.Ping}
+	group, ctx := errgroup.WithContext(ctx)
+	if p.worker {
+		for _, c := range chains {
+			w := watcher.New(workerService, c.chain, watcher.Config{FillBatch: c.fillBatch})
+			defer closing(ctx, w.Close)
+			checks["watch "+c.chain.Currency()] = func(context.Context) error { return w.Health() }
+			group.Go(func() error {
+				loop(ctx, c.every, wakeWatchers, func(ctx context.Context) error {
+					err := w.Tick(ctx)
+					wakeIssuing.up()
+					return err
+				})
+				return nil
+			})
+		}
+		group.Go(func() error {
+			loop(ctx, issueEvery, wakeIssuing, func(ctx context.Context) error {
+				for {
+					if n, err := workerService.IssueDue(ctx); n == 0 || err != nil {
+						return err
+					}
+				}
+			})
+			return nil
+		})
+	}
+	var api *card.Service
+	if p.api {
+		api = apiService
+		defer closing(ctx, apiService.Close)
+		group.Go(func() error {
+			loop(ctx, prepareEvery, nil, apiService.Prepare)
+			return nil
+		})
+	}
+	handler, err := server.New(server.Config{Service: api, Checks: checks})
+	if err != nil {
+		return err
+	}
+	group.Go(func() error { return server.Serve(ctx, listener, handler, shutdownGrace) })
+	if err := p.started(ctx, apiService, "http://"+listener.Addr().String()); err != nil {
+		return err
+	}
+	return group.Wait()
+}
+
+// closing runs f even though ctx has ended.
+func closing(ctx context.Context, f func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
+	defer cancel()
+	if err := f(ctx); err != nil {
+		slog.Warn("closing", "error", err)
+	}
+}
+
+// wake lets one loop tell another that there is work. Calls while the other is busy count as one.
+type wake chan struct{}
+
+func (w wake) up() {
+	select {
+	case w <- struct{}{}:
+	default:
+	}
+}
+
+// loop calls tick until ctx ends: at once, when it is woken, and after every interval, which varies by a tenth so that replicas
+// do not work in step. An error is logged when it is new, and once a minute as long as it lasts.
+func loop(ctx context.Context, every time.Duration, woken wake, tick func(context.Context) error) {
+	var last string
+	var lastAt time.Time
+	for ctx.Err() == nil {
+		err := tick(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && (err.Error() != last || time.Since(lastAt) > time.Minute):
+			slog.Error("worker", "error", err)
+			last, lastAt = err.Error(), time.Now()
+		case err == nil && last != "":
+			slog.Info("worker is well again", "after", last)
+			last = ""
+		}
+		pause := time.NewTimer(every*9/10 + rand.N(every/5))
+		select {
+		case <-ctx.Done():
+		case <-pause.C:
+		case <-woken:
+		}
+		pause.Stop()
+	}
+}

@@ -1,0 +1,32 @@
+package server
+
+import (
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// authenticate finds out who asks, before anything else of the request is looked at (RFC 6750, section 2.1).
+func authenticate(service *card.Service, problems problemWriter) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		scheme, token, _ := strings.Cut(c.GetHeader("Authorization"), " ")
+		if !strings.EqualFold(scheme, "Bearer") || token == "" {
+			problems.write(c, card.ErrUnauthorized.Saying(`The token is missing. Send "Authorization: Bearer <API_TOKEN>" with a token of your account.`))
+			return
+		}
+		who, err := service.Authenticate(c, token)
+		if err != nil {
+			problems.write(c, err)
+			return
+		}
+		c.Set(identityKey, who)
+	}
+}
+
+// identity returns who asks.
+func identity(c interface{ Value(key any) any }) (card.Identity, bool) {
+	who, ok := c.Value(identityKey).(card.Identity)
+	return who, ok
+}

@@ -1,0 +1,219 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// api implements the generated StrictServerInterface, one file per tag of the contract.
+type api struct{ service *card.Service }
+
+var _ StrictServerInterface = (*api)(nil)
+
+var errNoIdentity = errors.New("handler reached without authentication")
+
+func account(ctx context.Context) (uuid.UUID, error) {
+	who, ok := identity(ctx)
+	if !ok {
+		return uuid.Nil, errNoIdentity
+	}
+	return who.AccountID, nil
+}
+
+// CreateCard implements createCard.
+func (a *api) CreateCard(ctx context.Context, r CreateCardRequestObject) (CreateCardResponseObject, error) {
+	owner, err := account(ctx)
+	if err != nil {
+		return nil, err
+	}
+	idempotencyKey, err := idempotencyKey(r.Params.IdempotencyKey)
+	if err != nil {
+		return nil, err
+	}
+	c, replayed, err := a.service.CreateCard(ctx, owner, card.CreateRequest{
+		USDAmount: jsonText(r.Body.USDAmount), Currency: r.Body.Currency, IdempotencyKey: idempotencyKey,
+	})
+	if err != nil {
+		return nil, err
+	}
+	location := "/api/cards/" + c.UUID.String()
+	headers := CreateCard201ResponseHeaders{Location: &location}
+	if replayed {
+		headers.IdempotencyReplayed = ptr("true")
+	}
+	w := wireCard(c)
+	return CreateCard201JSONResponse{Headers: headers, Body: CreatedCard{
+		UUID: w.UUID, CreatedAt: w.CreatedAt, Status: w.Status, USDAmount: usdNumber(c.USD), Payment: w.Payment, Credentials: w.Credentials,
+	}}, nil
+}
+
+// idempotencyKey takes the quotes off a key that is sent as a structured field's string (RFC 8941).
+func idempotencyKey(header *string) (string, error) {
+	if header == nil {
+		return "", nil
+	}
+	k := *header
+	if len(k) >= 2 && k[0] == '"' && k[len(k)-1] == '"' {
+		k = k[1 : len(k)-1]
+	}
+	if k == "" || len(k) > 255 {
+		return "", card.ErrInvalidRequest.WithFields(card.FieldError{Pointer: "header/Idempotency-Key", Detail: "must have 1 to 255 characters, the quotes not counted"})
+	}
+	return k, nil
+}
+
+// GetCard implements getCard.
+func (a *api) GetCard(ctx context.Context, r GetCardRequestObject) (GetCardResponseObject, error) {
+	owner, err := account(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := a.service.GetCard(ctx, owner, r.UUID)
+	if err != nil {
+		return nil, err
+	}
+	return GetCard200JSONResponse{Body: wireCard(c)}, nil
+}
+
+// ListCards implements listCards.
+func (a *api) ListCards(ctx context.Context, r ListCardsRequestObject) (ListCardsResponseObject, error) {
+	owner, err := account(ctx)
+	if err != nil {
+		return nil, err
+	}
+	filter := card.CardFilter{AccountID: owner}
+	if r.Params.Status != nil {
+		filter.Status = card.Status(*r.Params.Status)
+	}
+	if r.Params.Cursor != nil {
+		if filter.Before, err = parseCursor(*r.Params.Cursor); err != nil {
+			return nil, err
+		}
+	}
+	if r.Params.Limit == nil {
+		return cardStream{ctx: ctx, each: func(f func(*card.Card) error) error { return a.service.ListCards(ctx, filter, f) }}, nil
+	}
+	return a.page(ctx, filter, int(*r.Params.Limit))
+}
+
+func (a *api) page(ctx context.Context, filter card.CardFilter, limit int) (ListCardsResponseObject, error) {
+	filter.Limit = limit + 1 // one more tells whether there is a next page
+	cards := make([]Card, 0, limit)
+	more := false
+	err := a.service.ListCards(ctx, filter, func(c *card.Card) error {
+		if more = len(cards) == limit; !more {
+			cards = append(cards, wireCard(c))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	page := ListCards200JSONResponse{Body: cards}
+	if more {
+		query := url.Values{"limit": {strconv.Itoa(limit)}, "cursor": {formatCursor(cards[limit-1].UUID)}}
+		if filter.Status != "" {
+			query.Set("status", string(filter.Status))
+		}
+		page.Headers.Link = ptr("</api/cards?" + query.Encode() + `>; rel="next"`)
+	}
+	return page, nil
+}
+
+// A cursor is the uuid of the last card of a page. It holds no account: another's cursor only cuts one's own list.
+func formatCursor(id uuid.UUID) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
+
+func parseCursor(text string) (uuid.UUID, error) {
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || len(raw) != len(uuid.UUID{}) {
+		return uuid.Nil, card.ErrInvalidRequest.WithFields(card.FieldError{Pointer: "query/cursor", Detail: `is not a cursor of this list; follow the "Link" header of the page before`})
+	}
+	return uuid.UUID(raw), nil
+}
+
+// cardStream writes cards while they are read, in constant memory.
+type cardStream struct {
+	ctx  context.Context
+	each func(func(*card.Card) error) error
+}
+
+// VisitListCardsResponse writes the array. The status is sent with the first card: an error before is still a problem document;
+// one after it cuts the connection (problemWriter), so that nobody takes the part for the whole.
+func (s cardStream) VisitListCardsResponse(w http.ResponseWriter) error {
+	control := http.NewResponseController(w)
+	out := bufio.NewWriterSize(w, 32<<10)
+	encoder := json.NewEncoder(out)
+	separator := byte('[')
+	start := func() {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusOK)
+	}
+	err := s.each(func(c *card.Card) error {
+		if separator == '[' {
+			start()
+		}
+		if out.Available() < 4<<10 { // about to be sent: a reader that keeps up gets more time
+			_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
+		}
+		if err := out.WriteByte(separator); err != nil {
+			return err
+		}
+		separator = ','
+		return encoder.Encode(wireCard(c))
+	})
+	if err != nil {
+		return err
+	}
+	if separator == '[' {
+		start()
+		_, _ = out.WriteString("[")
+	}
+	_, _ = out.WriteString("]\n")
+	return out.Flush()
+}
+
+// wireCard is a card as the contract shows it.
+func wireCard(c *card.Card) Card {
+	w := Card{
+		UUID:      c.UUID,
+		CreatedAt: Time(c.CreatedAt),
+		Status:    CardStatus(c.Status),
+		USDAmount: c.USD,
+		Payment: Payment{
+			Currency:              c.Coin.Code,
+			Amount:                c.Coin.Decimal(c.Amount),
+			Address:               c.Address,
+			State:                 PaymentState(c.State),
+			ExpiresAt:             Time(c.ExpiresAt),
+			URI:                   c.Coin.PaymentURI(c.Address, c.Amount),
+			AmountReceived:        c.Coin.Decimal(c.Received),
+			AmountDue:             c.Coin.Decimal(c.Due()),
+			Confirmations:         c.Confirmations(),
+			ConfirmationsRequired: int32(c.ConfirmationsRequired),
+			Rate:                  c.Rate.USD,
+		},
+	}
+	if made := c.Credentials; made != nil {
+		w.Credentials = Credentials{
+			CardNumber:     ptr(made.CardNumber.Reveal()),
+			ExpirationDate: ptr(made.ExpirationDate.Reveal()),
+			SecurityCode:   ptr(made.SecurityCode.Reveal()),
+			URL:            ptr(made.URL.Reveal()),
+			URLPassword:    ptr(made.URLPassword.Reveal()),
+		}
+	}
+	return w
+}
+
+func ptr[T any](v T) *T { return &v }

@@ -1,0 +1,108 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+const isMissing = "is missing"
+
+// violations returns everything in which a request departs from the contract.
+func violations(c *gin.Context, route *routers.Route) []card.FieldError {
+	params := make(map[string]string, len(c.Params))
+	for _, p := range c.Params {
+		params[p.Key] = p.Value
+	}
+	wrong := faults("", openapi3filter.ValidateRequest(c, &openapi3filter.RequestValidationInput{
+		Request: c.Request, PathParams: params, Route: route,
+		Options: &openapi3filter.Options{
+			MultiError: true, SkipSettingDefaults: true, AuthenticationFunc: openapi3filter.NoopAuthenticationFunc,
+			ExcludeRequestBody:      route.Operation.RequestBody != nil && c.Request.Body == http.NoBody,
+			SchemaValidationOptions: []openapi3.SchemaValidationOption{openapi3.WithStringFormatValidator("uuid", uuidFormat{})},
+		},
+	}))
+	for _, p := range route.Operation.Parameters {
+		if p.Value.In == "header" && len(c.Request.Header.Values(p.Value.Name)) > 1 {
+			wrong = append(wrong, card.FieldError{Pointer: "header/" + p.Value.Name, Detail: "must be sent once"})
+		}
+	}
+	return wrong
+}
+
+// faults flattens what the validator found. It takes over reasons only: the validator's full texts quote the values.
+func faults(place string, err error) []card.FieldError {
+	switch e := err.(type) { //nolint:errorlint // the tree is walked by hand, level by level
+	case nil:
+		return nil
+	case openapi3.MultiError:
+		var all []card.FieldError
+		for _, one := range e {
+			all = append(all, faults(place, one)...)
+		}
+		return all
+	case *openapi3filter.RequestError:
+		if e.Parameter != nil {
+			place = e.Parameter.In + "/" + e.Parameter.Name
+		}
+		if e.Err != nil {
+			return faults(place, e.Err)
+		}
+	case *openapi3.SchemaError:
+		return []card.FieldError{schemaFault(place, e)}
+	case *openapi3filter.ParseError:
+		return []card.FieldError{{Pointer: place, Detail: "does not have the right type"}}
+	}
+	return []card.FieldError{{Pointer: place, Detail: "is not valid"}}
+}
+
+func schemaFault(place string, e *openapi3.SchemaError) card.FieldError {
+	path := e.JSONPointer()
+	detail := e.Reason
+	switch e.SchemaField {
+	case "required":
+		detail = isMissing
+	case "properties", "additionalProperties":
+		quoted := strings.TrimSuffix(strings.TrimPrefix(e.Reason, "property "), " is unsupported")
+		if name, err := strconv.Unquote(quoted); err == nil {
+			path = append(path, name)
+		}
+		detail = "is not a field of this request"
+	case "pattern":
+		detail = "does not have the right form: it must match " + e.Schema.Pattern
+	case "format":
+		detail = "must be a " + strings.ToUpper(e.Schema.Format)
+	case "enum":
+		detail = "must be one of: " + strings.Join(strings.Fields(strings.Trim(fmt.Sprint(e.Schema.Enum), "[]")), ", ")
+	}
+	return card.FieldError{Pointer: place + pointer(path), Detail: detail}
+}
+
+// pointer writes a JSON pointer (RFC 6901).
+func pointer(path []string) string {
+	escape := strings.NewReplacer("~", "~0", "/", "~1")
+	var b strings.Builder
+	for _, step := range path {
+		b.WriteString("/" + escape.Replace(step))
+	}
+	return b.String()
+}
+
+type uuidFormat struct{}
+
+// Validate takes the 36 characters of RFC 9562 only, not the other forms that some libraries read.
+func (uuidFormat) Validate(s string) error {
+	if len(s) != 36 {
+		return errNotUUID
+	}
+	return uuid.Validate(s)
+}

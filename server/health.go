@@ -1,0 +1,39 @@
+package server
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/gin-gonic/gin"
+)
+
+// health answers whether the process lives, which depends on nothing else, and whether it is ready for work.
+type health struct {
+	checks map[string]func(context.Context) error
+}
+
+func (h health) register(r gin.IRoutes) {
+	r.GET("/livez", func(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) })
+	r.GET("/readyz", h.ready)
+}
+
+// ready names the checks that fail, but not why: the reason is in the log of whoever runs the service.
+func (h health) ready(c *gin.Context) {
+	ctx, cancel := context.WithTimeout(c, 2*time.Second)
+	defer cancel()
+	failing := []string{}
+	for _, name := range slices.Sorted(maps.Keys(h.checks)) {
+		if err := h.checks[name](ctx); err != nil {
+			failing = append(failing, name)
+		}
+	}
+	if len(failing) > 0 {
+		c.Header("Retry-After", "5")
+		c.JSON(http.StatusServiceUnavailable, gin.H{"status": "not ready", "failing": failing})
+		return
+	}
+	c.JSON(http.StatusOK, gin.H{"status": "ready"})
+}

@@ -1,0 +1,71 @@
+package server
+
+import (
+	"log/slog"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
+)
+
+// maxBody is the longest request body, in bytes.
+const maxBody = 64 << 10
+
+// The keys of what a gin.Context carries. Strings, because its Value finds no others.
+const (
+	requestIDKey = "cardmint.request_id"
+	identityKey  = "cardmint.identity"
+)
+
+var clientRequestID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// requestID names the request. A client's own name is taken over only if it can do no harm in a log or a header.
+func requestID(c *gin.Context) {
+	id := c.GetHeader("X-Request-Id")
+	if !clientRequestID.MatchString(id) {
+		id = uuid.Must(uuid.NewV7()).String()
+	}
+	c.Set(requestIDKey, id)
+	c.Header("X-Request-Id", id)
+	c.Header("X-Content-Type-Options", "nosniff")
+}
+
+// accessLog writes one line for each request: never a header, a query or a body, which may hold secrets.
+func accessLog(log *slog.Logger) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		start := time.Now()
+		defer func() { // also when the handler cut the connection
+			route := c.FullPath()
+			if route == "" {
+				route = "none"
+			}
+			level := slog.LevelInfo
+			if c.Writer.Status() >= http.StatusInternalServerError {
+				level = slog.LevelError
+			}
+			fields := []slog.Attr{
+				slog.String("request_id", c.GetString(requestIDKey)),
+				slog.String("method", c.Request.Method),
+				slog.String("route", route),
+				slog.Int("status", c.Writer.Status()),
+				slog.Int("bytes", max(0, c.Writer.Size())),
+				slog.Duration("took", time.Since(start)),
+			}
+			if who, ok := identity(c); ok {
+				fields = append(fields, slog.String("account", who.AccountID.String()), slog.String("token", who.TokenID.String()))
+			}
+			log.LogAttrs(c.Request.Context(), level, "request", fields...)
+		}()
+		c.Next()
+	}
+}
+
+// noStore keeps every answer of the API, which may hold credentials, out of caches.
+func noStore(c *gin.Context) { c.Header("Cache-Control", "no-store") }
+
+// limitBody ends the reading of a body that is too long, also of one that does not say how long it is.
+func limitBody(c *gin.Context) {
+	c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, maxBody)
+}

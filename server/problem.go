@@ -1,0 +1,112 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// problemType is what the type of every problem begins with; its code follows.
+const problemType = "https://github.com/cardmint/cardmint/blob/main/README.md#"
+
+var statuses = map[card.Kind]int{
+	card.Internal:         http.StatusInternalServerError,
+	card.Malformed:        http.StatusBadRequest,
+	card.Unauthorized:     http.StatusUnauthorized,
+	card.NotFound:         http.StatusNotFound,
+	card.MethodNotAllowed: http.StatusMethodNotAllowed,
+	card.Timeout:          http.StatusRequestTimeout,
+	card.TooLarge:         http.StatusRequestEntityTooLarge,
+	card.UnsupportedMedia: http.StatusUnsupportedMediaType,
+	card.Invalid:          http.StatusUnprocessableEntity,
+	card.Unavailable:      http.StatusServiceUnavailable,
+}
+
+// problemWriter is the one place that writes an error (RFC 9457).
+type problemWriter struct{ log *slog.Logger }
+
+// write answers err and ends the request. Whatever is not a card.Error is an internal one, of which the client learns nothing.
+// If a part of another answer is already on its way, the connection is cut, so that nobody takes the part for the whole.
+func (p problemWriter) write(c *gin.Context, err error) {
+	c.Abort()
+	var known *card.Error
+	if !errors.As(err, &known) {
+		known = card.ErrInternal.Because(err)
+	}
+	if known.Cause != nil && c.Request.Context().Err() == nil {
+		p.log.ErrorContext(c.Request.Context(), "request failed", "request_id", c.GetString(requestIDKey), "code", known.Code, "error", known.Cause)
+	}
+	if c.Writer.Written() {
+		panic(http.ErrAbortHandler)
+	}
+	status := statuses[known.Kind]
+	body := Problem{
+		Type:      problemType + known.Code,
+		Title:     known.Title,
+		Status:    int32(status),
+		Detail:    known.Message,
+		Code:      ProblemCode(known.Code),
+		RequestID: c.GetString(requestIDKey),
+	}
+	if n := len(known.Fields); n > 0 {
+		fields := make([]FieldError, n)
+		for i, f := range known.Fields {
+			fields[i] = FieldError{Pointer: f.Pointer, Detail: f.Detail}
+		}
+		body.Errors = &fields
+		body.Detail = fmt.Sprintf(`%d things are wrong with the request. See "errors".`, n)
+		if n == 1 {
+			body.Detail = `1 thing is wrong with the request. See "errors".`
+		}
+	}
+	switch known.Kind {
+	case card.Unauthorized:
+		c.Header("WWW-Authenticate", "Bearer")
+	case card.Unavailable:
+		c.Header("Retry-After", strconv.Itoa(max(1, int(math.Ceil(known.RetryAfter.Seconds())))))
+	case card.TooLarge, card.Timeout:
+		c.Header("Connection", "close") // the rest of the body is not read
+	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(body); err != nil {
+		panic(err) // strings and numbers only: can't happen
+	}
+	c.Data(status, "application/problem+json", text.Bytes())
+}
+
+func (p problemWriter) noRoute(c *gin.Context)  { p.write(c, card.ErrNotFound) }
+func (p problemWriter) noMethod(c *gin.Context) { p.write(c, card.ErrMethodNotAllowed) }
+
+// badRequest answers what the generated code could not bind, which validation should have refused before.
+func (p problemWriter) badRequest(c *gin.Context, err error) {
+	p.log.WarnContext(c.Request.Context(), "request passed validation but does not bind", "request_id", c.GetString(requestIDKey), "error", err)
+	p.write(c, card.ErrInvalidRequest.WithFields(card.FieldError{Detail: "does not have the form that the specification gives for this operation"}))
+}
+
+// recovery turns a panic into an internal error. Its value is not logged, for it may hold what the request held.
+func (p problemWriter) recovery(c *gin.Context) {
+	defer func() {
+		value := recover()
+		if value == nil {
+			return
+		}
+		if err, ok := value.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+			panic(value)
+		}
+		p.log.ErrorContext(c.Request.Context(), "panic", "request_id", c.GetString(requestIDKey), "type", fmt.Sprintf("%T", value), "stack", string(debug.Stack()))
+		p.write(c, card.ErrInternal)
+	}()
+	c.Next()
+}

@@ -1,0 +1,27 @@
+package server
+
+import (
+	"context"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// SimulatePayment implements simulatePayment.
+func (a *api) SimulatePayment(ctx context.Context, r SimulatePaymentRequestObject) (SimulatePaymentResponseObject, error) {
+	owner, err := account(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var payment card.SimulatedPayment
+	if r.Body != nil {
+		payment.Amount = r.Body.Amount
+		if r.Body.Confirmations != nil {
+			payment.Confirmations = ptr(int(*r.Body.Confirmations))
+		}
+	}
+	c, err := a.service.SimulatePayment(ctx, owner, r.UUID, payment)
+	if err != nil {
+		return nil, err
+	}
+	return SimulatePayment200JSONResponse{Body: wireCard(c)}, nil
+}

@@ -1,0 +1,107 @@
+// Package server is everything HTTP: it turns requests into calls of card.Service and its answers into responses.
+//
+// It may import packages card and openapi. It keeps nothing: a request that was cut off by a crash is repeated by its client.
+// This file is the middleware order on one screen; every other file is one concern, or the handlers of one tag.
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// Config is what a server needs.
+type Config struct {
+	Service *card.Service // nil where only health is served
+	Log     *slog.Logger  // Defaults to slog.Default().
+	// Checks are what readiness depends on, by name. Defaults to none.
+	Checks map[string]func(context.Context) error
+}
+
+// New returns the handler of the whole service.
+func New(cfg Config) (http.Handler, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	gin.SetMode(gin.ReleaseMode)
+	engine := gin.New()
+	engine.ContextWithFallback = true // a client that goes away cancels what it asked for
+	engine.HandleMethodNotAllowed = true
+	engine.RedirectTrailingSlash = false
+	problems := problemWriter{cfg.Log}
+	engine.NoRoute(problems.noRoute)
+	engine.NoMethod(problems.noMethod)
+
+	engine.Use(
+		requestID,
+		accessLog(cfg.Log),
+		problems.recovery,
+	)
+	health{cfg.Checks}.register(engine)
+	if cfg.Service == nil {
+		return engine, nil
+	}
+	spec, err := loadSpec()
+	if err != nil {
+		return nil, err
+	}
+	spec.register(engine)
+	a := &api{service: cfg.Service}
+	RegisterHandlersWithOptions(
+		engine.Group("",
+			noStore,
+			limitBody,
+			authenticate(cfg.Service, problems),
+			spec.validate(cfg.Service, problems),
+		),
+		NewStrictHandlerWithOptions(a, nil, StrictGinServerOptions{
+			RequestErrorHandlerFunc:  problems.badRequest,
+			HandlerErrorFunc:         problems.write,
+			ResponseErrorHandlerFunc: problems.write,
+		}),
+		GinServerOptions{ErrorHandler: func(c *gin.Context, err error, _ int) { problems.badRequest(c, err) }},
+	)
+	return engine, nil
+}
+
+// The limits of one connection. A list that takes longer to send prolongs its own time as long as its reader keeps up.
+const (
+	headerTimeout = 5 * time.Second
+	readTimeout   = 15 * time.Second
+	writeTimeout  = 30 * time.Second
+	idleTimeout   = 2 * time.Minute
+	maxHeader     = 32 << 10
+)
+
+// Serve answers on l until ctx ends, then lets the requests that were accepted finish, for at most grace.
+func Serve(ctx context.Context, l net.Listener, h http.Handler, grace time.Duration) error {
+	s := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(slog.Default().Handler(), slog.LevelWarn),
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(l) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	if err := s.Shutdown(finishing); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	return nil
+}

@@ -1,0 +1,25 @@
+package server
+
+import (
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// Time is written in UTC with exactly three fractional digits.
+type Time time.Time
+
+const timeFormat = "2006-01-02T15:04:05.000Z"
+
+// MarshalJSON writes the time as a JSON string.
+func (t Time) MarshalJSON() ([]byte, error) {
+	return []byte(time.Time(t).UTC().Format(`"` + timeFormat + `"`)), nil
+}
+
+// usdNumber is an amount of US dollars that is written as a JSON number.
+type usdNumber card.USD
+
+// MarshalJSON writes the shortest exact number: 150, 150.5, 150.55.
+func (u usdNumber) MarshalJSON() ([]byte, error) {
+	return []byte(card.Decimal{Units: int64(u), Scale: 2}.String()), nil
+}
