@@ -19,7 +19,6 @@ import (
 
 var cluster struct {
 	sync.Mutex
-	users   int
 	process *Process
 	dir     string
 	port    int
@@ -27,26 +26,28 @@ var cluster struct {
 
 var databases atomic.Int64
 
-// Postgres returns the URL of an empty database of its own on a real PostgreSQL server. Tests of one process share the
-// server; the last of them ends it.
+// Main runs the tests of a package and then ends the servers they shared. A package that uses Postgres calls it from TestMain.
+func Main(m *testing.M) {
+	code := m.Run()
+	cluster.Lock()
+	defer cluster.Unlock()
+	if cluster.process != nil {
+		cluster.process.Kill()
+		_ = os.RemoveAll(cluster.dir)
+	}
+	os.Exit(code)
+}
+
+// Postgres returns the URL of an empty database of its own on a real PostgreSQL server, which all tests of a process share.
 func Postgres(tb testing.TB) string {
 	tb.Helper()
 	initdb := postgresProgram(tb, "initdb")
 	postgres := postgresProgram(tb, "postgres")
 	cluster.Lock()
 	defer cluster.Unlock()
-	if cluster.users == 0 {
+	if cluster.process == nil {
 		startPostgres(tb, initdb, postgres)
 	}
-	cluster.users++
-	tb.Cleanup(func() {
-		cluster.Lock()
-		defer cluster.Unlock()
-		if cluster.users--; cluster.users == 0 {
-			cluster.process.Kill()
-			_ = os.RemoveAll(cluster.dir)
-		}
-	})
 	name := fmt.Sprintf("test%d", databases.Add(1))
 	db, err := sql.Open("postgres", postgresURL("postgres"))
 	if err != nil {
@@ -92,7 +93,7 @@ func startPostgres(tb testing.TB, initdb, postgres string) {
 	}
 	cluster.dir, cluster.port = dir, FreePort(tb)
 	cmd := exec.Command(postgres, "-D", data, "-p", strconv.Itoa(cluster.port), "-c", "listen_addresses=127.0.0.1",
-		"-c", "unix_socket_directories="+dir, "-c", "max_connections=200")
+		"-c", "unix_socket_directories="+dir, "-c", "max_connections=200", "-c", "fsync=off")
 	cmd.SysProcAttr, cmd.Dir = attr(), dir
 	cluster.process = launch(tb, cmd)
 	cluster.process.Ready(tb, 30*time.Second, func() error {

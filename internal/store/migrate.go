@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
@@ -41,18 +42,28 @@ func (s *Store) migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	current, target, err := p.GetVersions(ctx)
-	if err != nil {
-		return s.fail("read schema version", err)
+	// PostgreSQL's lock lets one process work. SQLite has none for this: there the attempts of the others fail, until the one
+	// is done.
+	for attempt := 1; ; attempt++ {
+		current, target, err := p.GetVersions(ctx)
+		if err != nil {
+			return s.fail("read schema version", err)
+		}
+		if current > target {
+			return fmt.Errorf("%w: version %d, this program's is %d", ErrNewerSchema, current, target)
+		}
+		if current == target {
+			return nil
+		}
+		if _, err := p.Up(ctx); err == nil || attempt == 20 || s.dialect.name != sqlite.name {
+			return s.fail("migrate", err)
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return s.fail("migrate", ctx.Err())
+		}
 	}
-	if current > target {
-		return fmt.Errorf("%w: version %d, this program's is %d", ErrNewerSchema, current, target)
-	}
-	if current == target {
-		return nil
-	}
-	_, err = p.Up(ctx)
-	return s.fail("migrate", err)
 }
 
 func (s *Store) provider() (*goose.Provider, error) {
@@ -62,7 +73,7 @@ func (s *Store) provider() (*goose.Provider, error) {
 	}
 	dialect, options := goose.DialectSQLite3, []goose.ProviderOption(nil)
 	if s.dialect.name == postgres.name {
-		locker, err := lock.NewPostgresSessionLocker()
+		locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300)) // every second, for five minutes
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,406 @@
+package rig
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/icholy/digest"
+)
+
+// Fixed keys make the wallets quicker to set up than new ones, and worth nothing.
+const (
+	merchantAddress = "49snN9s5C6n6gVTjGPKivRM4t1DbCjBQah96GqqJiBVvM43b71asFZ2NRQYuuaqG3GDDAwMb1MMVKUVjZaVDvJaX4vTQFcr"
+	merchantViewKey = "feaccb9e60a89e60f34c88a9ec5d997bb707d466d7f2d7499ac5f72b805d540f"
+	payerAddress    = "46kYDBLyxoM8jQYPyFfLJZSJ1FtNT4RyKSeZi71gCANkVmU1eNaj8UP64H4cQ8YCRjBsanmJtYr7mh72o5kJekKMP7zoVfZ"
+	payerSeed       = "movement stacking dwindling unopened often sprig clue tobacco double superior tycoon square onslaught organs " +
+		"knife behind hickory language verification later losing karate jabbed jubilee onslaught"
+)
+
+// firstBlocks is how many blocks a new network has. Coinbases can be spent after 60, so that the payer starts with about 50
+// outputs; each is one payment, and each block that is mined gives him one more. Between about 83 and 95 blocks
+// monero-wallet-rpc looks for decoys forever.
+const firstBlocks = 110
+
+var monero struct {
+	sync.Mutex
+	users int
+	net   *MoneroNet
+}
+
+// MoneroNet is a monerod in regtest with two wallets: a merchant's that is view-only, and a payer's with coins.
+// It may be stopped, reorganised and so on; who needs it next gets it running again.
+type MoneroNet struct {
+	DaemonURL string // of monerod, without login
+	WalletURL string // of the merchant's wallet, without login
+	Address   string // primary address of the merchant's wallet
+	Daemon    *MoneroDaemon
+	Wallet    *MoneroWallet // the merchant's
+	Payer     *MoneroWallet
+
+	dir string
+}
+
+// Monero returns the network that the tests of a process share. They must not use it in parallel. It lasts until the last
+// of its users is done; KeepMonero keeps it longer. A new one takes about 12 s.
+func Monero(tb testing.TB) *MoneroNet {
+	tb.Helper()
+	Need(tb, "monerod", "monero")
+	Need(tb, "monero-wallet-rpc", "monero")
+	monero.Lock()
+	defer monero.Unlock()
+	if monero.net == nil {
+		monero.net = startMonero(tb)
+	}
+	monero.net.mend(tb)
+	monero.users++
+	tb.Cleanup(releaseMonero)
+	return monero.net
+}
+
+// KeepMonero makes the network of Monero, once a test asks for it, last until release is called. It is for TestMain.
+func KeepMonero() (release func()) {
+	monero.Lock()
+	defer monero.Unlock()
+	monero.users++
+	return releaseMonero
+}
+
+func releaseMonero() {
+	monero.Lock()
+	defer monero.Unlock()
+	if monero.users--; monero.users == 0 && monero.net != nil {
+		monero.net.end()
+		monero.net = nil
+	}
+}
+
+func startMonero(tb testing.TB) *MoneroNet {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "rig-monero")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	n := &MoneroNet{dir: dir, Address: merchantAddress}
+	ready := false
+	defer func() { // also when tb.Fatal ends the goroutine
+		if !ready {
+			n.end()
+		}
+	}()
+	n.Daemon = &MoneroDaemon{server: newServer(tb, "monerod", n.path(tb, "node"), "", "")}
+	n.Wallet = n.newWallet(tb, "merchant", "", "")
+	n.Payer = n.newWallet(tb, "payer", "", "")
+	n.DaemonURL, n.WalletURL = n.Daemon.URL, n.Wallet.URL
+	n.Daemon.launch(tb)
+	n.Wallet.launch(tb)
+	n.Payer.launch(tb)
+
+	made := make(chan error, 2)
+	go func() {
+		made <- n.Wallet.call("generate_from_keys", map[string]any{"filename": "wallet", "address": merchantAddress,
+			"viewkey": merchantViewKey, "password": "", "restore_height": 0}, nil)
+	}()
+	go func() {
+		made <- n.Payer.call("restore_deterministic_wallet", map[string]any{"filename": "wallet", "seed": payerSeed,
+			"password": "", "restore_height": 0}, nil)
+	}()
+	n.Mine(tb, firstBlocks)
+	if err := errors.Join(<-made, <-made); err != nil {
+		tb.Fatal(err)
+	}
+	n.Payer.Call(tb, "refresh", nil, nil)
+	ready = true
+	return n
+}
+
+func (n *MoneroNet) path(tb testing.TB, name string) string {
+	tb.Helper()
+	dir := filepath.Join(n.dir, name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		tb.Fatal(err)
+	}
+	return dir
+}
+
+func (n *MoneroNet) end() {
+	for _, s := range []*MoneroWallet{n.Wallet, n.Payer} {
+		if s != nil {
+			s.kill()
+		}
+	}
+	if n.Daemon != nil {
+		n.Daemon.kill()
+	}
+	_ = os.RemoveAll(n.dir)
+}
+
+// mend makes everything run and open that a test has stopped, frozen or closed.
+func (n *MoneroNet) mend(tb testing.TB) {
+	tb.Helper()
+	n.Daemon.Thaw()
+	if n.Daemon.ended() {
+		n.Daemon.Start(tb)
+	}
+	for _, w := range []*MoneroWallet{n.Wallet, n.Payer} {
+		w.Thaw()
+		if w.ended() {
+			w.Start(tb)
+		} else if w.call("get_height", nil, nil) != nil {
+			w.Open(tb)
+		}
+	}
+}
+
+// Height returns the height of the top block.
+func (n *MoneroNet) Height(tb testing.TB) int64 {
+	tb.Helper()
+	var info struct{ Height int64 }
+	n.Daemon.Call(tb, "get_info", nil, &info)
+	return info.Height - 1
+}
+
+// Mine mines blocks, whose coinbases are the payer's. A block takes about 0.1 s.
+func (n *MoneroNet) Mine(tb testing.TB, blocks int) {
+	tb.Helper()
+	n.MineTo(tb, payerAddress, blocks)
+}
+
+// MineTo mines blocks whose coinbases pay a primary address.
+func (n *MoneroNet) MineTo(tb testing.TB, address string, blocks int) {
+	tb.Helper()
+	n.Daemon.Call(tb, "generateblocks", map[string]any{"amount_of_blocks": blocks, "wallet_address": address}, nil)
+}
+
+// Pop takes the newest blocks off the chain. Their transactions go back to the mempool, except coinbases.
+func (n *MoneroNet) Pop(tb testing.TB, blocks int) {
+	tb.Helper()
+	if err := n.Daemon.post("/pop_blocks", map[string]any{"nblocks": blocks}, nil); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// DropMempool makes the node forget its mempool.
+func (n *MoneroNet) DropMempool(tb testing.TB) {
+	tb.Helper()
+	n.Daemon.Call(tb, "flush_txpool", nil, nil)
+}
+
+// Reorg replaces the newest depth blocks by blocks others. The transactions that were in them are mined again in the first of
+// the new ones, unless drop is set: then they are gone, and so is the mempool.
+func (n *MoneroNet) Reorg(tb testing.TB, depth, blocks int, drop bool) {
+	tb.Helper()
+	n.Pop(tb, depth)
+	if drop {
+		n.DropMempool(tb)
+	}
+	n.Mine(tb, blocks)
+}
+
+// MoneroOutput is an amount, in piconero, for an address.
+type MoneroOutput struct {
+	Address string `json:"address"`
+	Amount  int64  `json:"amount"`
+}
+
+// Pay sends piconero from the payer's wallet, and returns the id of the transaction, which then is in the mempool.
+func (n *MoneroNet) Pay(tb testing.TB, address string, amount int64) (txID string) {
+	tb.Helper()
+	return n.PayMany(tb, 0, MoneroOutput{address, amount})
+}
+
+// PayMany makes one transaction with several outputs, up to 15. unlockTime is the number of a block, or a Unix time, before
+// which they can't be spent; 0 for none. The node must not have dropped blocks without new ones in their place.
+func (n *MoneroNet) PayMany(tb testing.TB, unlockTime uint64, outputs ...MoneroOutput) (txID string) {
+	tb.Helper()
+	var sent struct {
+		TxHash string `json:"tx_hash"`
+	}
+	n.Payer.Call(tb, "refresh", nil, nil)
+	n.Payer.Call(tb, "transfer", map[string]any{"destinations": outputs, "unlock_time": unlockTime}, &sent)
+	return sent.TxHash
+}
+
+// NewWallet starts another monero-wallet-rpc with the merchant's view-only wallet as it was when this was called, for this
+// test alone. A user makes it ask for a login. It takes about 3 s.
+func (n *MoneroNet) NewWallet(tb testing.TB, user, password string) *MoneroWallet {
+	tb.Helper()
+	w := n.newWallet(tb, "merchant"+strconv.Itoa(FreePort(tb)), user, password)
+	n.Wallet.Call(tb, "store", nil, nil)
+	for _, name := range []string{"wallet", "wallet.keys"} {
+		content, err := os.ReadFile(filepath.Join(n.Wallet.dir, name))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(w.dir, name), content, 0o600); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	tb.Cleanup(w.kill)
+	w.Start(tb)
+	return w
+}
+
+// MoneroDaemon is a monerod.
+type MoneroDaemon struct{ server }
+
+func (d *MoneroDaemon) launch(tb testing.TB) {
+	tb.Helper()
+	d.run(tb, "--regtest", "--keep-fakechain", "--offline", "--fixed-difficulty=1", "--disable-rpc-ban", "--non-interactive",
+		"--no-zmq", "--rpc-ssl=disabled", "--check-updates=disabled", "--disable-dns-checkpoints", "--data-dir="+d.dir)
+	d.Ready(tb, time.Minute, func() error { return d.call("get_info", nil, nil) })
+}
+
+// Start starts the daemon again after it was killed, with the chain it had.
+func (d *MoneroDaemon) Start(tb testing.TB) {
+	tb.Helper()
+	d.launch(tb)
+}
+
+// MoneroWallet is a monero-wallet-rpc.
+type MoneroWallet struct {
+	server
+	daemonURL string
+}
+
+func (n *MoneroNet) newWallet(tb testing.TB, name, user, password string) *MoneroWallet {
+	tb.Helper()
+	return &MoneroWallet{newServer(tb, "monero-wallet-rpc", n.path(tb, name), user, password), n.Daemon.URL}
+}
+
+func (w *MoneroWallet) launch(tb testing.TB) {
+	tb.Helper()
+	login := "--disable-rpc-login"
+	if w.user != "" {
+		login = "--rpc-login=" + w.user + ":" + w.password
+	}
+	w.run(tb, "--daemon-address="+w.daemonURL, "--trusted-daemon", "--wallet-dir="+w.dir, login, "--no-dns",
+		"--rpc-ssl=disabled", "--daemon-ssl=disabled", // each would make a new RSA key first, which takes seconds
+		"--shared-ringdb-dir="+filepath.Join(w.dir, "ring"), "--log-level=0", "--log-file="+filepath.Join(w.dir, "log"))
+	w.Ready(tb, time.Minute, func() error { return w.call("get_version", nil, nil) })
+}
+
+// Start starts the wallet again after it was killed, and opens it as it was when it was last stored.
+func (w *MoneroWallet) Start(tb testing.TB) {
+	tb.Helper()
+	w.launch(tb)
+	w.Open(tb)
+}
+
+// Open opens the wallet after it was closed.
+func (w *MoneroWallet) Open(tb testing.TB) {
+	tb.Helper()
+	w.Call(tb, "open_wallet", map[string]any{"filename": "wallet", "password": ""}, nil)
+}
+
+// server is a process that speaks JSON-RPC.
+type server struct {
+	*Process
+	URL string
+
+	program, dir, user, password string
+	port                         int
+	client                       *http.Client
+}
+
+func newServer(tb testing.TB, program, dir, user, password string) server {
+	tb.Helper()
+	s := server{program: program, dir: dir, user: user, password: password, port: FreePort(tb)}
+	s.URL = fmt.Sprintf("http://127.0.0.1:%d", s.port)
+	s.client = &http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{}}
+	if user != "" {
+		s.client.Transport = &digest.Transport{Username: user, Password: password, Transport: s.client.Transport}
+	}
+	return s
+}
+
+func (s *server) run(tb testing.TB, args ...string) {
+	tb.Helper()
+	cmd := exec.Command(Need(tb, s.program, "monero"), append(args, "--rpc-bind-port="+strconv.Itoa(s.port))...)
+	cmd.Dir = s.dir
+	cmd.Env = append(os.Environ(), "HOME="+s.dir) // where they look for configuration and keep more than they are told to
+	s.Process = launch(tb, cmd)
+}
+
+// Freeze stops the process from running, without ending it.
+func (s *server) Freeze(tb testing.TB) {
+	tb.Helper()
+	s.Signal(tb, syscall.SIGSTOP)
+}
+
+// Thaw lets a frozen process run on. It does nothing if the process has ended.
+func (s *server) Thaw() { _ = s.cmd.Process.Signal(syscall.SIGCONT) }
+
+func (s *server) kill() {
+	if s.Process != nil {
+		s.Kill()
+	}
+	s.client.CloseIdleConnections()
+}
+
+func (s *server) ended() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Call runs a JSON-RPC method; params and result may be nil.
+func (s *server) Call(tb testing.TB, method string, params, result any) {
+	tb.Helper()
+	if err := s.call(method, params, result); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (s *server) call(method string, params, result any) error {
+	if params == nil {
+		params = struct{}{}
+	}
+	var answer struct {
+		Result json.RawMessage
+		Error  json.RawMessage
+	}
+	request := map[string]any{"jsonrpc": "2.0", "id": "0", "method": method, "params": params}
+	if err := s.post("/json_rpc", request, &answer); err != nil {
+		return fmt.Errorf("%s %s: %w", s.program, method, err)
+	}
+	if answer.Error != nil {
+		return fmt.Errorf("%s %s: %s", s.program, method, answer.Error)
+	}
+	if result == nil {
+		return nil
+	}
+	return json.Unmarshal(answer.Result, result)
+}
+
+func (s *server) post(path string, request, answer any) error {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	res, err := s.client.Post(s.URL+path, "application/json", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusOK {
+		return errors.New(res.Status)
+	}
+	if answer == nil {
+		return nil
+	}
+	return json.NewDecoder(res.Body).Decode(answer)
+}

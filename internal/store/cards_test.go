@@ -1,0 +1,326 @@
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/store"
+)
+
+func TestInsertCard_ReadsBackExactly(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		c := newCard(newAccount(t, s))
+		c.Amount = math.MaxInt64
+		c.IdempotencyKey, c.RequestHash = `"~!'\ key`, []byte{0, 1, 255}
+		insertCard(t, s, c)
+		byUUID, err := s.CardByUUID(t.Context(), c.AccountID, c.UUID)
+		check(t, err)
+		if diff := cmp.Diff(c, byUUID); diff != "" {
+			t.Error(diff)
+		}
+		byKey, err := s.CardByIdempotencyKey(t.Context(), c.AccountID, c.IdempotencyKey)
+		check(t, err)
+		if diff := cmp.Diff(c, byKey); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestInsertCard_TwiceIsHarmless(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		c := insertCard(t, s, newCard(newAccount(t, s)))
+		inserted, err := s.InsertCard(t.Context(), c)
+		check(t, err)
+		if inserted {
+			t.Error("inserted twice")
+		}
+	})
+}
+
+func TestInsertCard_AddressAndKeyAreUnique(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		account, other := newAccount(t, s), newAccount(t, s)
+		first := newCard(account)
+		first.IdempotencyKey = "key"
+		insertCard(t, s, first)
+
+		for name, change := range map[string]func(*card.Card){
+			"same address":              func(c *card.Card) { c.Address = first.Address },
+			"same address, other owner": func(c *card.Card) { c.Address, c.AccountID = first.Address, other },
+			"same key":                  func(c *card.Card) { c.IdempotencyKey = "key" },
+		} {
+			c := newCard(account)
+			change(c)
+			if inserted, err := s.InsertCard(t.Context(), c); err != nil || inserted {
+				t.Errorf("%s: inserted %v, error %v", name, inserted, err)
+			}
+		}
+		for _, change := range []func(*card.Card){
+			func(c *card.Card) { c.IdempotencyKey, c.AccountID = "key", other },
+			func(c *card.Card) { c.IdempotencyKey = "KEY" },
+			func(c *card.Card) {}, // without a key
+			func(c *card.Card) {},
+		} {
+			c := newCard(account)
+			change(c)
+			insertCard(t, s, c)
+		}
+	})
+}
+
+func TestCardByUUID_AnotherAccountsCardIsNotFound(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		c := insertCard(t, s, newCard(newAccount(t, s)))
+		_, err := s.CardByUUID(t.Context(), newAccount(t, s), c.UUID)
+		wantError(t, err, card.ErrNotFound)
+	})
+}
+
+func TestEachCard_NewestFirstFilteredAndPaged(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		account := newAccount(t, s)
+		insertCard(t, s, newCard(newAccount(t, s))) // somebody else's
+		var newest []uuid.UUID
+		for range 7 {
+			newest = append(newest, insertCard(t, s, newCard(account)).UUID)
+		}
+		slices.Reverse(newest)
+		inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+			return tx.SaveGenerated(ctx, newest[2], card.Sealed{CardNumber: []byte("n"), ExpirationDate: []byte("e"), SecurityCode: []byte("c"), URL: []byte("u"), URLPassword: []byte("p")})
+		})
+		for name, tt := range map[string]struct {
+			filter card.CardFilter
+			want   []uuid.UUID
+		}{
+			"all":             {card.CardFilter{}, newest},
+			"page":            {card.CardFilter{Limit: 3}, newest[:3]},
+			"next page":       {card.CardFilter{Limit: 3, Before: newest[2]}, newest[3:6]},
+			"generated":       {card.CardFilter{Status: card.Generated}, newest[2:3]},
+			"awaiting, paged": {card.CardFilter{Status: card.AwaitingPayment, Limit: 3}, []uuid.UUID{newest[0], newest[1], newest[3]}},
+		} {
+			tt.filter.AccountID = account
+			var got []uuid.UUID
+			check(t, s.EachCard(t.Context(), tt.filter, func(c *card.Card) error {
+				got = append(got, c.UUID)
+				if (c.Sealed != nil) != (c.Status == card.Generated) {
+					t.Errorf("%s: card %s is %s, sealed credentials: %v", name, c.UUID, c.Status, c.Sealed != nil)
+				}
+				return nil
+			}))
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("%s: %s", name, diff)
+			}
+		}
+		stop := errors.New("stop")
+		wantError(t, s.EachCard(t.Context(), card.CardFilter{AccountID: account}, func(*card.Card) error { return stop }), stop)
+	})
+}
+
+func TestLockCards_FindsWhatTheTipAndTheTransfersConcern(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		account := newAccount(t, s)
+		var cards []*card.Card
+		for range 4 {
+			cards = append(cards, insertCard(t, s, newCard(account)))
+		}
+		idle, ready, expired, paidTo := cards[0], cards[1], newCard(account), cards[3]
+		expired.ExpiresAt = epoch.Add(-time.Hour)
+		insertCard(t, s, expired)
+		inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+			return tx.SaveAssessments(ctx, []*card.Card{ready, cards[2]}, []card.Assessment{
+				{State: card.Confirming, Received: 5, Height: 91, ReadyHeight: 100}, {State: card.Confirming, Received: 6, Height: 92, ReadyHeight: 101}})
+		})
+		inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+			got, err := tx.LockCards(ctx, "monero", []string{paidTo.Address, "of nobody"}, card.Tip{Height: 100, Time: epoch})
+			check(t, err)
+			ids := map[uuid.UUID]bool{}
+			for _, c := range got {
+				ids[c.UUID] = true
+			}
+			want := map[uuid.UUID]bool{ready.UUID: true, expired.UUID: true, paidTo.UUID: true}
+			if diff := cmp.Diff(want, ids); diff != "" {
+				t.Errorf("%s (idle is %s)", diff, idle.UUID)
+			}
+			none, err := tx.LockCards(ctx, "bitcoin", []string{paidTo.Address}, card.Tip{Height: 100, Time: epoch})
+			if len(none) > 0 {
+				t.Errorf("found %d cards of another currency", len(none))
+			}
+			return err
+		})
+	})
+}
+
+func TestSaveAssessments_MoreThanOneStatementHolds(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		account := newAccount(t, s)
+		var cards []*card.Card
+		var as []card.Assessment
+		for i := range 1203 {
+			cards = append(cards, insertCard(t, s, newCard(account)))
+			as = append(as, card.Assessment{State: card.Underpaid, Received: card.Amount(i), Height: int64(i)})
+		}
+		inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.SaveAssessments(ctx, cards, as) })
+		for _, i := range []int{0, 499, 500, 1202} {
+			c, err := s.CardByUUID(t.Context(), account, cards[i].UUID)
+			check(t, err)
+			if c.Received != card.Amount(i) || c.Height != int64(i) || c.State != card.Underpaid {
+				t.Errorf("card %d: received %d, height %d, %s", i, c.Received, c.Height, c.State)
+			}
+		}
+	})
+}
+
+func TestInsertEvents_SeqHasNoGapsInTheOrderOfCommits(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		account := newAccount(t, s)
+		c := insertCard(t, s, newCard(account))
+		event := func() card.Event {
+			return card.Event{ID: uuid.Must(uuid.NewV7()), AccountID: account, Type: card.EventDetected, CardUUID: c.UUID, Status: c.Status, State: card.Detected, CreatedAt: epoch}
+		}
+		rollback := errors.New("rollback")
+		var all sync.WaitGroup
+		var kept atomic.Int64
+		for i := range 40 {
+			all.Go(func() {
+				err := s.InTx(t.Context(), func(tx card.Tx) error {
+					if err := tx.InsertEvents(t.Context(), []card.Event{event(), event()}); err != nil {
+						return err
+					}
+					if i%4 == 0 {
+						return rollback
+					}
+					return nil
+				})
+				switch {
+				case err == nil:
+					kept.Add(2)
+				case !errors.Is(err, rollback):
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		var seqs []int64
+		query(t, url, &seqs, "SELECT seq FROM events ORDER BY seq")
+		if kept.Load() != 60 {
+			t.Errorf("%d events were committed, want 60", kept.Load())
+		}
+		for i, seq := range seqs {
+			if seq != int64(i+1) {
+				t.Fatalf("event %d has seq %d", i+1, seq)
+			}
+		}
+		if len(seqs) != 60 {
+			t.Errorf("%d events are stored", len(seqs))
+		}
+	})
+}
+
+func TestInTx_ErrorUndoesEverything(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		account := newAccount(t, s)
+		c := insertCard(t, s, newCard(account))
+		boom := errors.New("boom")
+		err := s.InTx(t.Context(), func(tx card.Tx) error {
+			if err := tx.SaveAssessments(t.Context(), []*card.Card{c}, []card.Assessment{{State: card.Paid, Received: 1}}); err != nil {
+				return err
+			}
+			return boom
+		})
+		wantError(t, err, boom)
+		got, err := s.CardByUUID(t.Context(), account, c.UUID)
+		check(t, err)
+		if got.State != card.Unpaid {
+			t.Errorf("state is %s", got.State)
+		}
+	})
+}
+
+func TestInTx_CancelledContextCommitsNothing(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		c := insertCard(t, s, newCard(newAccount(t, s)))
+		ctx, cancel := context.WithCancel(t.Context())
+		err := s.InTx(ctx, func(tx card.Tx) error {
+			defer cancel()
+			return tx.SaveAssessments(ctx, []*card.Card{c}, []card.Assessment{{State: card.Paid}})
+		})
+		wantError(t, err, context.Canceled)
+		got, err := s.CardByUUID(t.Context(), c.AccountID, c.UUID)
+		check(t, err)
+		if got.State != card.Unpaid {
+			t.Errorf("state is %s", got.State)
+		}
+	})
+}
+
+func TestStore_ClosedIsUnavailable(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		check(t, s.Close())
+		_, err := s.CardByUUID(t.Context(), uuid.New(), uuid.New())
+		wantError(t, err, card.ErrUnavailable)
+		_, err = s.InsertCard(t.Context(), newCard(uuid.New()))
+		wantError(t, err, card.ErrUnavailable)
+		wantError(t, s.InTx(t.Context(), func(card.Tx) error { return nil }), card.ErrUnavailable)
+	})
+}
+
+func TestAccountsAndTokens(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		ctx := t.Context()
+		a := card.Account{ID: uuid.Must(uuid.NewV7()), Name: "Shop", CreatedAt: epoch}
+		check(t, s.InsertAccount(ctx, a))
+		wantError(t, s.InsertAccount(ctx, card.Account{ID: uuid.New(), Name: "Shop", CreatedAt: epoch}), card.ErrDuplicate)
+		check(t, s.InsertAccount(ctx, card.Account{ID: uuid.New(), Name: "shop", CreatedAt: epoch})) // case counts on both databases
+		got, err := s.AccountByName(ctx, "Shop")
+		check(t, err)
+		if diff := cmp.Diff(a, got); diff != "" {
+			t.Error(diff)
+		}
+		_, err = s.AccountByName(ctx, "nobody")
+		wantError(t, err, card.ErrNotFound)
+
+		expires := epoch.Add(time.Hour)
+		token := card.Token{ID: uuid.Must(uuid.NewV7()), AccountID: a.ID, Account: "Shop", Name: "checkout", Hash: bytes.Repeat([]byte{7}, 32), CreatedAt: epoch, ExpiresAt: &expires}
+		check(t, s.InsertToken(ctx, token))
+		found, err := s.TokenByHash(ctx, token.Hash)
+		check(t, err)
+		if diff := cmp.Diff(token, found); diff != "" {
+			t.Error(diff)
+		}
+		_, err = s.TokenByHash(ctx, []byte("other"))
+		wantError(t, err, card.ErrNotFound)
+		check(t, s.RevokeToken(ctx, token.ID, epoch.Add(time.Minute)))
+		check(t, s.RevokeToken(ctx, token.ID, epoch.Add(time.Hour)))
+		all, err := s.Tokens(ctx)
+		check(t, err)
+		if len(all) != 1 || all[0].RevokedAt == nil || !all[0].RevokedAt.Equal(epoch.Add(time.Minute)) {
+			t.Errorf("tokens: %+v", all)
+		}
+		wantError(t, s.RevokeToken(ctx, uuid.New(), epoch), card.ErrNotFound)
+	})
+}
+
+func TestSetting_FirstValueStays(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		for i := range 3 {
+			got, err := s.Setting(t.Context(), "name", fmt.Sprint("value ", i))
+			check(t, err)
+			if got != "value 0" {
+				t.Errorf("attempt %d: %q", i, got)
+			}
+		}
+	})
+}

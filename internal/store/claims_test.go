@@ -1,0 +1,324 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/store"
+)
+
+const expiredAtOnce = 0 // a time to live that is over when the statement ends
+
+func TestAcquireLease_OneHolderAndAFenceThatGrows(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		ctx := t.Context()
+		first, err := s.AcquireLease(ctx, "watch", "a", time.Minute)
+		check(t, err)
+		again, err := s.AcquireLease(ctx, "watch", "a", time.Minute)
+		check(t, err)
+		if first != again {
+			t.Errorf("prolonging changed %+v to %+v", first, again)
+		}
+		_, err = s.AcquireLease(ctx, "watch", "b", time.Minute)
+		wantError(t, err, card.ErrFenced)
+		_, err = s.AcquireLease(ctx, "watch", "a", expiredAtOnce)
+		check(t, err)
+		taken, err := s.AcquireLease(ctx, "watch", "b", time.Minute)
+		check(t, err)
+		if taken.Fence <= first.Fence {
+			t.Errorf("fence %d after %d", taken.Fence, first.Fence)
+		}
+		wantError(t, s.InTx(ctx, func(tx card.Tx) error { return tx.CheckLease(ctx, first) }), card.ErrFenced)
+		check(t, s.InTx(ctx, func(tx card.Tx) error { return tx.CheckLease(ctx, taken) }))
+		check(t, s.ReleaseLease(ctx, first)) // an old holder can't release the new one's
+		check(t, s.InTx(ctx, func(tx card.Tx) error { return tx.CheckLease(ctx, taken) }))
+		check(t, s.ReleaseLease(ctx, taken))
+		third, err := s.AcquireLease(ctx, "watch", "c", time.Minute)
+		check(t, err)
+		if third.Fence <= taken.Fence {
+			t.Errorf("fence %d after %d", third.Fence, taken.Fence)
+		}
+	})
+}
+
+func addAddresses(t *testing.T, s *store.Store, first, n int) []string {
+	t.Helper()
+	var as []card.Address
+	var names []string
+	for i := first; i < first+n; i++ {
+		as = append(as, card.Address{Currency: "monero", Address: fmt.Sprintf("a%05d", i), Position: int64(i)})
+		names = append(names, as[len(as)-1].Address)
+	}
+	inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.InsertAddresses(ctx, as) })
+	return names
+}
+
+func TestLeaseAddresses_NoneIsLeasedTwiceAtOnce(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		want := addAddresses(t, s, 0, 1200)
+		var mu sync.Mutex
+		var got []string
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				for {
+					some, err := s.LeaseAddresses(t.Context(), "monero", fmt.Sprint("replica ", i), 40, time.Hour)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if len(some) == 0 {
+						return
+					}
+					mu.Lock()
+					got = append(got, some...)
+					mu.Unlock()
+				}
+			})
+		}
+		all.Wait()
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestLeaseAddresses_WhatACardUsesNeverComesBack(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		ctx := t.Context()
+		addAddresses(t, s, 0, 3)
+		crashed, err := s.LeaseAddresses(ctx, "monero", "crashed", 3, expiredAtOnce)
+		check(t, err)
+		c := newCard(newAccount(t, s))
+		c.Address = crashed[1]
+		insertCard(t, s, c)
+
+		next, err := s.LeaseAddresses(ctx, "monero", "next", 3, time.Hour)
+		check(t, err)
+		slices.Sort(next)
+		if diff := cmp.Diff([]string{crashed[0], crashed[2]}, next); diff != "" {
+			t.Error(diff)
+		}
+		c = newCard(c.AccountID)
+		c.Address = next[0]
+		insertCard(t, s, c)
+		check(t, s.ReturnAddresses(ctx, "next"))
+		free, highest, err := s.AddressPool(ctx, "monero")
+		check(t, err)
+		if free != 1 || highest != 2 {
+			t.Errorf("%d free, highest %d", free, highest)
+		}
+	})
+}
+
+func TestRetireAddresses(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		ctx := t.Context()
+		addAddresses(t, s, 0, 5)
+		if _, err := s.LeaseAddresses(ctx, "monero", "a", 2, expiredAtOnce); err != nil {
+			t.Fatal(err)
+		}
+		inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+			return tx.RetireAddresses(ctx, "monero", []string{"a00000", "a00002"})
+		})
+		got, err := s.LeaseAddresses(ctx, "monero", "b", 5, expiredAtOnce)
+		check(t, err)
+		slices.Sort(got)
+		if diff := cmp.Diff([]string{"a00001", "a00003", "a00004"}, got); diff != "" {
+			t.Error(diff)
+		}
+		inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.RetireAddresses(ctx, "monero", nil) })
+		if got, err := s.LeaseAddresses(ctx, "monero", "b", 5, time.Hour); err != nil || len(got) != 0 {
+			t.Errorf("leased %v, error %v", got, err)
+		}
+		err = s.InTx(ctx, func(tx card.Tx) error {
+			return tx.InsertAddresses(ctx, []card.Address{{Currency: "monero", Address: "a00000", Position: 99}})
+		})
+		wantError(t, err, card.ErrDuplicate)
+	})
+}
+
+func TestUpsertTransfers_TheSameFactsAgainChangeNothing(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		facts := []card.Transfer{
+			{Currency: "monero", TxID: "t1", Output: 1, Address: "a", Amount: 5, Height: 100, FirstSeenAt: epoch, Counted: true},
+			{Currency: "monero", TxID: "t1", Output: 2, Address: "b", Amount: 6, Height: 100, Locked: true, FirstSeenAt: epoch, Counted: true},
+			{Currency: "monero", TxID: "t2", Output: 1, Address: "a", Amount: 7, Height: 0, FirstSeenAt: epoch, Counted: true},
+			{Currency: "monero", TxID: "t3", Output: 1, Address: "a", Amount: 8, Height: 90, FirstSeenAt: epoch, Counted: true},
+			{Currency: "monero", TxID: "t4", Output: 1, Address: "a", Amount: 9, Height: 100, FirstSeenAt: epoch, Counted: false},
+		}
+		for range 3 {
+			inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.UpsertTransfers(ctx, facts) })
+		}
+		later := facts[0]
+		later.Height, later.FirstSeenAt = 101, epoch.Add(time.Hour)
+		inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.UpsertTransfers(ctx, []card.Transfer{later}) })
+		later.FirstSeenAt = epoch // the earlier time is kept
+		inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+			since, err := tx.TransfersSince(ctx, "monero", 90)
+			check(t, err)
+			sortTransfers(since)
+			if diff := cmp.Diff([]card.Transfer{later, facts[1], facts[2]}, since); diff != "" {
+				t.Error(diff)
+			}
+			to, err := tx.TransfersTo(ctx, "monero", []string{"a", "none"})
+			check(t, err)
+			sortTransfers(to)
+			if diff := cmp.Diff([]card.Transfer{later, facts[2], facts[3]}, to); diff != "" {
+				t.Error(diff)
+			}
+			return tx.SaveCursor(ctx, "monero", card.Cursor{Fingerprint: "f", Tip: card.Tip{Height: 101, Hash: "h", Time: epoch}})
+		})
+		cursor, err := s.Cursor(t.Context(), "monero")
+		check(t, err)
+		if diff := cmp.Diff(card.Cursor{Fingerprint: "f", Tip: card.Tip{Height: 101, Hash: "h", Time: epoch}, LowestLocked: 100}, cursor); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func sortTransfers(ts []card.Transfer) {
+	slices.SortFunc(ts, func(a, b card.Transfer) int {
+		if a.TxID != b.TxID {
+			return map[bool]int{true: -1, false: 1}[a.TxID < b.TxID]
+		}
+		return int(a.Output - b.Output)
+	})
+}
+
+// payCards inserts n cards and decides that they are to be made.
+func payCards(t *testing.T, s *store.Store, n int) []*card.Card {
+	t.Helper()
+	account := newAccount(t, s)
+	var cards []*card.Card
+	var ids []uuid.UUID
+	var as []card.Assessment
+	for range n {
+		c := insertCard(t, s, newCard(account))
+		cards, ids, as = append(cards, c), append(ids, c.UUID), append(as, card.Assessment{State: card.Paid})
+	}
+	inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+		if err := tx.SaveAssessments(ctx, cards, as); err != nil {
+			return err
+		}
+		if err := tx.InsertIntents(ctx, ids); err != nil {
+			return err
+		}
+		return tx.InsertIntents(ctx, ids) // the decision twice is one intent
+	})
+	return cards
+}
+
+func TestClaimIntents_EachIsClaimedByOne(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		payCards(t, s, 100)
+		var mu sync.Mutex
+		claimed := map[uuid.UUID]int{}
+		var all sync.WaitGroup
+		for range 6 {
+			all.Go(func() {
+				for {
+					some, err := s.ClaimIntents(t.Context(), 7, time.Hour)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if len(some) == 0 {
+						return
+					}
+					mu.Lock()
+					for _, i := range some {
+						claimed[i.CardUUID]++
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		all.Wait()
+		if len(claimed) != 100 {
+			t.Errorf("%d cards were claimed", len(claimed))
+		}
+		for id, times := range claimed {
+			if times != 1 {
+				t.Errorf("%s was claimed %d times", id, times)
+			}
+		}
+	})
+}
+
+func TestClaimIntents_OnlyWhilePaid(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		c := payCards(t, s, 1)[0]
+		inTx(t, s, func(ctx context.Context, tx card.Tx) error { // its money left the chain again
+			return tx.SaveAssessments(ctx, []*card.Card{c}, []card.Assessment{{State: card.Unpaid}})
+		})
+		if got, err := s.ClaimIntents(t.Context(), 5, time.Hour); err != nil || len(got) != 0 {
+			t.Errorf("claimed %v, error %v", got, err)
+		}
+	})
+}
+
+func TestFinishIntent_LostClaimCannotWrite(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		ctx := t.Context()
+		payCards(t, s, 1)
+		zombie, err := s.ClaimIntents(ctx, 1, expiredAtOnce)
+		check(t, err)
+		owner, err := s.ClaimIntents(ctx, 1, time.Hour)
+		check(t, err)
+		if len(zombie) != 1 || len(owner) != 1 || owner[0].Fence <= zombie[0].Fence || owner[0].Attempts != 2 {
+			t.Fatalf("claims: %+v, then %+v", zombie, owner)
+		}
+		finish := func(i card.Intent) error {
+			return s.InTx(ctx, func(tx card.Tx) error { return tx.FinishIntent(ctx, i, []byte("hash")) })
+		}
+		wantError(t, finish(zombie[0]), card.ErrFenced)
+		wantError(t, s.DeferIntent(ctx, zombie[0], time.Hour, "late"), card.ErrFenced)
+		wantError(t, s.ParkIntent(ctx, zombie[0], "late"), card.ErrFenced)
+		check(t, finish(owner[0]))
+		wantError(t, finish(owner[0]), card.ErrFenced) // done is done
+	})
+}
+
+func TestFinishIntent_TheSameCardNumberTwiceIsRefused(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		ctx := t.Context()
+		payCards(t, s, 2)
+		claims, err := s.ClaimIntents(ctx, 2, time.Hour)
+		check(t, err)
+		finish := func(i card.Intent) error {
+			return s.InTx(ctx, func(tx card.Tx) error { return tx.FinishIntent(ctx, i, []byte("the same")) })
+		}
+		check(t, finish(claims[0]))
+		wantError(t, finish(claims[1]), card.ErrDuplicate)
+		check(t, s.ParkIntent(ctx, claims[1], "duplicate"))
+		if got, err := s.ClaimIntents(ctx, 5, time.Hour); err != nil || len(got) != 0 {
+			t.Errorf("claimed %v, error %v", got, err)
+		}
+	})
+}
+
+func TestDeferIntent_ComesBackAfterItsWait(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		ctx := t.Context()
+		payCards(t, s, 2)
+		claims, err := s.ClaimIntents(ctx, 2, time.Hour)
+		check(t, err)
+		check(t, s.DeferIntent(ctx, claims[0], 0, "no answer"))
+		check(t, s.DeferIntent(ctx, claims[1], time.Hour, "no answer"))
+		again, err := s.ClaimIntents(ctx, 2, time.Hour)
+		check(t, err)
+		if len(again) != 1 || again[0].CardUUID != claims[0].CardUUID {
+			t.Errorf("claimed %+v", again)
+		}
+	})
+}

@@ -1,0 +1,179 @@
+package store_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/store"
+)
+
+// query reads from the database beside the store.
+func query(t *testing.T, url string, dest any, q string, args ...any) {
+	t.Helper()
+	db := connect(t, url)
+	check(t, db.Select(dest, db.Rebind(q), args...))
+}
+
+func connect(t *testing.T, url string) *sqlx.DB {
+	t.Helper()
+	driver, source := "postgres", url
+	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
+		driver, source = "sqlite", path
+	}
+	db, err := sqlx.Open(driver, source)
+	check(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func TestMigrate_BothDialectsHaveTheSameTables(t *testing.T) {
+	ctx := t.Context()
+	lite, pg := "sqlite:"+filepath.Join(t.TempDir(), "x.db"), rig.Postgres(t)
+	for _, url := range []string{lite, pg} {
+		if _, err := store.Migrate(ctx, url); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var ofLite, ofPg []string
+	query(t, lite, &ofLite, `SELECT m.name || '.' || c.name || CASE WHEN c."notnull" OR c.pk THEN ' not null' ELSE '' END
+		FROM sqlite_master m JOIN pragma_table_info(m.name) c WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite%' AND m.name NOT LIKE 'goose%'`)
+	query(t, pg, &ofPg, `SELECT table_name || '.' || column_name || CASE is_nullable WHEN 'NO' THEN ' not null' ELSE '' END
+		FROM information_schema.columns WHERE table_schema = 'public' AND table_name NOT LIKE 'goose%'`)
+	slices.Sort(ofLite)
+	slices.Sort(ofPg)
+	if diff := cmp.Diff(ofPg, ofLite); diff != "" {
+		t.Error(diff)
+	}
+	if len(ofPg) < 50 {
+		t.Errorf("only %d columns", len(ofPg))
+	}
+}
+
+func TestMigrate_SeveralProcessesAtOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				if version, err := store.Migrate(context.Background(), url); err != nil || version != 1 {
+					t.Errorf("version %d, error %v", version, err)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+func TestOpen_NewerSchemaIsRefused(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		_, err := store.Migrate(t.Context(), url)
+		check(t, err)
+		db := connect(t, url)
+		if _, err := db.Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, " + map[string]string{"sqlite": "1", "postgres": "true"}[db.DriverName()] + ")"); err != nil {
+			t.Fatal(err)
+		}
+		_, err = store.Open(t.Context(), url, 2)
+		wantError(t, err, store.ErrNewerSchema)
+	})
+}
+
+func TestOpen_BadURLs(t *testing.T) {
+	for _, url := range []string{"", "sqlite:", "mysql://x", "cardmint.db", "sqlite:" + filepath.Join(t.TempDir(), "no", "such", "x.db")} {
+		if _, err := store.Open(t.Context(), url, 2); err == nil {
+			t.Errorf("%q: no error", url)
+		}
+	}
+}
+
+// TestHotPaths_CostOneRoundTrip counts, on the wire, how often PostgreSQL answers that it is ready for the next query.
+func TestHotPaths_CostOneRoundTrip(t *testing.T) {
+	proxy := startCountingProxy(t, rig.Postgres(t))
+	s, err := store.Open(t.Context(), proxy.url, 1)
+	check(t, err)
+	defer func() { _ = s.Close() }()
+	account := newAccount(t, s)
+	c := insertCard(t, s, newCard(account))
+	if _, err := s.CardByUUID(t.Context(), account, c.UUID); err != nil { // prepared on the connection from here on
+		t.Fatal(err)
+	}
+	token := card.Token{ID: uuid.New(), AccountID: account, Hash: []byte("hash"), CreatedAt: epoch}
+	check(t, s.InsertToken(t.Context(), token))
+	if _, err := s.TokenByHash(t.Context(), token.Hash); err != nil {
+		t.Fatal(err)
+	}
+	for name, call := range map[string]func() error{
+		"InsertCard":  func() error { _, err := s.InsertCard(t.Context(), newCard(account)); return err },
+		"CardByUUID":  func() error { _, err := s.CardByUUID(t.Context(), account, c.UUID); return err },
+		"TokenByHash": func() error { _, err := s.TokenByHash(t.Context(), token.Hash); return err },
+	} {
+		before := proxy.ready.Load()
+		check(t, call())
+		if n := proxy.ready.Load() - before; n != 1 {
+			t.Errorf("%s: %d round trips", name, n)
+		}
+	}
+}
+
+type countingProxy struct {
+	url   string
+	ready atomic.Int64
+}
+
+func startCountingProxy(t *testing.T, target string) *countingProxy {
+	t.Helper()
+	host := target[strings.Index(target, "@")+1 : strings.LastIndex(target, "/")]
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	p := &countingProxy{url: strings.Replace(target, host, l.Addr().String(), 1)}
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.DialTimeout("tcp", host, time.Second)
+			if err != nil {
+				_ = client.Close()
+				return
+			}
+			go func() { _, _ = io.Copy(server, client); _ = server.Close() }()
+			go p.count(client, server)
+		}
+	}()
+	return p
+}
+
+// count passes on the server's messages, each of which is a type, a length and that many bytes.
+func (p *countingProxy) count(client, server net.Conn) {
+	defer func() { _ = client.Close() }()
+	head := make([]byte, 5)
+	for {
+		if _, err := io.ReadFull(server, head); err != nil {
+			return
+		}
+		body := make([]byte, int(head[1])<<24|int(head[2])<<16|int(head[3])<<8|int(head[4])-4)
+		if _, err := io.ReadFull(server, body); err != nil {
+			return
+		}
+		if head[0] == 'Z' { // ReadyForQuery
+			p.ready.Add(1)
+		}
+		if _, err := client.Write(append(append([]byte{}, head...), body...)); err != nil {
+			return
+		}
+	}
+}

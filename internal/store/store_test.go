@@ -1,0 +1,91 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/store"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+// onEach runs a test on every database, each time on an empty one.
+func onEach(t *testing.T, f func(t *testing.T, url string)) {
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		f(t, "sqlite:"+filepath.Join(t.TempDir(), "x.db"))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		f(t, rig.Postgres(t))
+	})
+}
+
+// conform runs a test on every database with a store that is open.
+func conform(t *testing.T, f func(t *testing.T, s *store.Store)) {
+	t.Helper()
+	onEach(t, func(t *testing.T, url string) { f(t, open(t, url)) })
+}
+
+func open(t testing.TB, url string) *store.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), url, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+var epoch = time.Date(2026, 11, 20, 14, 46, 0, 120e6, time.UTC)
+
+func newAccount(t testing.TB, s *store.Store) uuid.UUID {
+	t.Helper()
+	a := card.Account{ID: uuid.Must(uuid.NewV7()), Name: "account " + uuid.NewString(), CreatedAt: epoch}
+	check(t, s.InsertAccount(t.Context(), a))
+	return a.ID
+}
+
+func newCard(account uuid.UUID) *card.Card {
+	return &card.Card{
+		UUID: uuid.Must(uuid.NewV7()), AccountID: account, CreatedAt: epoch, USD: 150_50, Coin: card.Monero(), Amount: 1_003333333334,
+		Address: "address " + uuid.NewString(), Rate: card.Rate{USD: card.Decimal{Units: 150_00000000, Scale: 8}, At: epoch, Source: "fixed"},
+		ExpiresAt: epoch.Add(time.Hour), ConfirmationsRequired: 10, Status: card.AwaitingPayment, State: card.Unpaid,
+	}
+}
+
+func insertCard(t testing.TB, s *store.Store, c *card.Card) *card.Card {
+	t.Helper()
+	inserted, err := s.InsertCard(t.Context(), c)
+	check(t, err)
+	if !inserted {
+		t.Fatalf("card %s was not inserted", c.UUID)
+	}
+	return c
+}
+
+func inTx(t testing.TB, s *store.Store, f func(ctx context.Context, tx card.Tx) error) {
+	t.Helper()
+	check(t, s.InTx(t.Context(), func(tx card.Tx) error { return f(t.Context(), tx) }))
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantError(t testing.TB, got, want error) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Fatalf("got error %v, want %v", got, want)
+	}
+}
