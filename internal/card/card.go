@@ -6,6 +6,8 @@
 package card
 
 import (
+	"fmt"
+	"io"
 	"log/slog"
 	"time"
 
@@ -73,7 +75,7 @@ type Secret string
 const redacted = "[redacted]"
 
 func (Secret) String() string               { return redacted }
-func (Secret) GoString() string             { return redacted }
+func (Secret) Format(f fmt.State, _ rune)   { _, _ = io.WriteString(f, redacted) }
 func (Secret) LogValue() slog.Value         { return slog.StringValue(redacted) }
 func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 

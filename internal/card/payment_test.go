@@ -1,0 +1,125 @@
+package card_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+var epoch = time.Date(2026, 11, 20, 14, 0, 0, 0, time.UTC)
+
+// at 150 US dollars a coin, a card of 150 costs 100 units here; the numbers are small to be read
+func order(change ...func(*card.Card)) *card.Card {
+	c := &card.Card{
+		Coin: card.Currency{Code: "monero", Decimals: 2, Confirmations: 10}, USD: 150_00, Amount: 100, ConfirmationsRequired: 10,
+		ExpiresAt: epoch.Add(time.Hour), Status: card.AwaitingPayment, State: card.Unpaid,
+	}
+	for _, f := range change {
+		f(c)
+	}
+	return c
+}
+
+func generated(c *card.Card) { c.Status, c.State = card.Generated, card.Paid }
+
+func in(amount card.Amount, height int64, change ...func(*card.Transfer)) card.Transfer {
+	t := card.Transfer{Amount: amount, Height: height, FirstSeenAt: epoch, Counted: true}
+	for _, f := range change {
+		f(&t)
+	}
+	return t
+}
+
+func locked(t *card.Transfer) { t.Locked = true }
+func gone(t *card.Transfer)   { t.Counted = false }
+func late(t *card.Transfer)   { t.FirstSeenAt = epoch.Add(time.Hour) }
+
+func TestAssess(t *testing.T) {
+	tip := card.Tip{Height: 109, Time: epoch}
+	afterExpiry := card.Tip{Height: 109, Time: epoch.Add(time.Hour)}
+	same, dearer, cheaper, unknown := rateOf(t, "150"), rateOf(t, "200"), rateOf(t, "149"), card.Rate{}
+	type transfers = []card.Transfer
+	for name, tt := range map[string]struct {
+		card *card.Card
+		in   transfers
+		tip  card.Tip
+		rate card.Rate
+		want card.Assessment
+	}{
+		"nothing":                         {order(), nil, tip, same, card.Assessment{State: card.Unpaid}},
+		"nothing in time":                 {order(), nil, afterExpiry, same, card.Assessment{State: card.Expired}},
+		"only what left the chain":        {order(), transfers{in(100, 100, gone)}, tip, same, card.Assessment{State: card.Unpaid}},
+		"exact, in the mempool":           {order(), transfers{in(100, 0)}, tip, same, card.Assessment{State: card.Detected, Received: 100}},
+		"exact, in the newest block":      {order(), transfers{in(100, 109)}, tip, same, card.Assessment{State: card.Confirming, Received: 100, Height: 109, ReadyHeight: 118}},
+		"exact, one confirmation short":   {order(), transfers{in(100, 101)}, tip, same, card.Assessment{State: card.Confirming, Received: 100, Height: 101, ReadyHeight: 110}},
+		"exact, confirmed":                {order(), transfers{in(100, 100)}, tip, same, card.Assessment{State: card.Paid, Received: 100, Height: 100}},
+		"exact, confirmed, after expiry":  {order(), transfers{in(100, 100)}, afterExpiry, same, card.Assessment{State: card.Paid, Received: 100, Height: 100}},
+		"one unit short":                  {order(), transfers{in(99, 50)}, tip, same, card.Assessment{State: card.Underpaid, Received: 99, Height: 50}},
+		"short, after expiry":             {order(), transfers{in(99, 50)}, afterExpiry, same, card.Assessment{State: card.Underpaid, Received: 99, Height: 50}},
+		"split, the newest rules":         {order(), transfers{in(60, 50), in(40, 105)}, tip, same, card.Assessment{State: card.Confirming, Received: 100, Height: 105, ReadyHeight: 114}},
+		"split, one in the mempool":       {order(), transfers{in(60, 50), in(40, 0)}, tip, same, card.Assessment{State: card.Detected, Received: 100}},
+		"split, all confirmed":            {order(), transfers{in(60, 50), in(40, 100)}, tip, same, card.Assessment{State: card.Paid, Received: 100, Height: 100}},
+		"one part left the chain":         {order(), transfers{in(60, 50), in(40, 100, gone)}, tip, same, card.Assessment{State: card.Underpaid, Received: 60, Height: 50}},
+		"too much":                        {order(), transfers{in(250, 100)}, tip, same, card.Assessment{State: card.Paid, Received: 250, Height: 100}},
+		"locked":                          {order(), transfers{in(100, 50, locked)}, tip, same, card.Assessment{State: card.Confirming, Received: 100, Height: 50}},
+		"locked part":                     {order(), transfers{in(60, 50), in(40, 50, locked)}, tip, same, card.Assessment{State: card.Confirming, Received: 100, Height: 50}},
+		"late, worth the same":            {order(), transfers{in(100, 100, late)}, afterExpiry, same, card.Assessment{State: card.Paid, Received: 100, Height: 100}},
+		"late, worth more":                {order(), transfers{in(100, 100, late)}, afterExpiry, dearer, card.Assessment{State: card.Paid, Received: 100, Height: 100}},
+		"late, worth less":                {order(), transfers{in(100, 100, late)}, afterExpiry, cheaper, card.Assessment{State: card.Late, Received: 100, Height: 100}},
+		"late, no rate known":             {order(), transfers{in(100, 100, late)}, afterExpiry, unknown, card.Assessment{State: card.Confirming, Received: 100, Height: 100, ReadyHeight: 110}},
+		"late, not confirmed":             {order(), transfers{in(100, 105, late)}, afterExpiry, cheaper, card.Assessment{State: card.Confirming, Received: 100, Height: 105, ReadyHeight: 114}},
+		"late, fewer coins worth enough":  {order(), transfers{in(75, 100, late)}, afterExpiry, dearer, card.Assessment{State: card.Paid, Received: 75, Height: 100}},
+		"in time, fewer coins are short":  {order(), transfers{in(75, 100)}, tip, dearer, card.Assessment{State: card.Underpaid, Received: 75, Height: 100}},
+		"late top-up worth enough":        {order(), transfers{in(60, 50), in(40, 100, late)}, afterExpiry, same, card.Assessment{State: card.Paid, Received: 100, Height: 100}},
+		"late top-up worth less":          {order(), transfers{in(60, 50), in(40, 100, late)}, afterExpiry, cheaper, card.Assessment{State: card.Late, Received: 100, Height: 100}},
+		"enough in time, surplus late":    {order(), transfers{in(100, 50), in(1, 100, late)}, afterExpiry, cheaper, card.Assessment{State: card.Paid, Received: 101, Height: 100}},
+		"generated":                       {order(generated), transfers{in(100, 100)}, tip, same, card.Assessment{State: card.Paid, Received: 100, Height: 100}},
+		"generated, then late surplus":    {order(generated), transfers{in(100, 100), in(9, 0, late)}, afterExpiry, same, card.Assessment{State: card.Paid, Received: 109}},
+		"generated, back in the mempool":  {order(generated), transfers{in(100, 0)}, tip, same, card.Assessment{State: card.Paid, Received: 100}},
+		"generated, money left the chain": {order(generated), transfers{in(100, 100, gone)}, tip, same, card.Assessment{State: card.Reversed}},
+		"generated, a part left":          {order(generated), transfers{in(60, 100), in(40, 100, gone)}, tip, same, card.Assessment{State: card.Reversed, Received: 60, Height: 100}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 5 { // the order in which facts come must not matter
+				rand.Shuffle(len(tt.in), func(i, j int) { tt.in[i], tt.in[j] = tt.in[j], tt.in[i] })
+				if diff := cmp.Diff(tt.want, card.Assess(tt.card, tt.in, tt.tip, tt.rate)); diff != "" {
+					t.Fatal(diff)
+				}
+			}
+		})
+	}
+}
+
+func TestTransitionEvent_EachStateIsToldOnce(t *testing.T) {
+	for _, tt := range []struct {
+		from, to card.PaymentState
+		want     card.EventType
+	}{
+		{card.Unpaid, card.Unpaid, ""},
+		{card.Unpaid, card.Detected, card.EventDetected},
+		{card.Unpaid, card.Paid, card.EventDetected},
+		{card.Detected, card.Confirming, ""},
+		{card.Confirming, card.Paid, ""},
+		{card.Paid, card.Confirming, ""},
+		{card.Unpaid, card.Underpaid, card.EventUnderpaid},
+		{card.Underpaid, card.Confirming, card.EventDetected},
+		{card.Confirming, card.Late, card.EventLate},
+		{card.Unpaid, card.Expired, card.EventExpired},
+		{card.Expired, card.Detected, card.EventDetected},
+		{card.Paid, card.Reversed, card.EventReversed},
+		{card.Reversed, card.Paid, ""},
+		{card.Detected, card.Unpaid, ""},
+	} {
+		if got := card.TransitionEvent(tt.from, tt.to); got != tt.want {
+			t.Errorf("%s to %s: %q, want %q", tt.from, tt.to, got, tt.want)
+		}
+	}
+}
+
+func TestSecret_IsNeverShown(t *testing.T) {
+	showsNothing(t, card.Credentials{CardNumber: "canary", SecurityCode: "canary", URLPassword: "canary", URL: "canary", ExpirationDate: "canary"})
+}

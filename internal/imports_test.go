@@ -1,0 +1,78 @@
+// Package internal_test holds the one test that belongs to no package.
+package internal_test
+
+import (
+	"go/build"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/cardmint/cardmint/"
+
+// allowed says which of our packages each of them may import: every package may import card, card imports none of ours,
+// adapters never import each other, cli wires.
+var allowed = map[string][]string{
+	"":                 {},
+	"openapi":          {},
+	"client":           {},
+	"server":           {"internal/card", "openapi"},
+	"cmd/cardmint":     {"internal/cli"},
+	"internal/card":    {},
+	"internal/rig":     {},
+	"internal/chain":   {"internal/card"},
+	"internal/issuer":  {"internal/card"},
+	"internal/rate":    {"internal/card"},
+	"internal/store":   {"internal/card"},
+	"internal/vault":   {"internal/card"},
+	"internal/watcher": {"internal/card"},
+	"internal/cli": {"internal/card", "internal/chain", "internal/issuer", "internal/rate", "internal/store", "internal/vault",
+		"internal/watcher", "server"},
+}
+
+func TestImports_FollowTheRule(t *testing.T) {
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	err = filepath.WalkDir(root, func(dir string, entry os.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return err
+		}
+		if name := entry.Name(); dir != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "tools" || name == "node_modules") {
+			return filepath.SkipDir
+		}
+		p, err := build.ImportDir(dir, 0)
+		if err != nil || len(p.GoFiles) == 0 {
+			return nil // no Go package, or only its tests
+		}
+		relative, _ := filepath.Rel(root, dir)
+		name := path.Clean(filepath.ToSlash(relative))
+		if name == "." {
+			name = ""
+		}
+		may, known := allowed[name]
+		if !known {
+			t.Errorf("package %s is not in the table: add it with what it may import", name)
+			return nil
+		}
+		seen++
+		for _, i := range p.Imports {
+			ours, is := strings.CutPrefix(i, module)
+			if is && !slices.Contains(may, ours) {
+				t.Errorf("%s imports %s", name, ours)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen != len(allowed) {
+		t.Errorf("%d packages were found, the table has %d", seen, len(allowed))
+	}
+}
