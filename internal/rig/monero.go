@@ -30,12 +30,14 @@ const (
 // firstBlocks is how many blocks a new network has. Coinbases can be spent after 60, so that the payer starts with about 50
 // outputs; each is one payment, and each block that is mined gives him one more. Between about 83 and 95 blocks
 // monero-wallet-rpc looks for decoys forever.
+//
+// Block 1 pays the merchant: in regtest a wallet that is stored forgets the blocks before its first transfer, and then can't
+// follow a reorganisation near to it. (On other networks it only forgets what is older than the newest checkpoint.)
 const firstBlocks = 110
 
 var monero struct {
 	sync.Mutex
-	users int
-	net   *MoneroNet
+	net *MoneroNet
 }
 
 // MoneroNet is a monerod in regtest with two wallets: a merchant's that is view-only, and a payer's with coins.
@@ -51,8 +53,8 @@ type MoneroNet struct {
 	dir string
 }
 
-// Monero returns the network that the tests of a process share. They must not use it in parallel. It lasts until the last
-// of its users is done; KeepMonero keeps it longer. A new one takes about 12 s.
+// Monero returns the network that the tests of a process share, until Main ends it. They must not use it in parallel.
+// A new one takes about 12 s.
 func Monero(tb testing.TB) *MoneroNet {
 	tb.Helper()
 	Need(tb, "monerod", "monero")
@@ -63,25 +65,14 @@ func Monero(tb testing.TB) *MoneroNet {
 		monero.net = startMonero(tb)
 	}
 	monero.net.mend(tb)
-	monero.users++
-	tb.Cleanup(releaseMonero)
 	return monero.net
 }
 
-// KeepMonero makes the network of Monero, once a test asks for it, last until release is called. It is for TestMain.
-func KeepMonero() (release func()) {
+func endMonero() {
 	monero.Lock()
 	defer monero.Unlock()
-	monero.users++
-	return releaseMonero
-}
-
-func releaseMonero() {
-	monero.Lock()
-	defer monero.Unlock()
-	if monero.users--; monero.users == 0 && monero.net != nil {
+	if monero.net != nil {
 		monero.net.end()
-		monero.net = nil
 	}
 }
 
@@ -98,9 +89,9 @@ func startMonero(tb testing.TB) *MoneroNet {
 			n.end()
 		}
 	}()
-	n.Daemon = &MoneroDaemon{server: newServer(tb, "monerod", n.path(tb, "node"), "", "")}
-	n.Wallet = n.newWallet(tb, "merchant", "", "")
-	n.Payer = n.newWallet(tb, "payer", "", "")
+	n.Daemon = &MoneroDaemon{server: newServer(tb, "monerod", n.newDir(tb), "", "")}
+	n.Wallet = n.newWallet(tb, "", "")
+	n.Payer = n.newWallet(tb, "", "")
 	n.DaemonURL, n.WalletURL = n.Daemon.URL, n.Wallet.URL
 	n.Daemon.launch(tb)
 	n.Wallet.launch(tb)
@@ -115,7 +106,8 @@ func startMonero(tb testing.TB) *MoneroNet {
 		made <- n.Payer.call("restore_deterministic_wallet", map[string]any{"filename": "wallet", "seed": payerSeed,
 			"password": "", "restore_height": 0}, nil)
 	}()
-	n.Mine(tb, firstBlocks)
+	n.MineTo(tb, merchantAddress, 1)
+	n.Mine(tb, firstBlocks-1)
 	if err := errors.Join(<-made, <-made); err != nil {
 		tb.Fatal(err)
 	}
@@ -124,10 +116,10 @@ func startMonero(tb testing.TB) *MoneroNet {
 	return n
 }
 
-func (n *MoneroNet) path(tb testing.TB, name string) string {
+func (n *MoneroNet) newDir(tb testing.TB) string {
 	tb.Helper()
-	dir := filepath.Join(n.dir, name)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	dir, err := os.MkdirTemp(n.dir, "")
+	if err != nil {
 		tb.Fatal(err)
 	}
 	return dir
@@ -145,7 +137,8 @@ func (n *MoneroNet) end() {
 	_ = os.RemoveAll(n.dir)
 }
 
-// mend makes everything run and open that a test has stopped, frozen or closed.
+// mend makes everything run and open that a test has stopped, frozen or closed, and mines a block, so that the mempool is
+// empty and no wallet is ahead of the node.
 func (n *MoneroNet) mend(tb testing.TB) {
 	tb.Helper()
 	n.Daemon.Thaw()
@@ -160,6 +153,7 @@ func (n *MoneroNet) mend(tb testing.TB) {
 			w.Open(tb)
 		}
 	}
+	n.Mine(tb, int(max(1, firstBlocks-n.Height(tb))))
 }
 
 // Height returns the height of the top block.
@@ -196,8 +190,9 @@ func (n *MoneroNet) DropMempool(tb testing.TB) {
 	n.Daemon.Call(tb, "flush_txpool", nil, nil)
 }
 
-// Reorg replaces the newest depth blocks by blocks others. The transactions that were in them are mined again in the first of
-// the new ones, unless drop is set: then they are gone, and so is the mempool.
+// Reorg replaces the newest depth blocks by blocks others. With drop, the transactions that were in them are gone, and so is
+// the mempool. Without, they are mined again in the first of the new blocks; but those that were made after the block below
+// stay in the mempool for good, because their decoys are too young there and monerod does not try again.
 func (n *MoneroNet) Reorg(tb testing.TB, depth, blocks int, drop bool) {
 	tb.Helper()
 	n.Pop(tb, depth)
@@ -205,6 +200,30 @@ func (n *MoneroNet) Reorg(tb testing.TB, depth, blocks int, drop bool) {
 		n.DropMempool(tb)
 	}
 	n.Mine(tb, blocks)
+}
+
+// Confirm mines until a transaction of the mempool has so many confirmations. The first blocks after a payment may leave it out.
+func (n *MoneroNet) Confirm(tb testing.TB, txID string, confirmations int) {
+	tb.Helper()
+	for range 20 {
+		var answer struct {
+			Txs []struct {
+				InPool bool  `json:"in_pool"`
+				Height int64 `json:"block_height"`
+			}
+		}
+		if err := n.Daemon.post("/get_transactions", map[string]any{"txs_hashes": []string{txID}}, &answer); err != nil {
+			tb.Fatal(err)
+		}
+		if len(answer.Txs) == 1 && !answer.Txs[0].InPool {
+			if more := confirmations - int(n.Height(tb)-answer.Txs[0].Height+1); more > 0 {
+				n.Mine(tb, more)
+			}
+			return
+		}
+		n.Mine(tb, 1)
+	}
+	tb.Fatalf("transaction %s is not mined", txID)
 }
 
 // MoneroOutput is an amount, in piconero, for an address.
@@ -231,11 +250,58 @@ func (n *MoneroNet) PayMany(tb testing.TB, unlockTime uint64, outputs ...MoneroO
 	return sent.TxHash
 }
 
+// Conflict makes two transactions of the payer's that spend the same output, one to each address, and sends neither. Each
+// pays the whole output of about 35 coins, less the fee.
+func (n *MoneroNet) Conflict(tb testing.TB, first, second string) [2]MoneroTx {
+	tb.Helper()
+	var outputs struct {
+		Transfers []struct {
+			KeyImage string `json:"key_image"`
+			Unlocked bool
+		}
+	}
+	n.Payer.Call(tb, "refresh", nil, nil)
+	n.Payer.Call(tb, "incoming_transfers", map[string]any{"transfer_type": "available"}, &outputs)
+	var made [2]MoneroTx
+	for _, output := range outputs.Transfers {
+		if !output.Unlocked {
+			continue
+		}
+		for i, address := range []string{first, second} {
+			n.Payer.Call(tb, "sweep_single", map[string]any{"address": address, "key_image": output.KeyImage, "do_not_relay": true,
+				"get_tx_hex": true}, &made[i])
+		}
+		return made
+	}
+	tb.Fatal("the payer has no output that he can spend")
+	return made
+}
+
+// MoneroTx is a transaction that was not sent.
+type MoneroTx struct {
+	TxID   string `json:"tx_hash"`
+	Blob   string `json:"tx_blob"`
+	Amount int64  `json:"amount"` // piconero, without the fee
+}
+
+// Send puts a transaction into the mempool. It fails if the mempool holds another that spends the same output.
+func (n *MoneroNet) Send(tb testing.TB, tx MoneroTx) error {
+	tb.Helper()
+	var answer struct{ Status, Reason string }
+	if err := n.Daemon.post("/send_raw_transaction", map[string]any{"tx_as_hex": tx.Blob}, &answer); err != nil {
+		tb.Fatal(err)
+	}
+	if answer.Status != "OK" {
+		return fmt.Errorf("send raw transaction: %s %s", answer.Status, answer.Reason)
+	}
+	return nil
+}
+
 // NewWallet starts another monero-wallet-rpc with the merchant's view-only wallet as it was when this was called, for this
 // test alone. A user makes it ask for a login. It takes about 3 s.
 func (n *MoneroNet) NewWallet(tb testing.TB, user, password string) *MoneroWallet {
 	tb.Helper()
-	w := n.newWallet(tb, "merchant"+strconv.Itoa(FreePort(tb)), user, password)
+	w := n.newWallet(tb, user, password)
 	n.Wallet.Call(tb, "store", nil, nil)
 	for _, name := range []string{"wallet", "wallet.keys"} {
 		content, err := os.ReadFile(filepath.Join(n.Wallet.dir, name))
@@ -273,9 +339,9 @@ type MoneroWallet struct {
 	daemonURL string
 }
 
-func (n *MoneroNet) newWallet(tb testing.TB, name, user, password string) *MoneroWallet {
+func (n *MoneroNet) newWallet(tb testing.TB, user, password string) *MoneroWallet {
 	tb.Helper()
-	return &MoneroWallet{newServer(tb, "monero-wallet-rpc", n.path(tb, name), user, password), n.Daemon.URL}
+	return &MoneroWallet{newServer(tb, "monero-wallet-rpc", n.newDir(tb), user, password), n.Daemon.URL}
 }
 
 func (w *MoneroWallet) launch(tb testing.TB) {

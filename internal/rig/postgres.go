@@ -26,16 +26,13 @@ var cluster struct {
 
 var databases atomic.Int64
 
-// Main runs the tests of a package and then ends the servers they shared. A package that uses Postgres calls it from TestMain.
-func Main(m *testing.M) {
-	code := m.Run()
+func endPostgres() {
 	cluster.Lock()
 	defer cluster.Unlock()
 	if cluster.process != nil {
 		cluster.process.Kill()
 		_ = os.RemoveAll(cluster.dir)
 	}
-	os.Exit(code)
 }
 
 // Postgres returns the URL of an empty database of its own on a real PostgreSQL server, which all tests of a process share.

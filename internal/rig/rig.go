@@ -17,6 +17,15 @@ import (
 	"time"
 )
 
+// Main runs the tests of a package and then ends the servers they shared. A package that uses Postgres or Monero calls it from
+// its TestMain.
+func Main(m *testing.M) {
+	code := m.Run()
+	endPostgres()
+	endMonero()
+	os.Exit(code)
+}
+
 // Need returns the path of a program. If it is not installed the test is skipped, or fails where CI is set.
 func Need(tb testing.TB, program, debianPackage string) string {
 	tb.Helper()

@@ -1,0 +1,272 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// MoneroConfig says where the node and the wallet are. The wallet must be view-only, and open.
+type MoneroConfig struct {
+	// WalletURL is the address of monero-wallet-rpc. Defaults to http://127.0.0.1:18083.
+	WalletURL string
+	// WalletUser and WalletPassword are what monero-wallet-rpc was given as --rpc-login. Defaults to no login.
+	WalletUser     string
+	WalletPassword card.Secret
+	// DaemonURL is the address of monerod's unrestricted RPC. Defaults to http://127.0.0.1:18081.
+	DaemonURL string
+	// DaemonUser and DaemonPassword are what monerod was given as --rpc-login. Defaults to no login.
+	DaemonUser     string
+	DaemonPassword card.Secret
+	// Timeout limits each call but the wallet's refresh. Defaults to 15 s.
+	Timeout time.Duration
+	// RefreshTimeout limits how long the wallet may read new blocks in one pass. Defaults to 1 min.
+	RefreshTimeout time.Duration
+	// Now is the clock. Defaults to time.Now.
+	Now func() time.Time
+}
+
+// withDefaults returns the configuration with every empty field filled.
+func (c MoneroConfig) withDefaults() MoneroConfig {
+	if c.WalletURL == "" {
+		c.WalletURL = "http://127.0.0.1:18083"
+	}
+	if c.DaemonURL == "" {
+		c.DaemonURL = "http://127.0.0.1:18081"
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 15 * time.Second
+	}
+	if c.RefreshTimeout == 0 {
+		c.RefreshTimeout = time.Minute
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+// Validate reports everything that is wrong with the configuration, never a password.
+func (c MoneroConfig) Validate() error {
+	c = c.withDefaults()
+	wrong := []error{
+		checkEndpoint("wallet URL", c.WalletURL, c.WalletUser, c.WalletPassword),
+		checkEndpoint("daemon URL", c.DaemonURL, c.DaemonUser, c.DaemonPassword),
+	}
+	if c.Timeout < 0 || c.RefreshTimeout < 0 {
+		wrong = append(wrong, errors.New("timeouts: must be positive"))
+	}
+	return errors.Join(wrong...)
+}
+
+// Monero reads incoming transfers from monerod and a view-only monero-wallet-rpc. It implements watcher.Chain.
+// Everything it knows is asked for on every pass, so that a restart loses nothing.
+type Monero struct {
+	config MoneroConfig
+	wallet *rpc
+	daemon *rpc
+	// scanned is the primary address of the wallet that Scan saw last.
+	scanned atomic.Pointer[string]
+}
+
+// NewMonero returns the adapter; it asks nobody anything yet.
+func NewMonero(config MoneroConfig) (*Monero, error) {
+	if err := config.Validate(); err != nil {
+		return nil, fmt.Errorf("monero: %w", err)
+	}
+	config = config.withDefaults()
+	return &Monero{
+		config: config,
+		wallet: newRPC(config.WalletURL, config.WalletUser, config.WalletPassword),
+		daemon: newRPC(config.DaemonURL, config.DaemonUser, config.DaemonPassword),
+	}, nil
+}
+
+// Currency implements watcher.Chain.
+func (m *Monero) Currency() string { return card.Monero().Code }
+
+// Scan implements watcher.Chain. Its first pass is a Check, so that a wallet with a spend key is never used. The error is card.ErrChainNotReady if node and wallet don't show one settled state of the
+// chain: synchronising, wallet closed or at another height, or a block that came or went meanwhile. The next pass will see.
+//
+// Every incoming transfer is returned, also those that belong to no card: to the primary address (also through an integrated
+// address), to other accounts, and coinbases. Locked means that the sender's unlock time has not come; that outputs can't be
+// spent for 10 blocks is no lock. Mempool entries that the node knows to be spent twice are left out.
+func (m *Monero) Scan(ctx context.Context, since int64) (card.View, error) {
+	if m.scanned.Load() == nil {
+		if _, err := m.Check(ctx); err != nil {
+			return card.View{}, err
+		}
+	}
+	network, err := m.network(ctx)
+	if err != nil {
+		return card.View{}, err
+	}
+	tip, err := m.topBlock(ctx)
+	if err != nil {
+		return card.View{}, err
+	}
+	if err := m.refresh(ctx); err != nil {
+		return card.View{}, err
+	}
+	if err := m.walletAt(ctx, tip); err != nil {
+		return card.View{}, err
+	}
+	entries, err := m.incoming(ctx, since)
+	if err != nil {
+		return card.View{}, err
+	}
+	// asked after the transfers: a wallet that was opened in between must not pass them off as another's
+	primary, err := m.primaryAddress(ctx)
+	if err != nil {
+		return card.View{}, err
+	}
+	if err := m.stillAt(ctx, tip); err != nil {
+		return card.View{}, err
+	}
+	transfers, err := m.transfers(entries, tip)
+	if err != nil {
+		return card.View{}, fmt.Errorf("get transfers: %w", err)
+	}
+	m.scanned.Store(&primary)
+	return card.View{Fingerprint: network + " " + primary, Tip: tip, Since: since, Transfers: transfers}, nil
+}
+
+// network returns the name and the genesis block of a node that is ready. The name is needed because a regtest chain
+// (fakechain) has the genesis block and the addresses of mainnet.
+func (m *Monero) network(ctx context.Context) (string, error) {
+	info, err := m.daemonInfo(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := info.ready(); err != nil {
+		return "", err
+	}
+	genesis, err := m.genesis(ctx)
+	return info.Network + " " + genesis, err
+}
+
+// walletAt fails unless the wallet has read exactly the blocks up to tip. A wallet that is ahead shows transfers and
+// confirmations of blocks that the node has dropped.
+func (m *Monero) walletAt(ctx context.Context, tip card.Tip) error {
+	height, err := m.walletHeight(ctx)
+	switch {
+	case err != nil:
+		return err
+	case height > tip.Height:
+		return fmt.Errorf("%w: wallet is at block %d, node only at %d: the node dropped blocks, or wallet and node use different nodes",
+			card.ErrChainNotReady, height, tip.Height)
+	case height < tip.Height:
+		return fmt.Errorf("%w: wallet is at block %d, node at %d: if this stays so, the chain reorganised deeper than the wallet follows "+
+			"(100 blocks, mend with rescan_blockchain), or wallet and node use different nodes", card.ErrChainNotReady, height, tip.Height)
+	}
+	return nil
+}
+
+// stillAt fails if the node's top block is no longer tip.
+func (m *Monero) stillAt(ctx context.Context, tip card.Tip) error {
+	now, err := m.topBlock(ctx)
+	if err != nil {
+		return err
+	}
+	if now.Hash != tip.Hash {
+		return fmt.Errorf("%w: top block changed from %d to %d during the pass", card.ErrChainNotReady, tip.Height, now.Height)
+	}
+	return nil
+}
+
+// transfers checks entries and turns them into facts, one for each transaction and subaddress.
+func (m *Monero) transfers(entries []transferEntry, tip card.Tip) ([]card.Transfer, error) {
+	type key struct {
+		txID   string
+		output int64
+	}
+	now := m.config.Now()
+	at := make(map[key]int, len(entries))
+	transfers := make([]card.Transfer, 0, len(entries))
+	for _, e := range entries {
+		if e.Type == "pool" && e.DoubleSpendSeen {
+			continue
+		}
+		t, err := e.transfer(now, tip)
+		if err != nil {
+			return nil, err
+		}
+		t.Currency = m.Currency()
+		k := key{t.TxID, t.Output}
+		i, seen := at[k]
+		if !seen {
+			at[k] = len(transfers)
+			transfers = append(transfers, t)
+			continue
+		}
+		// monero-wallet-rpc sums what a transaction pays to a subaddress, so this is the same money again
+		if known := transfers[i]; t.Amount < known.Amount || (t.Amount == known.Amount && known.Height == 0) {
+			transfers[i] = t
+		}
+	}
+	return transfers, nil
+}
+
+// transfer checks an entry and turns it into a fact.
+func (e transferEntry) transfer(now time.Time, tip card.Tip) (card.Transfer, error) {
+	mined := e.Type != "pool"
+	switch {
+	case !isHash(e.TxID):
+		return card.Transfer{}, errors.New("an entry has no transaction id")
+	case e.Type != "in" && e.Type != "block" && e.Type != "pool":
+		return card.Transfer{}, fmt.Errorf("%s: unknown type %q", e.TxID, e.Type)
+	case e.Address == "":
+		return card.Transfer{}, fmt.Errorf("%s: has no address", e.TxID)
+	case e.Amount > math.MaxInt64:
+		return card.Transfer{}, fmt.Errorf("%s: amount %d is too large", e.TxID, e.Amount)
+	case e.Subaddress.Major > math.MaxInt32:
+		return card.Transfer{}, fmt.Errorf("%s: account %d is too large", e.TxID, e.Subaddress.Major)
+	case mined && e.Height <= 0, !mined && e.Height != 0:
+		return card.Transfer{}, fmt.Errorf("%s: type %q at height %d", e.TxID, e.Type, e.Height)
+	case e.Height > tip.Height:
+		return card.Transfer{}, fmt.Errorf("%w: %s is in block %d, node is at %d", card.ErrChainNotReady, e.TxID, e.Height, tip.Height)
+	}
+	seen := time.Unix(e.Timestamp, 0).UTC()
+	if e.Timestamp <= 0 || seen.After(now) {
+		seen = now
+	}
+	return card.Transfer{
+		TxID:        e.TxID,
+		Output:      int64(e.Subaddress.Major)<<32 | int64(e.Subaddress.Minor), // account 0: the subaddress index
+		Address:     e.Address,
+		Amount:      card.Amount(e.Amount),
+		Height:      e.Height,
+		Locked:      e.Locked && e.UnlockTime != 0,
+		FirstSeenAt: seen,
+	}, nil
+}
+
+// NewAddresses implements watcher.Chain: n fresh subaddresses of account 0, which the wallet has written to its file. After
+// an error some may have been made, which is harmless. It refuses with card.ErrWrongChain if another wallet was opened
+// since the last Scan.
+func (m *Monero) NewAddresses(ctx context.Context, n int) ([]card.Address, error) {
+	made := make([]card.Address, 0, max(0, n))
+	for len(made) < n {
+		batch, err := m.createAddresses(ctx, min(n-len(made), maxAddressesPerCall))
+		if err != nil {
+			return nil, err
+		}
+		made = append(made, batch...)
+	}
+	if err := m.store(ctx); err != nil {
+		return nil, err
+	}
+	primary, err := m.primaryAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if scanned := m.scanned.Load(); scanned != nil && *scanned != primary {
+		return nil, fmt.Errorf("create address: %w: another wallet was opened", card.ErrWrongChain)
+	}
+	return made, nil
+}

@@ -1,0 +1,119 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// ErrSpendKey means that a wallet could spend what it receives. The service needs a view-only wallet, so that a stolen
+// server is not a stolen wallet.
+var ErrSpendKey = errors.New("the wallet holds a spend key; the service needs a view-only wallet")
+
+// MoneroReport is what Check found.
+type MoneroReport struct {
+	Network            string // mainnet, testnet, stagenet or fakechain (regtest)
+	DaemonVersion      string
+	DaemonHeight       int64 // of the top block
+	DaemonTime         time.Time
+	DaemonSynchronized bool
+	WalletVersion      string
+	WalletHeight       int64 // of the last block the wallet has read
+	PrimaryAddress     string
+	ViewOnly           bool
+	Subaddresses       int // of account 0, the primary address included
+}
+
+// Check reports on node and wallet. It is ErrSpendKey if the wallet is not view-only, card.ErrWrongChain if the wallet is for
+// another network than the node, and card.ErrChainNotReady if no wallet is open; the report then holds what was found before.
+// A node or wallet that is still synchronising is no error.
+func (m *Monero) Check(ctx context.Context) (MoneroReport, error) {
+	var r MoneroReport
+	info, err := m.daemonInfo(ctx)
+	if err != nil {
+		return r, err
+	}
+	r.Network, r.DaemonVersion, r.DaemonHeight = info.Network, info.Version, info.Height-1
+	r.DaemonSynchronized = info.ready() == nil
+	tip, err := m.topBlock(ctx)
+	if err != nil {
+		return r, err
+	}
+	r.DaemonTime = tip.Time
+	if r.WalletVersion, err = m.walletVersion(ctx); err != nil {
+		return r, err
+	}
+	if r.PrimaryAddress, r.Subaddresses, err = m.addresses(ctx); err != nil {
+		return r, err
+	}
+	if r.WalletHeight, err = m.walletHeight(ctx); err != nil {
+		return r, err
+	}
+	if r.ViewOnly, err = m.viewOnly(ctx); err != nil {
+		return r, err
+	}
+	if !r.ViewOnly {
+		return r, fmt.Errorf("check wallet: %w", ErrSpendKey)
+	}
+	if of := networkOf(r.PrimaryAddress); of != "" && of != r.Network && !(of == "mainnet" && r.Network == "fakechain") {
+		return r, fmt.Errorf("check wallet: %w: wallet is for %s, node for %s", card.ErrWrongChain, of, r.Network)
+	}
+	return r, nil
+}
+
+// viewOnly asks the wallet to sign nothing at all. Only a wallet without a spend key refuses because it is watch-only; asking
+// for the key itself (query_key) would bring it here.
+func (m *Monero) viewOnly(ctx context.Context) (bool, error) {
+	var ignored struct{}
+	err := m.askWallet(ctx, m.small(), "sign_transfer", map[string]any{"unsigned_txset": ""}, &ignored)
+	switch {
+	case hasCode(err, codeWatchOnly):
+		return true, nil
+	case err == nil, hasCode(err, codeBadUnsignedTx):
+		return false, nil
+	}
+	return false, fmt.Errorf("find out whether the wallet is view-only: %w", err)
+}
+
+func (m *Monero) walletVersion(ctx context.Context) (string, error) {
+	var answer struct {
+		Version uint32 `json:"version"`
+	}
+	if err := m.askWallet(ctx, m.small(), "get_version", struct{}{}, &answer); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("RPC %d.%d", answer.Version>>16, answer.Version&0xffff), nil
+}
+
+// addresses returns the primary address and the number of subaddresses of account 0.
+func (m *Monero) addresses(ctx context.Context) (primary string, n int, err error) {
+	var answer struct {
+		Address   string `json:"address"`
+		Addresses []struct {
+			Index int64 `json:"address_index"`
+		} `json:"addresses"`
+	}
+	if err := m.askWallet(ctx, m.large(), "get_address", map[string]any{"account_index": 0}, &answer); err != nil {
+		return "", 0, err
+	}
+	return answer.Address, len(answer.Addresses), nil
+}
+
+// networkOf returns the network that a primary address is for, or "". Regtest uses the addresses of mainnet.
+// Source: https://docs.getmonero.org/public-address/standard-address/
+func networkOf(primary string) string {
+	switch {
+	case primary == "":
+		return ""
+	case primary[0] == '4':
+		return "mainnet"
+	case primary[0] == '9', primary[0] == 'A':
+		return "testnet"
+	case primary[0] == '5':
+		return "stagenet"
+	}
+	return ""
+}

@@ -1,0 +1,250 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// The methods of monerod (https://docs.getmonero.org/rpc-library/monerod-rpc/) and monero-wallet-rpc
+// (https://docs.getmonero.org/rpc-library/wallet-rpc/) that the adapter calls, with the fields it reads. Both count heights
+// as numbers of blocks; what leaves this file is the height of the top block.
+
+// Codes of wallet_rpc_server_error_codes.h and core_rpc_server_error_codes.h.
+const (
+	codeDaemonBusy    = -3
+	codeDenied        = -7
+	codeCoreBusy      = -9
+	codeNotOpen       = -13
+	codeWatchOnly     = -29
+	codeNoDaemon      = -38
+	codeBadUnsignedTx = -39
+)
+
+const (
+	smallAnswer = 1 << 20
+	largeAnswer = 64 << 20
+
+	maxAddressesPerCall = 64 // more are refused: "Count must be between 1 and 64."
+)
+
+// transferEntry is one entry of get_transfers: what one transaction pays to one subaddress. Several outputs to the same
+// subaddress come as one entry with the sum.
+type transferEntry struct {
+	Address         string       `json:"address"`
+	Amount          uint64       `json:"amount"` // piconero
+	DoubleSpendSeen bool         `json:"double_spend_seen"`
+	Height          int64        `json:"height"` // 0 in the mempool
+	Locked          bool         `json:"locked"`
+	Subaddress      subaddressID `json:"subaddr_index"`
+	Timestamp       int64        `json:"timestamp"` // Unix seconds: of the block, or when the wallet saw it in the mempool
+	TxID            string       `json:"txid"`
+	Type            string       `json:"type"` // in, block (a coinbase) or pool
+	UnlockTime      uint64       `json:"unlock_time"`
+}
+
+type subaddressID struct {
+	Major uint32 `json:"major"`
+	Minor uint32 `json:"minor"`
+}
+
+// daemonInfo is the answer of get_info.
+type daemonInfo struct {
+	Height       int64  `json:"height"` // number of blocks
+	Synchronized bool   `json:"synchronized"`
+	BusySyncing  bool   `json:"busy_syncing"`
+	Offline      bool   `json:"offline"`
+	Untrusted    bool   `json:"untrusted"` // answered by a bootstrap daemon
+	Network      string `json:"nettype"`   // mainnet, testnet, stagenet or fakechain
+	Status       string `json:"status"`
+	Version      string `json:"version"`
+}
+
+// ready returns why the node can't be trusted now, as card.ErrChainNotReady, or nil.
+func (i daemonInfo) ready() error {
+	reason := ""
+	switch {
+	case i.Status != "OK":
+		reason = fmt.Sprintf("node answers with status %q", i.Status)
+	case i.Untrusted:
+		reason = "node answers for a bootstrap daemon; run monerod without --bootstrap-daemon-address"
+	case i.Offline && i.Network != "fakechain":
+		reason = "node runs with --offline"
+	case i.BusySyncing || !i.Synchronized:
+		reason = "node is still synchronising"
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: %s", card.ErrChainNotReady, reason)
+}
+
+func (m *Monero) daemonInfo(ctx context.Context) (info daemonInfo, err error) {
+	err = m.askDaemon(ctx, "get_info", struct{}{}, &info)
+	return info, err
+}
+
+// header is the answer of get_last_block_header and get_block_header_by_height.
+type header struct {
+	BlockHeader struct {
+		Hash      string `json:"hash"`
+		Height    int64  `json:"height"`
+		Timestamp int64  `json:"timestamp"` // Unix seconds
+	} `json:"block_header"`
+	Status string `json:"status"`
+}
+
+func (h header) tip() (card.Tip, error) {
+	b := h.BlockHeader
+	if h.Status != "OK" {
+		return card.Tip{}, fmt.Errorf("%w: node answers with status %q", card.ErrChainNotReady, h.Status)
+	}
+	if !isHash(b.Hash) || b.Height < 0 {
+		return card.Tip{}, errors.New("block header has no hash or no height")
+	}
+	return card.Tip{Height: b.Height, Hash: b.Hash, Time: time.Unix(b.Timestamp, 0).UTC()}, nil
+}
+
+func (m *Monero) topBlock(ctx context.Context) (card.Tip, error) {
+	var h header
+	if err := m.askDaemon(ctx, "get_last_block_header", struct{}{}, &h); err != nil {
+		return card.Tip{}, err
+	}
+	return h.tip()
+}
+
+func (m *Monero) genesis(ctx context.Context) (hash string, err error) {
+	var h header
+	if err := m.askDaemon(ctx, "get_block_header_by_height", map[string]any{"height": 0}, &h); err != nil {
+		return "", err
+	}
+	tip, err := h.tip()
+	return tip.Hash, err
+}
+
+// refresh makes the wallet read what is new. It reports success also when the wallet could not follow the node, as after a
+// reorganisation of more than 100 blocks: only heights tell.
+func (m *Monero) refresh(ctx context.Context) error {
+	var ignored struct{}
+	return m.askWallet(ctx, rpcLimit{m.config.RefreshTimeout, smallAnswer}, "refresh", struct{}{}, &ignored)
+}
+
+func (m *Monero) walletHeight(ctx context.Context) (int64, error) {
+	var answer struct {
+		Height int64 `json:"height"` // number of blocks
+	}
+	if err := m.askWallet(ctx, m.small(), "get_height", struct{}{}, &answer); err != nil {
+		return 0, err
+	}
+	return answer.Height - 1, nil
+}
+
+// primaryAddress returns subaddress 0 of account 0, which tells wallets apart.
+func (m *Monero) primaryAddress(ctx context.Context) (string, error) {
+	var answer struct {
+		Address string `json:"address"`
+	}
+	params := map[string]any{"account_index": 0, "address_index": []int{0}}
+	if err := m.askWallet(ctx, m.small(), "get_address", params, &answer); err != nil {
+		return "", err
+	}
+	if answer.Address == "" {
+		return "", errors.New("get address: wallet has no primary address")
+	}
+	return answer.Address, nil
+}
+
+// incoming returns what all accounts received above the height since, and in the mempool.
+func (m *Monero) incoming(ctx context.Context, since int64) ([]transferEntry, error) {
+	var answer struct {
+		In   []transferEntry `json:"in"`
+		Pool []transferEntry `json:"pool"`
+	}
+	params := map[string]any{
+		"in": true, "pool": true, "all_accounts": true,
+		"filter_by_height": true, "min_height": max(0, since), // exclusive; the mempool is not filtered
+	}
+	if err := m.askWallet(ctx, m.large(), "get_transfers", params, &answer); err != nil {
+		return nil, err
+	}
+	return append(answer.In, answer.Pool...), nil
+}
+
+// createAddresses makes 1 to maxAddressesPerCall subaddresses of account 0.
+func (m *Monero) createAddresses(ctx context.Context, n int) ([]card.Address, error) {
+	var answer struct {
+		Addresses []string `json:"addresses"`
+		Indices   []int64  `json:"address_indices"`
+	}
+	params := map[string]any{"account_index": 0, "count": n}
+	if err := m.askWallet(ctx, m.small(), "create_address", params, &answer); err != nil {
+		return nil, err
+	}
+	if len(answer.Addresses) != n || len(answer.Indices) != n {
+		return nil, fmt.Errorf("create address: asked for %d, got %d with %d indices", n, len(answer.Addresses), len(answer.Indices))
+	}
+	made := make([]card.Address, n)
+	for i := range made {
+		made[i] = card.Address{Currency: m.Currency(), Address: answer.Addresses[i], Position: answer.Indices[i]}
+	}
+	return made, nil
+}
+
+// store makes the wallet write its file; until then a killed wallet forgets the subaddresses it made.
+func (m *Monero) store(ctx context.Context) error {
+	var ignored struct{}
+	return m.askWallet(ctx, m.small(), "store", struct{}{}, &ignored)
+}
+
+func (m *Monero) small() rpcLimit { return rpcLimit{m.config.Timeout, smallAnswer} }
+func (m *Monero) large() rpcLimit { return rpcLimit{m.config.Timeout, largeAnswer} }
+
+func (m *Monero) askDaemon(ctx context.Context, method string, params, result any) error {
+	err := m.daemon.call(ctx, m.small(), method, params, result)
+	if hasCode(err, codeCoreBusy) {
+		return fmt.Errorf("%w: node is still synchronising: %w", card.ErrChainNotReady, err)
+	}
+	if err != nil {
+		return fmt.Errorf("monerod: %w", err)
+	}
+	return nil
+}
+
+func (m *Monero) askWallet(ctx context.Context, limit rpcLimit, method string, params, result any) error {
+	err := m.wallet.call(ctx, limit, method, params, result)
+	switch {
+	case hasCode(err, codeNotOpen):
+		return fmt.Errorf("%w: monero-wallet-rpc has no wallet open; start it with --wallet-file: %w", card.ErrChainNotReady, err)
+	case hasCode(err, codeNoDaemon):
+		return fmt.Errorf("%w: monero-wallet-rpc can't reach its node; check its --daemon-address: %w", card.ErrChainNotReady, err)
+	case hasCode(err, codeDaemonBusy):
+		return fmt.Errorf("%w: the node of monero-wallet-rpc is still synchronising: %w", card.ErrChainNotReady, err)
+	case hasCode(err, codeDenied):
+		return fmt.Errorf("start monero-wallet-rpc without --restricted-rpc: %w", err)
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		return fmt.Errorf("%w: monero-wallet-rpc still reads the chain, or its node does not answer: %w", card.ErrChainNotReady, err)
+	case err != nil:
+		return fmt.Errorf("monero-wallet-rpc: %w", err)
+	}
+	return nil
+}
+
+func hasCode(err error, code int) bool {
+	failure, ok := errors.AsType[*rpcError](err)
+	return ok && failure.Code == code
+}
+
+// isHash reports whether s is written as block and transaction hashes are: 64 lower-case hexadecimal digits.
+func isHash(s string) bool {
+	if len(s) != 64 {
+		return false
+	}
+	for _, r := range s {
+		if (r < '0' || r > '9') && (r < 'a' || r > 'f') {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,390 @@
+package chain_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+)
+
+const (
+	primary = "49snN9s5C6n6gVTjGPKivRM4t1DbCjBQah96GqqJiBVvM43b71asFZ2NRQYuuaqG3GDDAwMb1MMVKUVjZaVDvJaX4vTQFcr"
+	genesis = "418015bb9ae982a1975da7d79277c2705727a56894ba0fb246adaabb1f4632e3"
+)
+
+var clock = time.Date(2026, 11, 20, 14, 46, 0, 0, time.UTC)
+
+// script is a node and a wallet that say what a test wants; real ones can't be made to.
+type script struct {
+	mu      sync.Mutex
+	answers map[string][]string // by method, the last one for ever; each is the result or a whole "error"
+	raw     http.HandlerFunc    // answers everything, if set
+}
+
+func hash(digit string) string { return strings.Repeat(digit, 64) }
+
+// newScript plays a node and a wallet at block 100 that hold nothing.
+func newScript(t testing.TB) (*script, *chain.Monero) {
+	t.Helper()
+	s := &script{answers: map[string][]string{
+		"get_info": {`{"height":101,"synchronized":true,"nettype":"mainnet","status":"OK"}`},
+		"get_block_header_by_height": {
+			`{"block_header":{"hash":"` + genesis + `","height":0,"timestamp":0},"status":"OK"}`},
+		"get_last_block_header": {header(100, "a")},
+		"refresh":               {`{"blocks_fetched":0,"received_money":false}`},
+		"get_height":            {`{"height":101}`},
+		"get_transfers":         {`{}`},
+		"get_address":           {`{"address":"` + primary + `","addresses":[{"address_index":0}]}`},
+		"create_address":        {`{"address":"8a","address_index":1,"addresses":["8a"],"address_indices":[1]}`},
+		"store":                 {`{}`},
+		"get_version":           {`{"version":65561}`},
+		"sign_transfer":         {`"error":{"code":-29,"message":"command not supported by watch-only wallet"}`},
+	}}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	return s, newMonero(t, chain.MoneroConfig{WalletURL: server.URL + "/", DaemonURL: server.URL, Timeout: time.Second,
+		Now: func() time.Time { return clock }})
+}
+
+func header(height int64, digit string) string {
+	return fmt.Sprintf(`{"block_header":{"hash":"%s","height":%d,"timestamp":%d},"status":"OK"}`, hash(digit), height, clock.Unix())
+}
+
+func (s *script) set(method string, answers ...string) { s.answers[method] = answers }
+
+func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.raw != nil {
+		s.raw(w, r)
+		return
+	}
+	var request struct{ Method string }
+	if err := json.NewDecoder(r.Body).Decode(&request); err != nil || r.URL.Path != "/json_rpc" {
+		http.Error(w, "bad request", http.StatusBadRequest)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answer := `"error":{"code":-32601,"message":"Method not found"}`
+	if next := s.answers[request.Method]; len(next) > 0 {
+		answer = next[0]
+		if len(next) > 1 {
+			s.answers[request.Method] = next[1:]
+		}
+	}
+	if !strings.HasPrefix(answer, `"error"`) {
+		answer = `"result":` + answer
+	}
+	_, _ = fmt.Fprintf(w, `{"id":"0","jsonrpc":"2.0",%s}`, answer)
+}
+
+// entry returns an entry of get_transfers: 7 piconero to subaddress 5 in block 90, with changes.
+func entry(t testing.TB, changes map[string]any) string {
+	t.Helper()
+	e := map[string]any{"address": "8a", "amount": 7, "confirmations": 11, "double_spend_seen": false, "fee": 1, "height": 90,
+		"locked": false, "subaddr_index": map[string]any{"major": 0, "minor": 5}, "timestamp": clock.Unix() - 60, "txid": hash("b"),
+		"type": "in", "unlock_time": 0}
+	for k, v := range changes {
+		e[k] = v
+	}
+	b, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestMonero_NotReady(t *testing.T) {
+	for name, tc := range map[string]struct{ method, answer, says string }{
+		"node synchronises":      {"get_info", `{"height":101,"synchronized":false,"nettype":"mainnet","status":"OK"}`, "synchronising"},
+		"node is busy syncing":   {"get_info", `{"height":101,"synchronized":true,"busy_syncing":true,"nettype":"mainnet","status":"OK"}`, "synchronising"},
+		"node is offline":        {"get_info", `{"height":101,"synchronized":true,"offline":true,"nettype":"mainnet","status":"OK"}`, "offline"},
+		"node asks another":      {"get_info", `{"height":101,"synchronized":true,"untrusted":true,"nettype":"mainnet","status":"OK"}`, "bootstrap"},
+		"node says busy":         {"get_info", `{"status":"BUSY"}`, "BUSY"},
+		"node fails busy":        {"get_last_block_header", `"error":{"code":-9,"message":"Core is busy"}`, "Core is busy"},
+		"header says busy":       {"get_last_block_header", `{"status":"BUSY"}`, "BUSY"},
+		"wallet is ahead":        {"get_height", `{"height":104}`, "block 103, node only at 100"},
+		"wallet is behind":       {"get_height", `{"height":100}`, "block 99, node at 100"},
+		"wallet is closed":       {"refresh", `"error":{"code":-13,"message":"No wallet file"}`, "--wallet-file"},
+		"wallet lost its node":   {"refresh", `"error":{"code":-38,"message":"no connection to daemon"}`, "--daemon-address"},
+		"transfer above the tip": {"get_transfers", `{"in":[` + entry(t, map[string]any{"height": 101}) + `]}`, "node is at 100"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, m := newScript(t)
+			s.set(tc.method, tc.answer)
+			view, err := m.Scan(t.Context(), 0)
+			if !errors.Is(err, card.ErrChainNotReady) || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("got %+v, %v; want ErrChainNotReady with %q", view, err, tc.says)
+			}
+		})
+	}
+}
+
+func TestMonero_TipSwappedDuringPass(t *testing.T) {
+	for name, after := range map[string]string{"another block": header(100, "c"), "one more": header(101, "c"), "one less": header(99, "c")} {
+		t.Run(name, func(t *testing.T) {
+			s, m := newScript(t)
+			s.set("get_last_block_header", header(100, "a"), after, header(100, "a"))
+			s.set("get_transfers", `{"in":[`+entry(t, nil)+`]}`)
+			if view, err := m.Scan(t.Context(), 0); !errors.Is(err, card.ErrChainNotReady) {
+				t.Fatalf("got %+v, %v; want ErrChainNotReady", view, err)
+			}
+			if view := scan(t, m, 0); len(view.Transfers) != 1 {
+				t.Errorf("next pass: got %+v", view)
+			}
+		})
+	}
+}
+
+func TestMonero_FingerprintTellsNetworksAndWalletsApart(t *testing.T) {
+	s, m := newScript(t)
+	seen := map[string]bool{scan(t, m, 0).Fingerprint: true}
+	differs := func(what string) {
+		t.Helper()
+		if f := scan(t, m, 0).Fingerprint; seen[f] {
+			t.Errorf("%s: fingerprint is still %s", what, f)
+		} else {
+			seen[f] = true
+		}
+	}
+	s.set("get_info", `{"height":101,"synchronized":true,"offline":true,"nettype":"fakechain","status":"OK"}`) // same genesis block
+	differs("regtest")
+	s.set("get_block_header_by_height", `{"block_header":{"hash":"`+hash("d")+`","height":0},"status":"OK"}`)
+	differs("genesis block")
+	s.set("get_address", `{"address":"4other"}`)
+	differs("wallet")
+}
+
+func TestMonero_AnotherWalletOpened(t *testing.T) {
+	s, m := newScript(t)
+	scan(t, m, 0)
+	newAddress(t, m)
+	s.set("get_address", `{"address":"4other"}`)
+	if as, err := m.NewAddresses(t.Context(), 1); !errors.Is(err, card.ErrWrongChain) {
+		t.Errorf("got %v, %v; want ErrWrongChain", as, err)
+	}
+}
+
+func TestMonero_Transfers(t *testing.T) {
+	long := uint64(math.MaxUint64)
+	base := card.Transfer{Currency: "monero", TxID: hash("b"), Output: 5, Address: "8a", Amount: 7, Height: 90,
+		FirstSeenAt: clock.Add(-time.Minute)}
+	with := func(change func(*card.Transfer)) []card.Transfer {
+		t := base
+		change(&t)
+		return []card.Transfer{t}
+	}
+	pool := map[string]any{"type": "pool", "height": 0}
+	for name, tc := range map[string]struct {
+		answer string
+		want   []card.Transfer
+	}{
+		"nothing":              {`{}`, []card.Transfer{}},
+		"in":                   {`{"in":[` + entry(t, nil) + `]}`, with(func(*card.Transfer) {})},
+		"mempool":              {`{"pool":[` + entry(t, pool) + `]}`, with(func(t *card.Transfer) { t.Height = 0 })},
+		"in, locked":           {`{"in":[` + entry(t, map[string]any{"locked": true, "unlock_time": long}) + `]}`, with(func(t *card.Transfer) { t.Locked = true })},
+		"unlocked":             {`{"in":[` + entry(t, map[string]any{"unlock_time": 80}) + `]}`, with(func(*card.Transfer) {})},
+		"young":                {`{"in":[` + entry(t, map[string]any{"locked": true}) + `]}`, with(func(*card.Transfer) {})},
+		"account 1":            {`{"in":[` + entry(t, map[string]any{"subaddr_index": map[string]any{"major": 1, "minor": 5}}) + `]}`, with(func(t *card.Transfer) { t.Output = 1<<32 | 5 })},
+		"most":                 {`{"in":[` + entry(t, map[string]any{"amount": uint64(math.MaxInt64)}) + `]}`, with(func(t *card.Transfer) { t.Amount = math.MaxInt64 })},
+		"above 2^53":           {`{"in":[` + entry(t, map[string]any{"amount": 1<<53 + 1}) + `]}`, with(func(t *card.Transfer) { t.Amount = 1<<53 + 1 })},
+		"future":               {`{"in":[` + entry(t, map[string]any{"timestamp": clock.Unix() + 7200}) + `]}`, with(func(t *card.Transfer) { t.FirstSeenAt = clock })},
+		"no time":              {`{"in":[` + entry(t, map[string]any{"timestamp": 0}) + `]}`, with(func(t *card.Transfer) { t.FirstSeenAt = clock })},
+		"spent twice":          {`{"pool":[` + entry(t, map[string]any{"type": "pool", "height": 0, "double_spend_seen": true}) + `]}`, []card.Transfer{}},
+		"in block and mempool": {`{"in":[` + entry(t, nil) + `],"pool":[` + entry(t, pool) + `]}`, with(func(*card.Transfer) {})},
+		"same money twice": {`{"in":[` + entry(t, map[string]any{"amount": 9}) + `,` + entry(t, nil) + `,` + entry(t, map[string]any{"amount": 8}) + `]}`,
+			with(func(*card.Transfer) {})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, m := newScript(t)
+			s.set("get_transfers", tc.answer)
+			view := scan(t, m, 80)
+			want := card.View{Fingerprint: "mainnet " + genesis + " " + primary, Tip: card.Tip{Height: 100, Hash: hash("a"), Time: clock},
+				Since: 80, Transfers: tc.want}
+			if diff := cmp.Diff(want, view); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestMonero_ImpossibleAnswers(t *testing.T) {
+	for name, tc := range map[string]struct{ method, answer string }{
+		"amount of 2^63":       {"get_transfers", `{"in":[` + entry(t, map[string]any{"amount": uint64(1 << 63)}) + `]}`},
+		"amount above 2^64":    {"get_transfers", strings.Replace(`{"in":[`+entry(t, nil)+`]}`, `"amount":7`, `"amount":18446744073709551616`, 1)},
+		"amount as a fraction": {"get_transfers", `{"in":[` + entry(t, map[string]any{"amount": 7.5}) + `]}`},
+		"negative amount":      {"get_transfers", `{"in":[` + entry(t, map[string]any{"amount": -7}) + `]}`},
+		"amount as a string":   {"get_transfers", `{"in":[` + entry(t, map[string]any{"amount": "7"}) + `]}`},
+		"no transaction":       {"get_transfers", `{"in":[` + entry(t, map[string]any{"txid": ""}) + `]}`},
+		"no address":           {"get_transfers", `{"in":[` + entry(t, map[string]any{"address": ""}) + `]}`},
+		"unknown type":         {"get_transfers", `{"in":[` + entry(t, map[string]any{"type": "failed"}) + `]}`},
+		"mined at no height":   {"get_transfers", `{"in":[` + entry(t, map[string]any{"height": 0}) + `]}`},
+		"mempool at a height":  {"get_transfers", `{"pool":[` + entry(t, map[string]any{"type": "pool"}) + `]}`},
+		"account 2^31":         {"get_transfers", `{"in":[` + entry(t, map[string]any{"subaddr_index": map[string]any{"major": 1 << 31, "minor": 0}}) + `]}`},
+		"no block hash":        {"get_last_block_header", `{"block_header":{"height":100},"status":"OK"}`},
+		"no primary address":   {"get_address", `{}`},
+		"null":                 {"get_height", `null`},
+		"list":                 {"get_info", `[]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, m := newScript(t)
+			s.set(tc.method, tc.answer)
+			if view, err := m.Scan(t.Context(), 0); err == nil {
+				t.Errorf("no error: %+v", view)
+			}
+		})
+	}
+	t.Run("too few addresses", func(t *testing.T) {
+		_, m := newScript(t)
+		if as, err := m.NewAddresses(t.Context(), 2); err == nil {
+			t.Errorf("no error: %v", as)
+		}
+	})
+}
+
+func FuzzMonero_Transfers(f *testing.F) {
+	f.Add(`{"in":[` + entry(f, nil) + `],"pool":[` + entry(f, map[string]any{"type": "pool", "height": 0}) + `]}`)
+	f.Add(`{"in":[` + entry(f, map[string]any{"amount": uint64(math.MaxUint64), "unlock_time": uint64(math.MaxUint64)}) + `]}`)
+	f.Add(`{"in":[` + entry(f, map[string]any{"subaddr_index": map[string]any{"major": 1, "minor": 1}}) + `]}`)
+	s, m := newScript(f)
+	f.Fuzz(func(t *testing.T, answer string) {
+		s.set("get_transfers", answer)
+		view, err := m.Scan(t.Context(), 80)
+		if err != nil {
+			return
+		}
+		type key struct {
+			txID   string
+			output int64
+		}
+		seen := map[key]bool{}
+		for _, got := range view.Transfers {
+			k := key{got.TxID, got.Output}
+			if seen[k] || got.Output < 0 || got.Amount < 0 || got.Height < 0 || got.Height > 100 || got.Counted || got.Address == "" ||
+				got.FirstSeenAt.After(clock) {
+				t.Errorf("got %+v", got)
+			}
+			seen[k] = true
+		}
+	})
+}
+
+func TestMonero_BadTransport(t *testing.T) {
+	write := func(s string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(s)) }
+	}
+	for name, tc := range map[string]struct {
+		says string
+		raw  http.HandlerFunc
+	}{
+		"200 with error": {`error -1: "no"`, write(`{"id":"0","jsonrpc":"2.0","error":{"code":-1,"message":"no"}}`)},
+		"500 with error": {`error -1: "no"`, func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(500)
+			write(`{"error":{"code":-1,"message":"no"}}`)(w, r)
+		}},
+		"truncated":   {"not JSON-RPC", write(`{"id":"0","jsonrpc":"2.0","result":{"height":1`)},
+		"trailing":    {"not JSON-RPC", write(`{"result":{}}{}`)},
+		"HTML":        {"not JSON-RPC", write("<html><body>It works!</body></html>")},
+		"empty":       {"not JSON-RPC", write("")},
+		"neither":     {"neither result nor error", write(`{"id":"0","jsonrpc":"2.0"}`)},
+		"oversized":   {"longer than 1048576 bytes", write(`{"result":{"status":"` + strings.Repeat("x", 1<<20) + `"}}`)},
+		"bad gateway": {"HTTP status 502", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "proxy", http.StatusBadGateway) }},
+		"redirect": {"HTTP status 308", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusPermanentRedirect)
+		}},
+		"cut": {"unexpected EOF", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			_, _ = w.Write([]byte("{"))
+		}},
+		"hangs": {"no answer within 1s", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
+		"hangs half-way": {"no answer within 1s", func(w http.ResponseWriter, r *http.Request) {
+			_, _ = w.Write([]byte("{"))
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}},
+		"long error text": {"...", write(`{"error":{"code":-1,"message":"` + strings.Repeat("x", 10_000) + `"}}`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, m := newScript(t)
+			s.raw = func(w http.ResponseWriter, r *http.Request) {
+				_, _ = http.MaxBytesReader(w, r.Body, 1<<20).Read(make([]byte, 4096)) // so that the server notices when the client goes
+				if r.URL.Path == "/elsewhere" {
+					t.Error("redirect was followed")
+				}
+				tc.raw(w, r)
+			}
+			_, err := m.Scan(t.Context(), 0)
+			if err == nil || !strings.Contains(err.Error(), tc.says) || !strings.Contains(err.Error(), "get info: ") || len(err.Error()) > 500 {
+				t.Errorf("got %v, want %q", err, tc.says)
+			}
+		})
+	}
+}
+
+func TestMonero_CallerGivesUp(t *testing.T) {
+	s, m := newScript(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	s.raw = func(_ http.ResponseWriter, r *http.Request) { cancel() }
+	if _, err := m.Scan(ctx, 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestMonero_CheckRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		method, answer string
+		is             error
+	}{
+		"signs":          {"sign_transfer", `{}`, chain.ErrSpendKey},
+		"could sign":     {"sign_transfer", `"error":{"code":-39,"message":"cannot load unsigned_txset"}`, chain.ErrSpendKey},
+		"can't tell":     {"sign_transfer", `"error":{"code":-7,"message":"Command unavailable in restricted mode."}`, nil},
+		"testnet wallet": {"get_address", `{"address":"9x"}`, card.ErrWrongChain},
+		"stagenet node":  {"get_info", `{"height":101,"nettype":"stagenet","status":"OK"}`, card.ErrWrongChain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, m := newScript(t)
+			s.set(tc.method, tc.answer)
+			if report, err := m.Check(t.Context()); err == nil || (tc.is != nil && !errors.Is(err, tc.is)) {
+				t.Errorf("got %+v, %v; want %v", report, err, tc.is)
+			}
+		})
+	}
+}
+
+func TestMoneroConfig_Validate(t *testing.T) {
+	for name, tc := range map[string]struct {
+		config chain.MoneroConfig
+		says   string
+	}{
+		"defaults":            {chain.MoneroConfig{}, ""},
+		"path and login":      {chain.MoneroConfig{WalletURL: "https://node.example/wallet/", WalletUser: "u", WalletPassword: "p"}, ""},
+		"no scheme":           {chain.MoneroConfig{WalletURL: "127.0.0.1:18083"}, "wallet URL"},
+		"other scheme":        {chain.MoneroConfig{DaemonURL: "tcp://127.0.0.1:18081"}, "daemon URL"},
+		"no host":             {chain.MoneroConfig{DaemonURL: "http://:18081"}, "daemon URL"},
+		"login in address":    {chain.MoneroConfig{DaemonURL: "http://u:hunter2@127.0.0.1:18081"}, "must not hold a login"},
+		"unreadable address":  {chain.MoneroConfig{DaemonURL: "http://u:hunter2@127.0.0.1:port"}, "daemon URL"},
+		"query":               {chain.MoneroConfig{WalletURL: "http://127.0.0.1:18083/?a"}, "wallet URL"},
+		"user alone":          {chain.MoneroConfig{WalletUser: "u"}, "both a user and a password"},
+		"password alone":      {chain.MoneroConfig{DaemonPassword: "hunter2"}, "both a user and a password"},
+		"negative time limit": {chain.MoneroConfig{Timeout: -1}, "timeouts"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := chain.NewMonero(tc.config)
+			if (err == nil) != (tc.says == "") || (err != nil && (!strings.Contains(err.Error(), tc.says) || strings.Contains(err.Error(), "hunter2"))) {
+				t.Errorf("got %v, want %q", err, tc.says)
+			}
+		})
+	}
+}

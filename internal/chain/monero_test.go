@@ -1,0 +1,424 @@
+package chain_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/rig"
+)
+
+const xmr = 1_000_000_000_000 // piconero
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+// merchant returns the network and the adapter of its merchant's wallet.
+func merchant(t *testing.T) (*rig.MoneroNet, *chain.Monero) {
+	t.Helper()
+	net := rig.Monero(t)
+	return net, newMonero(t, chain.MoneroConfig{WalletURL: net.WalletURL, DaemonURL: net.DaemonURL})
+}
+
+func newMonero(t testing.TB, config chain.MoneroConfig) *chain.Monero {
+	t.Helper()
+	m, err := chain.NewMonero(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func scan(t *testing.T, m *chain.Monero, since int64) card.View {
+	t.Helper()
+	view, err := m.Scan(t.Context(), since)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return view
+}
+
+func newAddress(t *testing.T, m *chain.Monero) card.Address {
+	t.Helper()
+	as, err := m.NewAddresses(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return as[0]
+}
+
+// to returns the transfers of a view to an address.
+func to(view card.View, address string) []card.Transfer {
+	var ts []card.Transfer
+	for _, t := range view.Transfers {
+		if t.Address == address {
+			ts = append(ts, t)
+		}
+	}
+	return ts
+}
+
+// one returns the transfer of a view to an address, which must be the only one.
+func one(t *testing.T, view card.View, address string) card.Transfer {
+	t.Helper()
+	ts := to(view, address)
+	if len(ts) != 1 {
+		t.Fatalf("transfers to %s: got %+v, want one", address, ts)
+	}
+	return ts[0]
+}
+
+func TestMonero_MempoolThenConfirmations(t *testing.T) {
+	net, m := merchant(t)
+	address := newAddress(t, m)
+	before := net.Height(t)
+	txID := net.Pay(t, address.Address, 3*xmr)
+
+	view := scan(t, m, before)
+	got := one(t, view, address.Address)
+	want := card.Transfer{Currency: "monero", TxID: txID, Output: address.Position, Address: address.Address, Amount: 3 * xmr,
+		FirstSeenAt: got.FirstSeenAt}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if age := time.Since(got.FirstSeenAt); age < 0 || age > time.Minute {
+		t.Errorf("first seen %s ago", age)
+	}
+	if view.Tip.Height != before || view.Since != before {
+		t.Errorf("tip %d, since %d; want both %d", view.Tip.Height, view.Since, before)
+	}
+
+	net.Mine(t, 3)
+	view = scan(t, m, before)
+	if got := one(t, view, address.Address); got.Height != before+1 || got.Locked {
+		t.Errorf("height %d, locked %t; want %d, false", got.Height, got.Locked, before+1)
+	}
+	if confirmations := view.Tip.Height - got.Height + 1; view.Tip.Height != net.Height(t) || confirmations <= 0 {
+		t.Errorf("tip is %d, node is at %d", view.Tip.Height, net.Height(t))
+	}
+	if view := scan(t, m, before+1); len(to(view, address.Address)) != 0 {
+		t.Error("since is not exclusive")
+	}
+}
+
+func TestMonero_ReorgUnseesTransfer(t *testing.T) {
+	net, m := merchant(t)
+	address := newAddress(t, m)
+	start := net.Height(t)
+	net.Pay(t, address.Address, xmr)
+	net.Mine(t, 18)
+	first := scan(t, m, start)
+	one(t, first, address.Address)
+	net.Reorg(t, 18, 19, true)
+	second := scan(t, m, start)
+	if ts := to(second, address.Address); len(ts) != 0 {
+		t.Errorf("still there: %+v", ts)
+	}
+	if first.Fingerprint != second.Fingerprint || first.Tip.Hash == second.Tip.Hash {
+		t.Error("a reorganisation must change the tip, and only that")
+	}
+}
+
+func TestMonero_ReorgMinesTransferAtAnotherHeight(t *testing.T) {
+	net, m := merchant(t)
+	address := newAddress(t, m)
+	start := net.Height(t)
+	tx := net.Conflict(t, address.Address, net.Address)[0] // made now, so that its decoys are old enough for the lower height
+	net.Mine(t, 2)
+	if err := net.Send(t, tx); err != nil {
+		t.Fatal(err)
+	}
+	net.Mine(t, 1)
+	if got := one(t, scan(t, m, start), address.Address); got.Height != start+3 {
+		t.Fatalf("height %d, want %d", got.Height, start+3)
+	}
+	net.Reorg(t, 3, 4, false)
+	if got := one(t, scan(t, m, start), address.Address); got.TxID != tx.TxID || got.Height != start+1 {
+		t.Errorf("got %+v, want %s at %d", got, tx.TxID, start+1)
+	}
+}
+
+func TestMonero_StaleConfirmationsAfterPopBlocks(t *testing.T) {
+	net, m := merchant(t)
+	address := newAddress(t, m)
+	start := net.Height(t)
+	net.Pay(t, address.Address, xmr)
+	net.Mine(t, 3)
+	one(t, scan(t, m, start), address.Address)
+	net.Pop(t, 3)
+	view, err := m.Scan(t.Context(), start)
+	if !errors.Is(err, card.ErrChainNotReady) {
+		t.Fatalf("got %+v, %v; want ErrChainNotReady", view, err)
+	}
+	net.Mine(t, 1)
+	if got := one(t, scan(t, m, start), address.Address); got.Height != start+1 {
+		t.Errorf("height %d, want %d", got.Height, start+1)
+	}
+}
+
+func TestMonero_DoubleSpendVanishesFromMempool(t *testing.T) {
+	net, m := merchant(t)
+	address := newAddress(t, m)
+	start := net.Height(t)
+	txs := net.Conflict(t, address.Address, net.Address)
+	if err := net.Send(t, txs[0]); err != nil {
+		t.Fatal(err)
+	}
+	if got := one(t, scan(t, m, start), address.Address); got.TxID != txs[0].TxID || int64(got.Amount) != txs[0].Amount {
+		t.Fatalf("got %+v", got)
+	}
+	if err := net.Send(t, txs[1]); err == nil {
+		t.Fatal("node took a double spend")
+	}
+	net.DropMempool(t)
+	if err := net.Send(t, txs[1]); err != nil {
+		t.Fatal(err)
+	}
+	net.Mine(t, 1)
+	view := scan(t, m, start)
+	if ts := to(view, address.Address); len(ts) != 0 {
+		t.Errorf("still there: %+v", ts)
+	}
+	if got := one(t, view, net.Address); got.TxID != txs[1].TxID {
+		t.Errorf("got %+v, want %s", got, txs[1].TxID)
+	}
+}
+
+func TestMonero_OneTransactionSeveralOutputs(t *testing.T) {
+	net, m := merchant(t)
+	a, b := newAddress(t, m), newAddress(t, m)
+	start := net.Height(t)
+	txID := net.PayMany(t, 0, rig.MoneroOutput{Address: a.Address, Amount: 1}, rig.MoneroOutput{Address: b.Address, Amount: 20},
+		rig.MoneroOutput{Address: a.Address, Amount: 300})
+	for _, where := range []string{"mempool", "block"} {
+		view := scan(t, m, start)
+		for address, amount := range map[card.Address]card.Amount{a: 301, b: 20} {
+			if got := one(t, view, address.Address); got.TxID != txID || got.Amount != amount || got.Output != address.Position {
+				t.Errorf("%s: got %+v, want %d", where, got, amount)
+			}
+		}
+		net.Mine(t, 1)
+	}
+}
+
+func TestMonero_MoneyForNoCard(t *testing.T) {
+	net, m := merchant(t)
+	start := net.Height(t)
+	var integrated struct {
+		Address string `json:"integrated_address"`
+	}
+	var account struct {
+		Index   int64 `json:"account_index"`
+		Address string
+	}
+	net.Wallet.Call(t, "make_integrated_address", nil, &integrated)
+	net.Wallet.Call(t, "create_account", nil, &account)
+	want := map[string]card.Amount{
+		net.Pay(t, net.Address, 1): 1, net.Pay(t, integrated.Address, 2): 2, net.Pay(t, account.Address, 3): 3,
+	}
+	net.MineTo(t, net.Address, 1)
+
+	view := scan(t, m, start)
+	coinbases := 0
+	outputs := map[int64]bool{}
+	for _, got := range view.Transfers {
+		amount, known := want[got.TxID]
+		switch {
+		case !known: // the block's reward
+			coinbases++
+			if !got.Locked || got.Address != net.Address || got.Output != 0 {
+				t.Errorf("coinbase: got %+v", got)
+			}
+			continue
+		case got.Amount != amount || got.Locked || got.Height != start+1:
+			t.Errorf("got %+v, want amount %d at %d", got, amount, start+1)
+		case amount == 3 && (got.Address != account.Address || got.Output != account.Index<<32):
+			t.Errorf("account %d: got %+v", account.Index, got)
+		case amount != 3 && (got.Address != net.Address || got.Output != 0):
+			t.Errorf("primary address: got %+v", got)
+		}
+		outputs[got.Output] = true
+		delete(want, got.TxID)
+	}
+	if len(want) != 0 || coinbases != 1 || len(outputs) != 2 {
+		t.Errorf("missing %v, %d coinbases, outputs %v", want, coinbases, outputs)
+	}
+}
+
+func TestMonero_LockedTransferWithConfirmations(t *testing.T) {
+	net, m := merchant(t)
+	start := net.Height(t)
+	block, soon, clock, past, free := newAddress(t, m), newAddress(t, m), newAddress(t, m), newAddress(t, m), newAddress(t, m)
+	net.PayMany(t, uint64(start+500), rig.MoneroOutput{Address: block.Address, Amount: 1})
+	net.PayMany(t, uint64(start+13), rig.MoneroOutput{Address: soon.Address, Amount: 1})
+	net.PayMany(t, uint64(time.Now().Add(24*time.Hour).Unix()), rig.MoneroOutput{Address: clock.Address, Amount: 1})
+	net.PayMany(t, 1, rig.MoneroOutput{Address: past.Address, Amount: 1})
+	net.PayMany(t, 0, rig.MoneroOutput{Address: free.Address, Amount: 1})
+	locked := func() map[string]bool {
+		view := scan(t, m, start)
+		return map[string]bool{"block": one(t, view, block.Address).Locked, "soon": one(t, view, soon.Address).Locked,
+			"clock": one(t, view, clock.Address).Locked, "past": one(t, view, past.Address).Locked, "free": one(t, view, free.Address).Locked}
+	}
+	// what can't be spent for 10 blocks anyway is not told apart from an unlock time, if there is one
+	early := map[string]bool{"block": true, "soon": true, "clock": true, "past": true, "free": false}
+	if diff := cmp.Diff(early, locked()); diff != "" {
+		t.Errorf("mempool: %s", diff)
+	}
+	net.Mine(t, 10)
+	if diff := cmp.Diff(map[string]bool{"block": true, "soon": true, "clock": true, "past": false, "free": false}, locked()); diff != "" {
+		t.Errorf("10 confirmations: %s", diff)
+	}
+	net.Mine(t, 4)
+	if diff := cmp.Diff(map[string]bool{"block": true, "soon": false, "clock": true, "past": false, "free": false}, locked()); diff != "" {
+		t.Errorf("14 confirmations: %s", diff)
+	}
+}
+
+func TestMonero_AddressesSurviveKilledWallet(t *testing.T) {
+	net := rig.Monero(t)
+	wallet := net.NewWallet(t, "", "")
+	m := newMonero(t, chain.MoneroConfig{WalletURL: wallet.URL, DaemonURL: net.DaemonURL})
+	first, err := m.NewAddresses(t.Context(), 70) // more than one call may make
+	if err != nil {
+		t.Fatal(err)
+	}
+	wallet.Kill()
+	wallet.Start(t)
+	second, err := m.NewAddresses(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := append(first, second...)
+	if len(all) != 71 {
+		t.Fatalf("got %d addresses", len(all))
+	}
+	seen := map[string]bool{}
+	for i, a := range all {
+		if a.Currency != "monero" || a.Position != all[0].Position+int64(i) || a.Position == 0 || seen[a.Address] {
+			t.Errorf("address %d: %+v", i, a)
+		}
+		seen[a.Address] = true
+	}
+	if none, err := m.NewAddresses(t.Context(), 0); err != nil || len(none) != 0 {
+		t.Errorf("no addresses: got %v, %v", none, err)
+	}
+}
+
+func TestMonero_LoginSurvivesWalletRestart(t *testing.T) {
+	net := rig.Monero(t)
+	wallet := net.NewWallet(t, "merchant", "correct-horse")
+	config := chain.MoneroConfig{WalletURL: wallet.URL, WalletUser: "merchant", WalletPassword: "correct-horse", DaemonURL: net.DaemonURL}
+	m := newMonero(t, config)
+	scan(t, m, 0)
+	wallet.Kill()
+	wallet.Start(t) // with a new nonce
+	scan(t, m, 0)
+
+	var group sync.WaitGroup
+	for range 8 { // a nonce belongs to a connection, so calls must not disturb each other
+		group.Go(func() {
+			if _, err := m.Check(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+
+	for _, wrong := range []card.Secret{"battery-staple", ""} {
+		config.WalletPassword = wrong
+		if wrong == "" {
+			config.WalletUser = ""
+		}
+		_, err := newMonero(t, config).Scan(t.Context(), 0)
+		if err == nil || !strings.Contains(err.Error(), "login refused") || strings.Contains(err.Error(), "battery") {
+			t.Errorf("password %q: got %v", wrong.Reveal(), err)
+		}
+	}
+}
+
+func TestMonero_CheckReports(t *testing.T) {
+	net, m := merchant(t)
+	newAddress(t, m)
+	scan(t, m, 0)
+	got, err := m.Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	height := net.Height(t)
+	want := chain.MoneroReport{Network: "fakechain", DaemonVersion: got.DaemonVersion, DaemonHeight: height, DaemonTime: got.DaemonTime,
+		DaemonSynchronized: true, WalletVersion: got.WalletVersion, WalletHeight: height, PrimaryAddress: net.Address, ViewOnly: true,
+		Subaddresses: got.Subaddresses}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if got.DaemonVersion == "" || got.WalletVersion == "" || got.Subaddresses < 2 || time.Since(got.DaemonTime) > time.Hour {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestMonero_RefusesWalletWithSpendKey(t *testing.T) {
+	net := rig.Monero(t)
+	m := newMonero(t, chain.MoneroConfig{WalletURL: net.Payer.URL, DaemonURL: net.DaemonURL})
+	report, err := m.Check(t.Context())
+	if !errors.Is(err, chain.ErrSpendKey) || report.ViewOnly || report.PrimaryAddress == "" {
+		t.Errorf("got %+v, %v", report, err)
+	}
+}
+
+func TestMonero_ClosedWallet(t *testing.T) {
+	net, m := merchant(t)
+	net.Wallet.Call(t, "close_wallet", nil, nil)
+	for name, do := range map[string]func(context.Context) error{
+		"scan":          func(ctx context.Context) error { _, err := m.Scan(ctx, 0); return err },
+		"new addresses": func(ctx context.Context) error { _, err := m.NewAddresses(ctx, 1); return err },
+		"check":         func(ctx context.Context) error { _, err := m.Check(ctx); return err },
+	} {
+		if err := do(t.Context()); !errors.Is(err, card.ErrChainNotReady) || !strings.Contains(err.Error(), "--wallet-file") {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	net.Wallet.Open(t)
+	scan(t, m, 0)
+}
+
+func TestMonero_FrozenNode(t *testing.T) {
+	net := rig.Monero(t)
+	const limit = 300 * time.Millisecond
+	m := newMonero(t, chain.MoneroConfig{WalletURL: net.WalletURL, DaemonURL: net.DaemonURL, Timeout: limit, RefreshTimeout: limit})
+	recovers := func() error { _, err := m.Scan(t.Context(), 0); return err }
+	net.Daemon.Ready(t, 10*time.Second, recovers)
+	net.Daemon.Freeze(t)
+	t.Cleanup(net.Daemon.Thaw)
+	started := time.Now()
+	_, err := m.Scan(t.Context(), 0)
+	if !errors.Is(err, context.DeadlineExceeded) || time.Since(started) > 5*limit {
+		t.Errorf("got %v after %s", err, time.Since(started))
+	}
+	started = time.Now()
+	if _, err := m.NewAddresses(t.Context(), 1); time.Since(started) > 5*limit {
+		t.Errorf("new addresses: %v after %s", err, time.Since(started))
+	}
+	net.Daemon.Thaw()
+	net.Daemon.Ready(t, 30*time.Second, recovers)
+}
+
+func TestMonero_KilledNode(t *testing.T) {
+	net, m := merchant(t)
+	height := scan(t, m, 0).Tip.Height
+	net.Daemon.Kill()
+	if _, err := m.Scan(t.Context(), 0); err == nil {
+		t.Error("no error without a node")
+	}
+	net.Daemon.Start(t)
+	var view card.View
+	net.Daemon.Ready(t, 30*time.Second, func() (err error) { view, err = m.Scan(t.Context(), 0); return err })
+	if view.Tip.Height != height {
+		t.Errorf("height %d, want %d", view.Tip.Height, height)
+	}
+}
