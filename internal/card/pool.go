@@ -101,6 +101,9 @@ func (s *Service) lease(ctx context.Context, currency string) error {
 	if err != nil {
 		return fmt.Errorf("lease addresses: %w", err)
 	}
+	if len(addresses) < n {
+		s.cfg.Wake() // the watcher fills the pool
+	}
 	pool.add(addresses, now)
 	return nil
 }

@@ -34,7 +34,8 @@ type Config struct {
 	QuoteTTL   time.Duration      // how long amount and rate are locked. Defaults to 60 minutes.
 	PoolSize   int                // free addresses to keep ahead, per currency. Defaults to 1000.
 	Now        func() time.Time   // Defaults to time.Now.
-	// Wake is called when a payment was simulated, so that the watcher need not wait for its next turn. Defaults to nothing.
+	// Wake is called when there is work for the watcher, so that it need not wait for its next turn: a payment was simulated, or
+	// the addresses run out. Defaults to nothing.
 	Wake func()
 }
 

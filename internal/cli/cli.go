@@ -144,4 +144,3 @@ func (versionCommand) Run(g *globals) error {
 	_, err := fmt.Fprintln(g.stdout, "cardmint", version)
 	return err
 }
-

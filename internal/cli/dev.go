@@ -14,6 +14,9 @@ import (
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
+// devPool is how many addresses are kept ahead: a simulated one costs nothing.
+const devPool = 5000
+
 type devCommand struct {
 	Listen string `env:"CARDMINT_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Where to answer (${default})."`
 	Rate   string `env:"CARDMINT_DEV_RATE" default:"150" placeholder:"USD" help:"What one monero is worth, in US dollars (${default})."`
@@ -40,7 +43,7 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 		return hint(err, "--rate takes US dollars for one coin, for example 152.52")
 	}
 	return g.run(ctx, v, plan{
-		listen: c.Listen, api: true, worker: true, currencies: []card.Currency{card.Monero()}, rates: rates, chains: simulated,
+		listen: c.Listen, api: true, worker: true, currencies: []card.Currency{card.Monero()}, rates: rates, poolSize: devPool, chains: simulated,
 		started: func(ctx context.Context, service *card.Service, url string) error {
 			token, err := service.DevToken(ctx)
 			if err != nil {
@@ -56,7 +59,7 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 func simulated(db *store.Store) ([]watched, map[string]card.Sandbox, error) {
 	coin := card.Monero()
 	c := chain.NewSimulated(coin.Code, db, time.Now)
-	return []watched{{chain: c, every: time.Second, fillBatch: 1000}}, map[string]card.Sandbox{coin.Code: c}, nil
+	return []watched{{chain: c, every: time.Second, fillBatch: devPool}}, map[string]card.Sandbox{coin.Code: c}, nil
 }
 
 const welcome = `api: %[1]s

@@ -64,7 +64,7 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 	case !p.worker:
 		p.chains = func(*store.Store) ([]watched, map[string]card.Sandbox, error) { return nil, nil, nil }
 	default:
-		monero, err := c.Monero.open(ctx)
+		monero, err := c.Monero.start(ctx)
 		if err != nil {
 			return err
 		}

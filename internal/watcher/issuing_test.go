@@ -80,7 +80,7 @@ func TestIssue_ACardThatAnotherOrderHasIsNotGivenOut(t *testing.T) {
 		s.settle()
 		second := s.paid()
 		s.settle()
-		s.want(first, card.Generated, card.Paid, coin, 10)
+		s.want(first, card.Generated, card.Paid, coin, 20)
 		s.want(second, card.AwaitingPayment, card.Paid, coin, 10)
 	})
 }

@@ -1,0 +1,125 @@
+package cli_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/client"
+	"github.com/cardmint/cardmint/internal/rig"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+// program is the real binary, built once, with a database and keys of its own.
+type program struct {
+	path string
+	env  []string
+}
+
+// newProgram builds the binary. databaseURL may be "" for a new SQLite file.
+func newProgram(tb testing.TB, databaseURL string) *program {
+	tb.Helper()
+	dir := tb.TempDir()
+	if databaseURL == "" {
+		databaseURL = "sqlite:" + filepath.Join(dir, "x.db")
+	}
+	p := &program{path: filepath.Join(dir, "cardmint"), env: append(os.Environ(),
+		"CARDMINT_DATABASE_URL="+databaseURL, "CARDMINT_KEYS="+filepath.Join(dir, "x.keys"), "CARDMINT_LISTEN=127.0.0.1:0")}
+	build := exec.Command("go", "build", "-o", p.path, "../../cmd/cardmint")
+	if out, err := build.CombinedOutput(); err != nil {
+		tb.Fatalf("build: %v\n%s", err, out)
+	}
+	return p
+}
+
+// run runs a command to its end and returns what it printed on standard output and standard error, and its exit code.
+func (p *program) run(args ...string) (stdout, stderr string, code int) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var out, errs strings.Builder
+	cmd := exec.CommandContext(ctx, p.path, args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = p.env, &out, &errs
+	_ = cmd.Run()
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// must runs a command that must succeed, and returns its standard output.
+func (p *program) must(tb testing.TB, args ...string) string {
+	tb.Helper()
+	stdout, stderr, code := p.run(args...)
+	if code != 0 {
+		tb.Fatalf("%v: exit code %d\n%s", args, code, stderr)
+	}
+	return strings.TrimSpace(stdout)
+}
+
+// account makes keys, an account and a token, as an operator would.
+func (p *program) account(tb testing.TB) (token string) {
+	tb.Helper()
+	p.must(tb, "keys", "create")
+	p.must(tb, "account", "create", "shop")
+	return p.must(tb, "token", "create", "shop")
+}
+
+// server is the binary at work.
+type server struct {
+	*rig.Process
+	url string
+}
+
+var urlLine = regexp.MustCompile(`url=(http://\S+)|(?m)^api: (http://\S+)$`)
+
+// serve starts a command that serves, and waits until it is ready.
+func (p *program) serve(tb testing.TB, args ...string) *server {
+	tb.Helper()
+	cmd := exec.Command(p.path, args...)
+	cmd.Env = p.env
+	s := &server{Process: rig.Start(tb, cmd)}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("%v printed:\n%s", args, s.Output())
+		}
+	})
+	s.Ready(tb, 30*time.Second, func() error {
+		found := urlLine.FindStringSubmatch(s.Output())
+		if found == nil {
+			return fmt.Errorf("no address printed yet")
+		}
+		s.url = found[1] + found[2]
+		response, err := http.Get(s.url + "/readyz")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = response.Body.Close() }()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("readyz: %s", response.Status)
+		}
+		return nil
+	})
+	return s
+}
+
+// stop ends the server as an operator would, and fails unless it ends well.
+func (s *server) stop(tb testing.TB) {
+	tb.Helper()
+	s.Signal(tb, syscall.SIGTERM)
+	s.Wait(tb, 30*time.Second)
+}
+
+func newClient(tb testing.TB, url, token string) *client.Client {
+	tb.Helper()
+	c, err := client.New(url, token, client.WithPollInterval(50*time.Millisecond, 200*time.Millisecond))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
