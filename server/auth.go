@@ -16,7 +16,7 @@ func authenticate(service *card.Service, problems problemWriter) gin.HandlerFunc
 			problems.write(c, card.ErrUnauthorized.Saying(`The token is missing. Send "Authorization: Bearer <API_TOKEN>" with a token of your account.`))
 			return
 		}
-		who, err := service.Authenticate(c, token)
+		who, err := service.Authenticate(c.Request.Context(), token)
 		if err != nil {
 			problems.write(c, err)
 			return

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
@@ -23,17 +24,20 @@ var _ StrictServerInterface = (*api)(nil)
 
 var errNoIdentity = errors.New("handler reached without authentication")
 
-func account(ctx context.Context) (uuid.UUID, error) {
+// account returns whose request it is, and the context to answer it with, which ends when the client goes away. gin's own can't be
+// given to a driver: it serves the next request while a goroutine of the driver may still look at it.
+func account(ctx context.Context) (context.Context, uuid.UUID, error) {
 	who, ok := identity(ctx)
-	if !ok {
-		return uuid.Nil, errNoIdentity
+	c, ours := ctx.(*gin.Context)
+	if !ok || !ours {
+		return nil, uuid.Nil, errNoIdentity
 	}
-	return who.AccountID, nil
+	return c.Request.Context(), who.AccountID, nil
 }
 
 // CreateCard implements createCard.
 func (a *api) CreateCard(ctx context.Context, r CreateCardRequestObject) (CreateCardResponseObject, error) {
-	owner, err := account(ctx)
+	ctx, owner, err := account(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +79,7 @@ func idempotencyKey(header *string) (string, error) {
 
 // GetCard implements getCard.
 func (a *api) GetCard(ctx context.Context, r GetCardRequestObject) (GetCardResponseObject, error) {
-	owner, err := account(ctx)
+	ctx, owner, err := account(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +92,7 @@ func (a *api) GetCard(ctx context.Context, r GetCardRequestObject) (GetCardRespo
 
 // ListCards implements listCards.
 func (a *api) ListCards(ctx context.Context, r ListCardsRequestObject) (ListCardsResponseObject, error) {
-	owner, err := account(ctx)
+	ctx, owner, err := account(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -32,8 +32,15 @@ func violations(c *gin.Context, route *routers.Route) []card.FieldError {
 		},
 	}))
 	for _, p := range route.Operation.Parameters {
-		if p.Value.In == "header" && len(c.Request.Header.Values(p.Value.Name)) > 1 {
-			wrong = append(wrong, card.FieldError{Pointer: "header/" + p.Value.Name, Detail: "must be sent once"})
+		in, name, sent := p.Value.In, p.Value.Name, 1
+		switch in {
+		case "header":
+			sent = len(c.Request.Header.Values(name))
+		case "query":
+			sent = len(c.QueryArray(name))
+		}
+		if sent > 1 {
+			wrong = append(wrong, card.FieldError{Pointer: in + "/" + name, Detail: "must be sent once"})
 		}
 	}
 	return wrong
@@ -80,7 +87,9 @@ func schemaFault(place string, e *openapi3.SchemaError) card.FieldError {
 	case "pattern":
 		detail = "does not have the right form: it must match " + e.Schema.Pattern
 	case "format":
-		detail = "must be a " + strings.ToUpper(e.Schema.Format)
+		if e.Schema.Format == "uuid" {
+			detail = "must be a UUID"
+		}
 	case "enum":
 		detail = "must be one of: " + strings.Join(strings.Fields(strings.Trim(fmt.Sprint(e.Schema.Enum), "[]")), ", ")
 	}

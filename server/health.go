@@ -15,14 +15,19 @@ type health struct {
 	checks map[string]func(context.Context) error
 }
 
+const (
+	livePath  = "/livez"
+	readyPath = "/readyz"
+)
+
 func (h health) register(r gin.IRoutes) {
-	r.GET("/livez", func(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) })
-	r.GET("/readyz", h.ready)
+	r.GET(livePath, func(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) })
+	r.GET(readyPath, h.ready)
 }
 
 // ready names the checks that fail, but not why: the reason is in the log of whoever runs the service.
 func (h health) ready(c *gin.Context) {
-	ctx, cancel := context.WithTimeout(c, 2*time.Second)
+	ctx, cancel := context.WithTimeout(c.Request.Context(), 2*time.Second)
 	defer cancel()
 	failing := []string{}
 	for _, name := range slices.Sorted(maps.Keys(h.checks)) {

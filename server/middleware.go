@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// maxBody is the longest request body, in bytes.
+// maxBody is the longest request body, in bytes, also of one that does not say how long it is.
 const maxBody = 64 << 10
 
 // The keys of what a gin.Context carries. Strings, because its Value finds no others.
@@ -42,7 +42,10 @@ func accessLog(log *slog.Logger) gin.HandlerFunc {
 				route = "none"
 			}
 			level := slog.LevelInfo
-			if c.Writer.Status() >= http.StatusInternalServerError {
+			switch {
+			case route == livePath, route == readyPath:
+				level = slog.LevelDebug // probes come every second
+			case c.Writer.Status() >= http.StatusInternalServerError:
 				level = slog.LevelError
 			}
 			fields := []slog.Attr{
@@ -64,8 +67,3 @@ func accessLog(log *slog.Logger) gin.HandlerFunc {
 
 // noStore keeps every answer of the API, which may hold credentials, out of caches.
 func noStore(c *gin.Context) { c.Header("Cache-Control", "no-store") }
-
-// limitBody ends the reading of a body that is too long, also of one that does not say how long it is.
-func limitBody(c *gin.Context) {
-	c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, maxBody)
-}

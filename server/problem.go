@@ -49,6 +49,8 @@ func (p problemWriter) write(c *gin.Context, err error) {
 	if c.Writer.Written() {
 		panic(http.ErrAbortHandler)
 	}
+	c.Header("Cache-Control", "no-store")                // also where there is no route, and so no middleware that says it
+	c.Header("Content-Type", "application/problem+json") // also where another answer had begun; gin keeps what is there
 	status := statuses[known.Kind]
 	body := Problem{
 		Type:      problemType + known.Code,
@@ -74,8 +76,12 @@ func (p problemWriter) write(c *gin.Context, err error) {
 		c.Header("WWW-Authenticate", "Bearer")
 	case card.Unavailable:
 		c.Header("Retry-After", strconv.Itoa(max(1, int(math.Ceil(known.RetryAfter.Seconds())))))
-	case card.TooLarge, card.Timeout:
-		c.Header("Connection", "close") // the rest of the body is not read
+	}
+	switch known.Kind {
+	case card.Unauthorized, card.NotFound, card.MethodNotAllowed, card.UnsupportedMedia, card.TooLarge, card.Timeout:
+		if c.Request.ContentLength != 0 {
+			c.Header("Connection", "close") // or net/http would wait for the rest of the body before it answers
+		}
 	}
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

@@ -32,7 +32,6 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New()
-	engine.ContextWithFallback = true // a client that goes away cancels what it asked for
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false
 	problems := problemWriter{cfg.Log}
@@ -57,7 +56,6 @@ func New(cfg Config) (http.Handler, error) {
 	RegisterHandlersWithOptions(
 		engine.Group("",
 			noStore,
-			limitBody,
 			authenticate(cfg.Service, problems),
 			spec.validate(cfg.Service, problems),
 		),
@@ -68,7 +66,7 @@ func New(cfg Config) (http.Handler, error) {
 		}),
 		GinServerOptions{ErrorHandler: func(c *gin.Context, err error, _ int) { problems.badRequest(c, err) }},
 	)
-	return engine, nil
+	return http.MaxBytesHandler(engine, maxBody), nil // outside of gin, where the connection hears of a body that is too long
 }
 
 // The limits of one connection. A list that takes longer to send prolongs its own time as long as its reader keeps up.

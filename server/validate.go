@@ -52,6 +52,9 @@ func (s *spec) body(r *http.Request, operation *openapi3.Operation) ([]byte, err
 		r.Body = http.NoBody
 		return nil, nil
 	}
+	if r.Header.Get("Content-Type") == "" { // bodies are JSON, says the source document; a client need not repeat it
+		r.Header.Set("Content-Type", "application/json")
+	}
 	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	charset := params["charset"]
 	if err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") || r.Header.Get("Content-Encoding") != "" {
@@ -76,13 +79,9 @@ func (s *spec) body(r *http.Request, operation *openapi3.Operation) ([]byte, err
 
 // createRequest reads a body of createCard exactly, whatever form usd_amount has.
 func createRequest(body []byte) card.CreateRequest {
-	var fields struct {
-		USDAmount json.RawMessage `json:"usd_amount"`
-		Currency  any             `json:"currency"`
-	}
-	_ = json.Unmarshal(body, &fields) // what is missing or of another type is found wrong by the schema
-	currency, _ := fields.Currency.(string)
-	return card.CreateRequest{USDAmount: jsonText(fields.USDAmount), Currency: currency}
+	var fields map[string]json.RawMessage // not a struct, whose names are matched without regard to case
+	_ = json.Unmarshal(body, &fields)     // what is missing or of another type is found wrong by the schema
+	return card.CreateRequest{USDAmount: jsonText(fields["usd_amount"]), Currency: jsonText(fields["currency"])}
 }
 
 // jsonText returns the text of a JSON string, or any other JSON value as it is written.

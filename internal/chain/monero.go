@@ -97,14 +97,14 @@ func (m *Monero) Currency() string { return card.Monero().Code }
 // address), to other accounts, and coinbases. Locked means that the sender's unlock time has not come; that outputs can't be
 // spent for 10 blocks is no lock. Mempool entries that the node knows to be spent twice are left out.
 func (m *Monero) Scan(ctx context.Context, since int64) (card.View, error) {
+	network, err := m.network(ctx)
+	if err != nil {
+		return card.View{}, err
+	}
 	if m.scanned.Load() == nil {
 		if _, err := m.Check(ctx); err != nil {
 			return card.View{}, err
 		}
-	}
-	network, err := m.network(ctx)
-	if err != nil {
-		return card.View{}, err
 	}
 	tip, err := m.topBlock(ctx)
 	if err != nil {
