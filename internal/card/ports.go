@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Store keeps everything that must survive a crash. Every method outside Tx is one statement that is harmless when it is run
-// twice, because a driver may do so when a reply is lost. Missing rows are ErrNotFound, a store out of reach ErrUnavailable.
+// Store keeps everything that must survive a crash. Every method outside Tx is harmless when it runs twice,
+// because a driver may repeat a statement whose reply was lost. Missing rows are ErrNotFound, a store out of reach ErrUnavailable.
 type Store interface {
 	// InTx runs f in a transaction; f may run again if the transaction failed to serialise, so it must do nothing else.
 	// A lost reply to COMMIT is an error although the transaction may have happened: what f writes is found by its keys.
@@ -35,10 +35,8 @@ type Store interface {
 	AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (Lease, error)
 	ReleaseLease(ctx context.Context, l Lease) error
 
-	// LeaseAddresses reserves up to n free addresses of a currency for holder until ttl has passed.
-	LeaseAddresses(ctx context.Context, currency, holder string, n int, ttl time.Duration) ([]string, error)
-	// ReturnAddresses frees what holder reserved and no card uses.
-	ReturnAddresses(ctx context.Context, holder string) error
+	// TakeAddresses returns up to n addresses of a currency that were never returned before, and never will be again.
+	TakeAddresses(ctx context.Context, currency string, n int) ([]string, error)
 	// AddressPool returns how many addresses are free, and the highest position ever stored (-1 if none).
 	AddressPool(ctx context.Context, currency string) (free int, highest int64, err error)
 
@@ -72,8 +70,8 @@ type Tx interface {
 	SaveAssessments(ctx context.Context, cards []*Card, as []Assessment) error
 
 	InsertAddresses(ctx context.Context, as []Address) error
-	// RetireAddresses makes sure that addresses of the pool are never handed out; with none given, all that are not in use.
-	RetireAddresses(ctx context.Context, currency string, addresses []string) error
+	// SkipAddresses makes sure that no address below position is handed out any more.
+	SkipAddresses(ctx context.Context, currency string, position int64) error
 
 	InsertIntents(ctx context.Context, cards []uuid.UUID) error
 	// FinishIntent fails with ErrFenced if the claim was lost, with ErrDuplicate if another card has the same number.

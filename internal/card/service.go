@@ -240,7 +240,7 @@ func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o order) (*
 		if o.key != "" {
 			_, err := s.store.CardByIdempotencyKey(ctx, account, o.key)
 			if err == nil {
-				s.pools[coin.Code].giveBack(address)
+				s.pools[coin.Code].add(address)
 				return nil, errKeyTaken
 			}
 			if !errors.Is(err, ErrNotFound) {

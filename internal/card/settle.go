@@ -138,17 +138,12 @@ func (s *Service) assess(ctx context.Context, tx Tx, currency string, tip Tip, c
 	if err := tx.InsertEvents(ctx, events); err != nil {
 		return err
 	}
-	// An address that got money before it had a card must never be handed out.
-	strange := slices.DeleteFunc(touched, func(a string) bool { return owned[a] })
 	for _, t := range changed {
 		if !owned[t.Address] {
 			done.Unattributed++
 		}
 	}
-	if len(strange) == 0 {
-		return nil // none given would mean all
-	}
-	return tx.RetireAddresses(ctx, currency, strange)
+	return nil
 }
 
 func (s *Service) event(c *Card, kind EventType, status Status, state PaymentState) Event {
@@ -161,7 +156,7 @@ func (s *Service) event(c *Card, kind EventType, status Status, state PaymentSta
 //
 // If the wallet's next address is not the one after the highest that is stored, the store does not know all addresses that
 // the wallet ever gave out, for example because it was restored from a backup. Some of those it thinks free may then have
-// been handed out: all of them are retired, at the price of some addresses, and none is ever used twice.
+// been handed out: all of them are skipped, at the price of some addresses, and none is ever used twice.
 func (s *Service) FillAddresses(ctx context.Context, l Lease, currency string, limit int, create func(ctx context.Context, n int) ([]Address, error)) (int, error) {
 	free, highest, err := s.store.AddressPool(ctx, currency)
 	if err != nil {
@@ -183,7 +178,7 @@ func (s *Service) FillAddresses(ctx context.Context, l Lease, currency string, l
 			return err
 		}
 		if highest >= 0 && fresh[0].Position != highest+1 {
-			if err := tx.RetireAddresses(ctx, currency, nil); err != nil {
+			if err := tx.SkipAddresses(ctx, currency, fresh[0].Position); err != nil {
 				return err
 			}
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// atomic is how many piconero a monero has.
-var atomic = decimal.New(1, 12)
+// piconero is how many piconero a monero has.
+var piconero = decimal.New(1, 12)
 
 // TestE2E runs the main job on real input: the binary on a real database, with a view-only wallet on a real monerod (regtest),
 // asked through the Go client, paid from another wallet, confirmed by mined blocks. Each payment ends with exactly one card.
@@ -117,7 +117,7 @@ func (e *e2e) create(t *testing.T) *client.Card {
 
 func (e *e2e) pay(t *testing.T, c *client.Card, amount decimal.Decimal) (txID string) {
 	t.Helper()
-	return e.net.Pay(t, c.Payment.Address, amount.Mul(atomic).IntPart())
+	return e.net.Pay(t, c.Payment.Address, amount.Mul(piconero).IntPart())
 }
 
 // await polls until the payment is as it should be.

@@ -120,7 +120,6 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	var api *card.Service
 	if p.api {
 		api = apiService
-		defer closing(ctx, apiService.Close)
 		group.Go(func() error {
 			loop(ctx, prepareEvery, nil, apiService.Prepare)
 			return nil

@@ -98,6 +98,9 @@ func launch(tb testing.TB, cmd *exec.Cmd) *Process {
 	return p
 }
 
+// PID returns the number of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Signal sends a signal to the process.
 func (p *Process) Signal(tb testing.TB, s syscall.Signal) {
 	tb.Helper()

@@ -2,54 +2,67 @@ package store
 
 import (
 	"context"
-	"time"
-
-	"github.com/jmoiron/sqlx"
+	"errors"
 
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// LeaseAddresses implements card.Store. Leases that ran out are settled first: an address that a card uses is marked so,
-// any other is free again. Should its old holder still hand it out, the card's UNIQUE address refuses the second.
-func (s *Store) LeaseAddresses(ctx context.Context, currency, holder string, n int, ttl time.Duration) ([]string, error) {
+// TakeAddresses implements card.Store. Taking is moving the pool's next position, whatever became of those before it.
+func (s *Store) TakeAddresses(ctx context.Context, currency string, n int) ([]string, error) {
 	var addresses []string
-	now := s.dialect.now
 	err := s.inTx(ctx, func(t *tx) error {
 		addresses = nil
-		_, err := s.exec(ctx, t.t, "settle address leases", settleLeases+" WHERE currency = ? AND state = 'leased' AND lease_until <= "+now, currency)
+		var next int64
+		err := s.get(ctx, t.t, &next, "lock address pool", "SELECT next_position FROM address_pools WHERE currency = ?"+s.dialect.forUpdate, currency)
+		if errors.Is(err, card.ErrNotFound) {
+			return nil // no address was ever made
+		}
 		if err != nil {
 			return err
 		}
-		return s.list(ctx, t.t, &addresses, "lease addresses", `UPDATE addresses SET state = 'leased', leased_by = ?, lease_until = `+now+` + ?
-			WHERE currency = ? AND address IN (SELECT q.address FROM addresses q WHERE q.currency = ? AND q.state = 'free'
-				ORDER BY q.position LIMIT ?`+s.dialect.skipLocked+`) RETURNING address`,
-			holder, ttl.Milliseconds(), currency, currency, n)
+		var found []struct {
+			Position int64  `db:"position"`
+			Address  string `db:"address"`
+			Paid     bool   `db:"paid"` // money came to it before it had a card: it must not be handed out
+		}
+		err = s.list(ctx, t.t, &found, "select addresses", `SELECT a.position, a.address, EXISTS (SELECT 1 FROM transfers t
+			WHERE t.currency = a.currency AND t.address = a.address) AS paid
+			FROM addresses a WHERE a.currency = ? AND a.position >= ? ORDER BY a.position LIMIT ?`, currency, next, n)
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		for _, f := range found {
+			if !f.Paid {
+				addresses = append(addresses, f.Address)
+			}
+		}
+		_, err = s.exec(ctx, t.t, "take addresses", "UPDATE address_pools SET next_position = ? WHERE currency = ?", found[len(found)-1].Position+1, currency)
+		return err
 	})
 	return addresses, err
-}
-
-const settleLeases = `UPDATE addresses SET leased_by = NULL, lease_until = NULL, state = CASE WHEN EXISTS
-	(SELECT 1 FROM cards c WHERE c.currency = addresses.currency AND c.address = addresses.address) THEN 'used' ELSE 'free' END`
-
-// ReturnAddresses implements card.Store.
-func (s *Store) ReturnAddresses(ctx context.Context, holder string) error {
-	_, err := s.exec(ctx, s.w, "return addresses", settleLeases+" WHERE state = 'leased' AND leased_by = ?", holder)
-	return err
 }
 
 // AddressPool implements card.Store.
 func (s *Store) AddressPool(ctx context.Context, currency string) (free int, highest int64, err error) {
 	var row struct {
-		Free    int   `db:"free"`
 		Highest int64 `db:"highest"`
+		Next    int64 `db:"next"`
 	}
-	err = s.get(ctx, s.r, &row, "count addresses", `SELECT (SELECT COUNT(*) FROM addresses WHERE currency = ? AND state = 'free') AS free,
-		(SELECT COALESCE(MAX(position), -1) FROM addresses WHERE currency = ?) AS highest`, currency, currency)
-	return row.Free, row.Highest, err
+	err = s.get(ctx, s.r, &row, "count addresses", `SELECT (SELECT COALESCE(MAX(position), -1) FROM addresses WHERE currency = ?) AS highest,
+		(SELECT COALESCE(MAX(next_position), 0) FROM address_pools WHERE currency = ?) AS next`, currency, currency)
+	return int(max(0, row.Highest+1-row.Next)), row.Highest, err
 }
 
 // InsertAddresses implements card.Tx.
 func (t *tx) InsertAddresses(ctx context.Context, as []card.Address) error {
+	if len(as) == 0 {
+		return nil
+	}
+	_, err := t.s.exec(ctx, t.t, "start address pool", "INSERT INTO address_pools (currency, next_position) VALUES (?, ?) ON CONFLICT (currency) DO NOTHING",
+		as[0].Currency, as[0].Position)
+	if err != nil {
+		return err
+	}
 	return inBatches(as, func(some []card.Address) error {
 		args := make([]any, 0, 3*len(some))
 		for _, a := range some {
@@ -60,19 +73,8 @@ func (t *tx) InsertAddresses(ctx context.Context, as []card.Address) error {
 	})
 }
 
-// RetireAddresses implements card.Tx.
-func (t *tx) RetireAddresses(ctx context.Context, currency string, addresses []string) error {
-	const retire = "UPDATE addresses SET state = 'retired' WHERE currency = ? AND state IN ('free', 'leased')"
-	if addresses == nil {
-		_, err := t.s.exec(ctx, t.t, "retire addresses", retire, currency)
-		return err
-	}
-	return inBatches(addresses, func(some []string) error {
-		query, args, err := sqlx.In(retire+" AND address IN (?)", currency, some)
-		if err != nil {
-			return err
-		}
-		_, err = t.s.exec(ctx, t.t, "retire addresses", query, args...)
-		return err
-	})
+// SkipAddresses implements card.Tx.
+func (t *tx) SkipAddresses(ctx context.Context, currency string, position int64) error {
+	_, err := t.s.exec(ctx, t.t, "skip addresses", "UPDATE address_pools SET next_position = ? WHERE currency = ? AND next_position < ?", position, currency, position)
+	return err
 }

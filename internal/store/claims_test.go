@@ -61,16 +61,16 @@ func addAddresses(t *testing.T, s *store.Store, first, n int) []string {
 	return names
 }
 
-func TestLeaseAddresses_NoneIsLeasedTwiceAtOnce(t *testing.T) {
+func TestTakeAddresses_NoneIsTakenTwice(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		want := addAddresses(t, s, 0, 1200)
 		var mu sync.Mutex
 		var got []string
 		var all sync.WaitGroup
-		for i := range 8 {
+		for range 8 {
 			all.Go(func() {
 				for {
-					some, err := s.LeaseAddresses(t.Context(), "monero", fmt.Sprint("replica ", i), 40, time.Hour)
+					some, err := s.TakeAddresses(t.Context(), "monero", 40)
 					if err != nil {
 						t.Error(err)
 						return
@@ -92,56 +92,60 @@ func TestLeaseAddresses_NoneIsLeasedTwiceAtOnce(t *testing.T) {
 	})
 }
 
-func TestLeaseAddresses_WhatACardUsesNeverComesBack(t *testing.T) {
+func TestTakeAddresses_InOrderUntilThereAreNone(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
-		ctx := t.Context()
-		addAddresses(t, s, 0, 3)
-		crashed, err := s.LeaseAddresses(ctx, "monero", "crashed", 3, expiredAtOnce)
-		check(t, err)
-		c := newCard(newAccount(t, s))
-		c.Address = crashed[1]
-		insertCard(t, s, c)
-
-		next, err := s.LeaseAddresses(ctx, "monero", "next", 3, time.Hour)
-		check(t, err)
-		slices.Sort(next)
-		if diff := cmp.Diff([]string{crashed[0], crashed[2]}, next); diff != "" {
-			t.Error(diff)
+		take := func(want ...string) {
+			t.Helper()
+			got, err := s.TakeAddresses(t.Context(), "monero", 2)
+			check(t, err)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
 		}
-		c = newCard(c.AccountID)
-		c.Address = next[0]
-		insertCard(t, s, c)
-		check(t, s.ReturnAddresses(ctx, "next"))
-		free, highest, err := s.AddressPool(ctx, "monero")
+		take()
+		addAddresses(t, s, 7, 3)
+		take("a00007", "a00008")
+		free, highest, err := s.AddressPool(t.Context(), "monero")
 		check(t, err)
-		if free != 1 || highest != 2 {
+		if free != 1 || highest != 9 {
 			t.Errorf("%d free, highest %d", free, highest)
+		}
+		take("a00009")
+		take()
+		addAddresses(t, s, 10, 1)
+		take("a00010")
+		_, err = s.TakeAddresses(t.Context(), "bitcoin", 1)
+		check(t, err)
+	})
+}
+
+func TestTakeAddresses_OneThatMoneyCameToIsLeftOut(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		addAddresses(t, s, 0, 3)
+		inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+			return tx.UpsertTransfers(ctx, []card.Transfer{{Currency: "monero", TxID: "t", Address: "a00001", Amount: 1, FirstSeenAt: epoch}})
+		})
+		got, err := s.TakeAddresses(t.Context(), "monero", 3)
+		check(t, err)
+		if diff := cmp.Diff([]string{"a00000", "a00002"}, got); diff != "" {
+			t.Error(diff)
 		}
 	})
 }
 
-func TestRetireAddresses(t *testing.T) {
+func TestSkipAddresses_NeverGoesBack(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
-		ctx := t.Context()
-		addAddresses(t, s, 0, 5)
-		if _, err := s.LeaseAddresses(ctx, "monero", "a", 2, expiredAtOnce); err != nil {
-			t.Fatal(err)
+		addAddresses(t, s, 0, 10)
+		for _, position := range []int64{6, 3} {
+			inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.SkipAddresses(ctx, "monero", position) })
 		}
-		inTx(t, s, func(ctx context.Context, tx card.Tx) error {
-			return tx.RetireAddresses(ctx, "monero", []string{"a00000", "a00002"})
-		})
-		got, err := s.LeaseAddresses(ctx, "monero", "b", 5, expiredAtOnce)
+		got, err := s.TakeAddresses(t.Context(), "monero", 1)
 		check(t, err)
-		slices.Sort(got)
-		if diff := cmp.Diff([]string{"a00001", "a00003", "a00004"}, got); diff != "" {
+		if diff := cmp.Diff([]string{"a00006"}, got); diff != "" {
 			t.Error(diff)
 		}
-		inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.RetireAddresses(ctx, "monero", nil) })
-		if got, err := s.LeaseAddresses(ctx, "monero", "b", 5, time.Hour); err != nil || len(got) != 0 {
-			t.Errorf("leased %v, error %v", got, err)
-		}
-		err = s.InTx(ctx, func(tx card.Tx) error {
-			return tx.InsertAddresses(ctx, []card.Address{{Currency: "monero", Address: "a00000", Position: 99}})
+		err = s.InTx(t.Context(), func(tx card.Tx) error {
+			return tx.InsertAddresses(t.Context(), []card.Address{{Currency: "monero", Address: "a00000", Position: 99}})
 		})
 		wantError(t, err, card.ErrDuplicate)
 	})

@@ -22,19 +22,19 @@ CREATE TABLE tokens (
     revoked_at BIGINT
 );
 
--- The wallet's addresses, made ahead. One that was ever handed out has a row in cards; it never becomes free again.
+-- The wallet's addresses, made ahead. They are handed out in the order of their positions, and never again: those from
+-- next_position on are free. What a process took and did not use is lost, which costs nothing but addresses.
 CREATE TABLE addresses (
-    currency    TEXT NOT NULL,
-    address     TEXT NOT NULL,
-    position    BIGINT NOT NULL,
-    state       TEXT NOT NULL DEFAULT 'free' CHECK (state IN ('free', 'leased', 'used', 'retired')),
-    leased_by   TEXT,
-    lease_until BIGINT,
-    PRIMARY KEY (currency, address),
-    UNIQUE (currency, position)
+    currency TEXT NOT NULL,
+    position BIGINT NOT NULL,
+    address  TEXT NOT NULL,
+    PRIMARY KEY (currency, position),
+    UNIQUE (currency, address)
 );
-CREATE INDEX addresses_free ON addresses (currency, position) WHERE state = 'free';
-CREATE INDEX addresses_leased ON addresses (currency, lease_until) WHERE state = 'leased';
+CREATE TABLE address_pools (
+    currency      TEXT PRIMARY KEY,
+    next_position BIGINT NOT NULL
+);
 
 CREATE TABLE cards (
     uuid                   UUID PRIMARY KEY,
@@ -149,4 +149,4 @@ CREATE INDEX simulated_transfers_height ON simulated_transfers (currency, height
 CREATE INDEX simulated_transfers_address ON simulated_transfers (currency, address);
 
 -- +goose Down
-DROP TABLE simulated_transfers, simulated_chains, leases, events, intents, transfers, chains, credentials, cards, addresses, tokens, accounts, settings;
+DROP TABLE simulated_transfers, simulated_chains, leases, events, intents, transfers, chains, credentials, cards, address_pools, addresses, tokens, accounts, settings;

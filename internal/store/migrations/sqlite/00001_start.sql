@@ -22,19 +22,19 @@ CREATE TABLE tokens (
     revoked_at INTEGER
 ) STRICT;
 
--- The wallet's addresses, made ahead. One that was ever handed out has a row in cards; it never becomes free again.
+-- The wallet's addresses, made ahead. They are handed out in the order of their positions, and never again: those from
+-- next_position on are free. What a process took and did not use is lost, which costs nothing but addresses.
 CREATE TABLE addresses (
-    currency    TEXT NOT NULL,
-    address     TEXT NOT NULL,
-    position    INTEGER NOT NULL,
-    state       TEXT NOT NULL DEFAULT 'free' CHECK (state IN ('free', 'leased', 'used', 'retired')),
-    leased_by   TEXT,
-    lease_until INTEGER,
-    PRIMARY KEY (currency, address),
-    UNIQUE (currency, position)
+    currency TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    address  TEXT NOT NULL,
+    PRIMARY KEY (currency, position),
+    UNIQUE (currency, address)
 ) STRICT;
-CREATE INDEX addresses_free ON addresses (currency, position) WHERE state = 'free';
-CREATE INDEX addresses_leased ON addresses (currency, lease_until) WHERE state = 'leased';
+CREATE TABLE address_pools (
+    currency      TEXT PRIMARY KEY,
+    next_position INTEGER NOT NULL
+) STRICT;
 
 CREATE TABLE cards (
     uuid                   TEXT PRIMARY KEY,
@@ -158,6 +158,7 @@ DROP TABLE transfers;
 DROP TABLE chains;
 DROP TABLE credentials;
 DROP TABLE cards;
+DROP TABLE address_pools;
 DROP TABLE addresses;
 DROP TABLE tokens;
 DROP TABLE accounts;

@@ -1,0 +1,364 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/issuer"
+	"github.com/cardmint/cardmint/internal/rate"
+	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/vault"
+	"github.com/cardmint/cardmint/internal/watcher"
+	cardserver "github.com/cardmint/cardmint/server"
+)
+
+// Every benchmark measures once, for a fixed time, and reports its figure beside the limit it is held to: run them with
+// make bench, which sets -benchtime 1x. What is compared is measured in turns, so that a machine's moods meet both.
+
+// bench is the service in this process, on PostgreSQL.
+type bench struct {
+	store   *store.Store
+	service *card.Service
+	handler http.Handler
+	account uuid.UUID
+	token   string
+	chain   *chain.Simulated
+	watcher *watcher.Watcher
+}
+
+func newBench(b *testing.B) *bench {
+	b.Helper()
+	return newBenchOn(b, rig.Postgres(b))
+}
+
+func newBenchOn(b *testing.B, url string) *bench {
+	b.Helper()
+	ctx := b.Context()
+	keys := filepath.Join(b.TempDir(), "x.keys")
+	must(b, vault.Create(keys))
+	v, err := vault.Open(keys)
+	must(b, err)
+	s, err := store.Open(ctx, url, 16)
+	must(b, err)
+	b.Cleanup(func() { _ = s.Close() })
+	rates, err := rate.NewFixed(map[string]string{"monero": "152.52"}, time.Now)
+	must(b, err)
+	const pool = 60_000
+	service, err := card.New(s, v, rates, issuer.NewSandbox(time.Now), card.Config{Currencies: []card.Currency{card.Monero()}, PoolSize: pool})
+	must(b, err)
+	quiet := slog.New(slog.NewJSONHandler(io.Discard, nil))
+	slog.SetDefault(quiet)
+	handler, err := cardserver.New(cardserver.Config{Service: service, Log: quiet})
+	must(b, err)
+	account, err := service.CreateAccount(ctx, "shop")
+	must(b, err)
+	_, token, err := service.CreateToken(ctx, "shop", "bench", 0)
+	must(b, err)
+	sim := chain.NewSimulated("monero", s, time.Now)
+	w := watcher.New(service, sim, watcher.Config{FillBatch: pool})
+	must(b, w.Tick(ctx))
+	return &bench{store: s, service: service, handler: handler, account: account.ID, token: token.Reveal(), chain: sim, watcher: w}
+}
+
+func openSQL(b *testing.B, url string) *sql.DB {
+	b.Helper()
+	db, err := sql.Open("postgres", url)
+	must(b, err)
+	b.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func must(b *testing.B, err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkCreateCard compares createCard with a bare gin handler in the same process that only decodes the body and runs the
+// same INSERT.
+func BenchmarkCreateCard(b *testing.B) {
+	s := newBench(b)
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	go func() { // the process's own loop, which leases addresses ahead
+		for ctx.Err() == nil {
+			_ = s.service.Prepare(ctx)
+			time.Sleep(50 * time.Millisecond)
+		}
+	}()
+	body := `{"usd_amount": "150.50", "currency": "monero"}`
+	full := load{handler: s.handler, method: "POST", path: "/api/cards", token: s.token, body: body, want: http.StatusCreated}
+	bare := load{handler: s.bare(), method: "POST", path: "/api/cards", body: body, want: http.StatusCreated}
+	ours, theirs := inTurns(b, full, bare)
+	b.ReportMetric(ours, "req/s")
+	b.ReportMetric(theirs, "bare-req/s")
+	b.ReportMetric(ours/theirs, "of-bare(min:0.7)")
+	b.ReportMetric(0, "ns/op")
+}
+
+// bare answers createCard without anything around it.
+func (s *bench) bare() http.Handler {
+	gin.SetMode(gin.ReleaseMode)
+	engine := gin.New()
+	engine.POST("/api/cards", func(c *gin.Context) {
+		var request struct {
+			USDAmount string `json:"usd_amount"`
+			Currency  string `json:"currency"`
+		}
+		if err := c.ShouldBindJSON(&request); err != nil {
+			c.Status(http.StatusBadRequest)
+			return
+		}
+		id := uuid.Must(uuid.NewV7())
+		now := time.Now()
+		_, err := s.store.InsertCard(c.Request.Context(), &card.Card{
+			UUID: id, AccountID: s.account, CreatedAt: now, USD: 150_50, Coin: card.Monero(), Amount: 986755835300, Address: "bare " + id.String(),
+			Rate:      card.Rate{USD: card.Decimal{Units: 152_52000000, Scale: card.RateScale}, At: now, Source: "fixed"},
+			ExpiresAt: now.Add(time.Hour), ConfirmationsRequired: 10,
+		})
+		if err != nil {
+			c.Status(http.StatusInternalServerError)
+			return
+		}
+		c.JSON(http.StatusCreated, gin.H{"uuid": id})
+	})
+	return engine
+}
+
+// BenchmarkGetCard compares getCard with a bare gin handler that runs the same SELECT.
+func BenchmarkGetCard(b *testing.B) {
+	s := newBench(b)
+	c, _, err := s.service.CreateCard(b.Context(), s.account, card.CreateRequest{USDAmount: "150.50", Currency: "monero"})
+	must(b, err)
+	engine := gin.New()
+	engine.GET("/api/cards/:uuid", func(g *gin.Context) {
+		found, err := s.store.CardByUUID(g.Request.Context(), s.account, uuid.MustParse(g.Param("uuid")))
+		if err != nil {
+			g.Status(http.StatusInternalServerError)
+			return
+		}
+		g.JSON(http.StatusOK, gin.H{"uuid": found.UUID})
+	})
+	path := "/api/cards/" + c.UUID.String()
+	ours, theirs := inTurns(b, load{handler: s.handler, method: "GET", path: path, token: s.token, want: http.StatusOK},
+		load{handler: engine, method: "GET", path: path, want: http.StatusOK})
+	b.ReportMetric(ours, "req/s")
+	b.ReportMetric(theirs, "bare-req/s")
+	b.ReportMetric(ours/theirs, "of-bare")
+	b.ReportMetric(0, "ns/op")
+}
+
+// load is requests of one kind, from several connections at once.
+type load struct {
+	handler                   http.Handler
+	method, path, token, body string
+	want                      int
+}
+
+// inTurns returns requests per second of two loads that were measured in turns.
+func inTurns(b *testing.B, first, second load) (float64, float64) {
+	b.Helper()
+	const turns, turn = 6, time.Second
+	run := [2]func(time.Duration) float64{first.start(b), second.start(b)}
+	for _, warm := range run {
+		warm(turn)
+	}
+	var sum [2]float64
+	for range turns {
+		for i := range run {
+			runtime.GC()
+			sum[i] += run[i](turn)
+		}
+	}
+	return sum[0] / turns, sum[1] / turns
+}
+
+func (l load) start(b *testing.B) func(time.Duration) float64 {
+	b.Helper()
+	web := httptest.NewServer(l.handler)
+	b.Cleanup(web.Close)
+	const connections = 16
+	transport := &http.Transport{MaxIdleConnsPerHost: connections}
+	b.Cleanup(transport.CloseIdleConnections)
+	return func(d time.Duration) float64 {
+		var done, failed atomic.Int64
+		var all sync.WaitGroup
+		start := time.Now()
+		for range connections {
+			all.Go(func() {
+				for time.Since(start) < d {
+					r, _ := http.NewRequest(l.method, web.URL+l.path, strings.NewReader(l.body))
+					r.Header.Set("Content-Type", "application/json")
+					if l.token != "" {
+						r.Header.Set("Authorization", "Bearer "+l.token)
+					}
+					response, err := transport.RoundTrip(r)
+					if err != nil {
+						failed.Add(1)
+						continue
+					}
+					_, _ = io.Copy(io.Discard, response.Body)
+					_ = response.Body.Close()
+					if response.StatusCode != l.want {
+						failed.Add(1)
+						continue
+					}
+					done.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if n := failed.Load(); n > 0 {
+			b.Errorf("%d of %d requests failed", n, n+done.Load())
+		}
+		return float64(done.Load()) / time.Since(start).Seconds()
+	}
+}
+
+const many = 100_000
+
+// fill inserts n cards that wait for their payment, in one statement.
+func fill(b *testing.B, url string, account uuid.UUID, n int) {
+	b.Helper()
+	db := openSQL(b, url)
+	_, err := db.Exec(`INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source, expires_at, confirmations_required)
+		SELECT gen_random_uuid(), $1, $2::BIGINT, 15050, 'monero', 986755835300, 'filled ' || i, 15252000000, $2::BIGINT, 'fixed', $2::BIGINT + 86400000, 10
+		FROM generate_series(1, $3) AS i`, account, time.Now().UnixMilli(), n)
+	must(b, err)
+	_, err = db.Exec("ANALYZE")
+	must(b, err)
+}
+
+// BenchmarkListCards streams the whole list from the real binary and reports by how much its memory grew.
+func BenchmarkListCards(b *testing.B) {
+	url := rig.Postgres(b)
+	p := newProgram(b, url)
+	token := p.account(b)
+	var account uuid.UUID
+	must(b, openSQL(b, url).QueryRow("SELECT id FROM accounts").Scan(&account))
+	fill(b, url, account, many)
+	s := p.serve(b, "serve", "--simulated", "--rate", "monero=152.52")
+	list := func(query string) (cards int) {
+		r, _ := http.NewRequest("GET", s.url+"/api/cards"+query, nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		response, err := http.DefaultClient.Do(r)
+		must(b, err)
+		defer func() { _ = response.Body.Close() }()
+		chunk := make([]byte, 64<<10)
+		for {
+			n, err := response.Body.Read(chunk)
+			cards += bytes.Count(chunk[:n], []byte("\n"))
+			if err != nil {
+				return cards
+			}
+		}
+	}
+	list("?limit=1000")
+	before := memory(b, s.PID(), "VmRSS")
+	start := time.Now()
+	cards := list("")
+	took := time.Since(start)
+	if cards < many {
+		b.Errorf("%d cards were listed", cards)
+	}
+	b.ReportMetric(float64(memory(b, s.PID(), "VmHWM")-before)/1024, "MiB-growth(max:32)")
+	b.ReportMetric(float64(cards)/took.Seconds(), "cards/s")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkWatcherTick compares a pass over a chain with 10 new transfers while 100 cards wait, and while 100,000 do.
+func BenchmarkWatcherTick(b *testing.B) {
+	var took [2]time.Duration
+	for i, waiting := range []int{100, many} {
+		url := rig.Postgres(b)
+		s := newBenchOn(b, url)
+		fill(b, url, s.account, waiting)
+		const passes = 200
+		for pass := range passes + 20 {
+			for range 10 {
+				c, _, err := s.service.CreateCard(b.Context(), s.account, card.CreateRequest{USDAmount: "150.50", Currency: "monero"})
+				must(b, err)
+				_, err = s.chain.Pay(b.Context(), c.Address, c.Amount, 0)
+				must(b, err)
+			}
+			start := time.Now()
+			must(b, s.watcher.Tick(b.Context()))
+			if pass >= 20 { // warm
+				took[i] += time.Since(start) / passes
+			}
+		}
+	}
+	b.ReportMetric(float64(took[0].Microseconds()), "µs/100-waiting")
+	b.ReportMetric(float64(took[1].Microseconds()), "µs/100000-waiting")
+	b.ReportMetric(float64(took[1])/float64(took[0]), "ratio(same:1)")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkDev starts the real binary and reports how long it took to be ready, and what it needs when idle.
+func BenchmarkDev(b *testing.B) {
+	p := newProgram(b, "")
+	start := time.Now()
+	s := p.serve(b, "dev")
+	ready := time.Since(start)
+	time.Sleep(2 * time.Second)
+	before := cpu(b, s.PID())
+	const idle = 10 * time.Second
+	time.Sleep(idle)
+	used := cpu(b, s.PID()) - before
+	b.ReportMetric(ready.Seconds(), "s-to-ready(max:1)")
+	b.ReportMetric(float64(memory(b, s.PID(), "VmRSS"))/1024, "MiB-idle(max:60)")
+	b.ReportMetric(100*used.Seconds()/idle.Seconds(), "%-of-a-core-idle(max:1)")
+	b.ReportMetric(0, "ns/op")
+	s.stop(b)
+}
+
+// memory returns a line of /proc/PID/status, in KiB.
+func memory(b *testing.B, pid int, line string) int64 {
+	b.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	must(b, err)
+	for text := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(text, line+":"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			must(b, err)
+			return kib
+		}
+	}
+	b.Fatalf("no %s", line)
+	return 0
+}
+
+// cpu returns the processor time a process has used, from /proc/PID/stat, in which a tick is 10 ms.
+func cpu(b *testing.B, pid int) time.Duration {
+	b.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	must(b, err)
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	user, err := strconv.Atoi(fields[11])
+	must(b, err)
+	system, err := strconv.Atoi(fields[12])
+	must(b, err)
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
