@@ -28,10 +28,11 @@ func strictJSON(text []byte) string {
 	if bytes.HasPrefix(text, []byte("\uFEFF")) {
 		return "The body begins with a byte order mark. Leave it out."
 	}
-	var syntax *json.SyntaxError
-	if err := json.Unmarshal(text, new(json.RawMessage)); errors.As(err, &syntax) {
-		return fmt.Sprintf("The body is not valid JSON: there is a mistake at byte %d.", syntax.Offset)
-	} else if err != nil {
+	if !json.Valid(text) {
+		var syntax *json.SyntaxError
+		if err := json.Unmarshal(text, new(json.RawMessage)); errors.As(err, &syntax) {
+			return fmt.Sprintf("The body is not valid JSON: there is a mistake at byte %d.", syntax.Offset)
+		}
 		return "The body is not valid JSON."
 	}
 	tokens := json.NewDecoder(bytes.NewReader(text))
