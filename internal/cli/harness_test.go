@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,7 +18,22 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-func TestMain(m *testing.M) { rig.Main(m) }
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "cardmint")
+	if err != nil {
+		panic(err)
+	}
+	binary = filepath.Join(dir, "cardmint")
+	rig.Main(m, func() { _ = os.RemoveAll(dir) })
+}
+
+// binary is where build leaves the program.
+var binary string
+
+// build builds the program, once for all tests.
+var build = sync.OnceValues(func() ([]byte, error) {
+	return exec.Command("go", "build", "-o", binary, "../../cmd/cardmint").CombinedOutput()
+})
 
 // program is the real binary, built once, with a database and keys of its own.
 type program struct {
@@ -32,13 +48,11 @@ func newProgram(tb testing.TB, databaseURL string) *program {
 	if databaseURL == "" {
 		databaseURL = "sqlite:" + filepath.Join(dir, "x.db")
 	}
-	p := &program{path: filepath.Join(dir, "cardmint"), env: append(os.Environ(),
-		"CARDMINT_DATABASE_URL="+databaseURL, "CARDMINT_KEYS="+filepath.Join(dir, "x.keys"), "CARDMINT_LISTEN=127.0.0.1:0")}
-	build := exec.Command("go", "build", "-o", p.path, "../../cmd/cardmint")
-	if out, err := build.CombinedOutput(); err != nil {
+	if out, err := build(); err != nil {
 		tb.Fatalf("build: %v\n%s", err, out)
 	}
-	return p
+	return &program{path: binary, env: append(os.Environ(),
+		"CARDMINT_DATABASE_URL="+databaseURL, "CARDMINT_KEYS="+filepath.Join(dir, "x.keys"), "CARDMINT_LISTEN=127.0.0.1:0")}
 }
 
 // run runs a command to its end and returns what it printed on standard output and standard error, and its exit code.

@@ -18,9 +18,12 @@ import (
 )
 
 // Main runs the tests of a package and then ends the servers they shared. A package that uses Postgres or Monero calls it from
-// its TestMain.
-func Main(m *testing.M) {
+// its TestMain. cleanup runs when the tests are done.
+func Main(m *testing.M, cleanup ...func()) {
 	code := m.Run()
+	for _, f := range cleanup {
+		f()
+	}
 	endPostgres()
 	endMonero()
 	os.Exit(code)

@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+func readme(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// table returns the rows of the README whose first column has the prefix.
+func table(t *testing.T, prefix string) []string {
+	t.Helper()
+	var rows []string
+	for line := range strings.Lines(readme(t)) {
+		if strings.HasPrefix(line, "| "+prefix) {
+			rows = append(rows, strings.TrimSpace(line))
+		}
+	}
+	return rows
+}
+
+func model(t *testing.T) *kong.Node {
+	t.Helper()
+	parser, err := kong.New(&commands{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parser.Model.Node
+}
+
+// eachCommand calls f with every command that can be run.
+func eachCommand(n *kong.Node, f func(*kong.Node)) {
+	for _, child := range n.Children {
+		if child.Leaf() {
+			f(child)
+		}
+		eachCommand(child, f)
+	}
+}
+
+func TestREADME_ListsTheFlagsOfServe(t *testing.T) {
+	var want []string
+	eachCommand(model(t), func(n *kong.Node) {
+		if n.Name != "serve" {
+			return
+		}
+		for _, group := range n.AllFlags(true) {
+			for _, f := range group {
+				if f.Name == "help" {
+					continue
+				}
+				value := ""
+				if f.HasDefault {
+					value = "`" + f.Default + "`"
+				}
+				if f.IsBool() {
+					value = "off"
+				}
+				want = append(want, fmt.Sprintf("| `--%s` | `%s` | %s |", f.Name, f.Envs[0], value))
+			}
+		}
+	})
+	var got []string
+	for _, row := range table(t, "`--") {
+		got = append(got, row[:strings.LastIndex(strings.TrimSuffix(row, "|"), "|")+1])
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	for i, row := range got {
+		got[i] = strings.ReplaceAll(row, "|  |", "| |")
+	}
+	for i, row := range want {
+		want[i] = strings.ReplaceAll(row, "|  |", "| |")
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("README:\n%s\nflags:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestREADME_ListsTheErrorCodes(t *testing.T) {
+	rows := table(t, "<a name")
+	for _, e := range card.PublicErrors() {
+		if !slices.ContainsFunc(rows, func(row string) bool {
+			return strings.HasPrefix(row, fmt.Sprintf("| <a name=%q></a>`%s` |", e.Code, e.Code))
+		}) {
+			t.Errorf("%s is missing", e.Code)
+		}
+	}
+	if len(rows) != len(card.PublicErrors()) {
+		t.Errorf("%d codes in the README, %d in the code", len(rows), len(card.PublicErrors()))
+	}
+}
+
+func TestREADME_StaysShort(t *testing.T) {
+	if n := strings.Count(readme(t), "\n"); n >= 200 {
+		t.Errorf("%d lines", n)
+	}
+}
+
+func TestHelp_EveryCommandHasExamplesAndEveryFlagAText(t *testing.T) {
+	eachCommand(model(t), func(n *kong.Node) {
+		if n.Help == "" || !strings.Contains(n.Detail, "Example") || !strings.Contains(n.Detail, "cardmint "+strings.TrimPrefix(n.Path(), "cli ")) && !strings.Contains(n.Detail, "cardmint "+n.FullPath()[strings.Index(n.FullPath(), " ")+1:]) {
+			t.Errorf("%s: help %q, detail %q", n.FullPath(), n.Help, n.Detail)
+		}
+		for _, f := range n.Flags {
+			if f.Help == "" {
+				t.Errorf("%s --%s has no help", n.FullPath(), f.Name)
+			}
+		}
+	})
+}
