@@ -3,7 +3,6 @@ package cli_test
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"fmt"
 	"io"
 	"log/slog"
@@ -79,14 +78,6 @@ func newBenchOn(b *testing.B, url string) *bench {
 	w := watcher.New(service, sim, watcher.Config{FillBatch: pool})
 	must(b, w.Tick(ctx))
 	return &bench{store: s, service: service, handler: handler, account: account.ID, token: token.Reveal(), chain: sim, watcher: w}
-}
-
-func openSQL(b *testing.B, url string) *sql.DB {
-	b.Helper()
-	db, err := sql.Open("postgres", url)
-	must(b, err)
-	b.Cleanup(func() { _ = db.Close() })
-	return db
 }
 
 func must(b *testing.B, err error) {
@@ -242,7 +233,7 @@ const many = 100_000
 // fill inserts n cards that wait for their payment, in one statement.
 func fill(b *testing.B, url string, account uuid.UUID, n int) {
 	b.Helper()
-	db := openSQL(b, url)
+	db := rig.OpenSQL(b, url)
 	_, err := db.Exec(`INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source, expires_at, confirmations_required)
 		SELECT gen_random_uuid(), $1, $2::BIGINT, 15050, 'monero', 986755835300, 'filled ' || i, 15252000000, $2::BIGINT, 'fixed', $2::BIGINT + 86400000, 10
 		FROM generate_series(1, $3) AS i`, account, time.Now().UnixMilli(), n)
@@ -257,7 +248,7 @@ func BenchmarkListCards(b *testing.B) {
 	p := newProgram(b, url)
 	token := p.account(b)
 	var account uuid.UUID
-	must(b, openSQL(b, url).QueryRow("SELECT id FROM accounts").Scan(&account))
+	must(b, rig.OpenSQL(b, url).QueryRow("SELECT id FROM accounts").Scan(&account))
 	fill(b, url, account, many)
 	s := p.serve(b, "serve", "--simulated", "--rate", "monero=152.52")
 	list := func(query string) (cards int) {
@@ -288,24 +279,25 @@ func BenchmarkListCards(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkWatcherTick compares a pass over a chain with 10 new transfers while 100 cards wait, and while 100,000 do.
+// BenchmarkWatcherTick compares a pass over a chain with 10 new transfers, and 10 that got the confirmations they need, while 100
+// cards wait and while 100,000 do.
 func BenchmarkWatcherTick(b *testing.B) {
 	var took [2]time.Duration
 	for i, waiting := range []int{100, many} {
 		url := rig.Postgres(b)
 		s := newBenchOn(b, url)
 		fill(b, url, s.account, waiting)
-		const passes = 200
-		for pass := range passes + 20 {
+		const passes, warm = 200, 20
+		for pass := range passes + warm {
 			for range 10 {
 				c, _, err := s.service.CreateCard(b.Context(), s.account, card.CreateRequest{USDAmount: "150.50", Currency: "monero"})
 				must(b, err)
-				_, err = s.chain.Pay(b.Context(), c.Address, c.Amount, 0)
+				_, err = s.chain.Pay(b.Context(), c.Address, c.Amount, 1)
 				must(b, err)
 			}
 			start := time.Now()
 			must(b, s.watcher.Tick(b.Context()))
-			if pass >= 20 { // warm
+			if pass >= warm {
 				took[i] += time.Since(start) / passes
 			}
 		}

@@ -14,30 +14,24 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-	"github.com/jmoiron/sqlx"
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// query reads from the database beside the store.
-func query(t *testing.T, url string, dest any, q string, args ...any) {
+// query reads one column from the database beside the store.
+func query[T any](t *testing.T, url string, dest *[]T, q string) {
 	t.Helper()
-	db := connect(t, url)
-	check(t, db.Select(dest, db.Rebind(q), args...))
-}
-
-func connect(t *testing.T, url string) *sqlx.DB {
-	t.Helper()
-	driver, source := "postgres", url
-	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
-		driver, source = "sqlite", path
-	}
-	db, err := sqlx.Open(driver, source)
+	found, err := rig.OpenSQL(t, url).Query(q)
 	check(t, err)
-	t.Cleanup(func() { _ = db.Close() })
-	return db
+	defer func() { _ = found.Close() }()
+	for found.Next() {
+		var one T
+		check(t, found.Scan(&one))
+		*dest = append(*dest, one)
+	}
+	check(t, found.Err())
 }
 
 func TestMigrate_BothDialectsHaveTheSameTables(t *testing.T) {
@@ -81,10 +75,8 @@ func TestOpen_NewerSchemaIsRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		_, err := store.Migrate(t.Context(), url)
 		check(t, err)
-		db := connect(t, url)
-		if _, err := db.Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, " + map[string]string{"sqlite": "1", "postgres": "true"}[db.DriverName()] + ")"); err != nil {
-			t.Fatal(err)
-		}
+		_, err = rig.OpenSQL(t, url).Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, TRUE)")
+		check(t, err)
 		_, err = store.Open(t.Context(), url, 2)
 		wantError(t, err, store.ErrNewerSchema)
 	})

@@ -2,11 +2,9 @@ package watcher_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -197,19 +195,6 @@ func (s *scripted) cards() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.asked)
-}
-
-// openSQL looks at the database beside the store.
-func openSQL(t *testing.T, url string) *sql.DB {
-	t.Helper()
-	driver, source := "postgres", url
-	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
-		driver, source = "sqlite", path
-	}
-	db, err := sql.Open(driver, source)
-	check(t, err)
-	t.Cleanup(func() { _ = db.Close() })
-	return db
 }
 
 func check(t *testing.T, err error) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/watcher"
 )
 
@@ -184,7 +185,7 @@ func TestWatcher_LateMoneyIsJudgedByTodaysRate(t *testing.T) {
 func TestWatcher_MoneyToAnAddressWithoutACardIsKeptAndTheAddressNotHandedOut(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		var free string
-		check(t, openSQL(t, s.url).QueryRow("SELECT address FROM addresses WHERE position = 20").Scan(&free))
+		check(t, rig.OpenSQL(t, s.url).QueryRow("SELECT address FROM addresses WHERE position = 20").Scan(&free))
 		_, err := s.chain.Pay(t.Context(), free, coin, 10)
 		check(t, err)
 		s.settle()
@@ -194,7 +195,7 @@ func TestWatcher_MoneyToAnAddressWithoutACardIsKeptAndTheAddressNotHandedOut(t *
 			}
 		}
 		var kept int64
-		check(t, openSQL(t, s.url).QueryRow("SELECT amount FROM transfers WHERE counted").Scan(&kept))
+		check(t, rig.OpenSQL(t, s.url).QueryRow("SELECT amount FROM transfers WHERE counted").Scan(&kept))
 		if card.Amount(kept) != coin {
 			t.Errorf("%d was kept", kept)
 		}
@@ -270,7 +271,7 @@ func TestFillAddresses_AWalletThatIsAheadSkipsWhatSeemsFree(t *testing.T) {
 		got, err := s.store.TakeAddresses(t.Context(), "monero", 1)
 		check(t, err)
 		var position int64
-		check(t, openSQL(t, s.url).QueryRow("SELECT position FROM addresses WHERE address = '"+got[0]+"'").Scan(&position))
+		check(t, rig.OpenSQL(t, s.url).QueryRow("SELECT position FROM addresses WHERE address = '"+got[0]+"'").Scan(&position))
 		if position < first+50 {
 			t.Errorf("the address at %d is handed out, though the wallet was at %d", position, first+50)
 		}
