@@ -62,6 +62,15 @@ func (a *api) CreateCard(ctx context.Context, r CreateCardRequestObject) (Create
 	}}, nil
 }
 
+// jsonText returns the text of a JSON string, or any other JSON value as it is written.
+func jsonText(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	return string(raw)
+}
+
 // idempotencyKey takes the quotes off a key that is sent as a structured field's string (RFC 8941).
 func idempotencyKey(header *string) (string, error) {
 	if header == nil {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 
@@ -17,8 +16,20 @@ import (
 
 const isMissing = "is missing"
 
-// violations returns everything in which a request departs from the contract.
-func violations(c *gin.Context, route *routers.Route) []card.FieldError {
+// formats are those of the contract's formats that are not only for people and generators.
+var formats = openapi3.WithStringFormatValidator("uuid", uuidFormat{})
+
+// wrongBody returns everything in which a body departs from its schema.
+func wrongBody(value any, declared *openapi3.RequestBody) []card.FieldError {
+	schema := declared.Content.Get("application/json").Schema.Value
+	return faults("", schema.VisitJSON(value, openapi3.VisitAsRequest(), openapi3.MultiErrors(), formats))
+}
+
+// wrongParameters returns everything in which path, query and headers depart from the contract.
+func wrongParameters(c *gin.Context, route *routers.Route) []card.FieldError {
+	if len(route.Operation.Parameters) == 0 {
+		return nil
+	}
 	params := make(map[string]string, len(c.Params))
 	for _, p := range c.Params {
 		params[p.Key] = p.Value
@@ -26,9 +37,8 @@ func violations(c *gin.Context, route *routers.Route) []card.FieldError {
 	wrong := faults("", openapi3filter.ValidateRequest(c, &openapi3filter.RequestValidationInput{
 		Request: c.Request, PathParams: params, Route: route,
 		Options: &openapi3filter.Options{
-			MultiError: true, SkipSettingDefaults: true, AuthenticationFunc: openapi3filter.NoopAuthenticationFunc,
-			ExcludeRequestBody:      route.Operation.RequestBody != nil && c.Request.Body == http.NoBody,
-			SchemaValidationOptions: []openapi3.SchemaValidationOption{openapi3.WithStringFormatValidator("uuid", uuidFormat{})},
+			MultiError: true, SkipSettingDefaults: true, ExcludeRequestBody: true,
+			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, SchemaValidationOptions: []openapi3.SchemaValidationOption{formats},
 		},
 	}))
 	for _, p := range route.Operation.Parameters {

@@ -11,72 +11,82 @@ import (
 // maxDepth is how deep a body may be nested.
 const maxDepth = 32
 
-var (
-	errNotUUID  = errors.New("must be a UUID")
-	errRepeated = errors.New("repeated key")
-)
+var errNotUUID = errors.New("must be a UUID")
 
-// strictJSON returns what is wrong with a JSON text (RFC 8259), or "". Unlike encoding/json it refuses invalid UTF-8, and keys that appear twice:
-// programs disagree which of them counts.
-func strictJSON(text []byte) string {
+// strictJSON reads a JSON text (RFC 8259) into maps, slices, strings, json.Numbers, booleans and nil; or it returns what is wrong
+// with the text. Unlike encoding/json it refuses invalid UTF-8, and keys that appear twice: programs disagree which of them counts.
+func strictJSON(text []byte) (value any, fault string) {
 	if len(bytes.TrimSpace(text)) == 0 {
-		return "The body is empty. Send a JSON object."
+		return nil, "The body is empty. Send a JSON object."
 	}
 	if !utf8.Valid(text) {
-		return "The body is not valid UTF-8."
+		return nil, "The body is not valid UTF-8."
 	}
 	if bytes.HasPrefix(text, []byte("\uFEFF")) {
-		return "The body begins with a byte order mark. Leave it out."
+		return nil, "The body begins with a byte order mark. Leave it out."
 	}
 	if !json.Valid(text) {
 		var syntax *json.SyntaxError
 		if err := json.Unmarshal(text, new(json.RawMessage)); errors.As(err, &syntax) {
-			return fmt.Sprintf("The body is not valid JSON: there is a mistake at byte %d.", syntax.Offset)
+			return nil, fmt.Sprintf("The body is not valid JSON: there is a mistake at byte %d.", syntax.Offset)
 		}
-		return "The body is not valid JSON."
+		return nil, "The body is not valid JSON."
 	}
 	tokens := json.NewDecoder(bytes.NewReader(text))
 	tokens.UseNumber()
-	repeated := ""
-	if err := walk(tokens, 0, &repeated); errors.Is(err, errRepeated) {
-		return fmt.Sprintf("The key %q appears more than once. Send every key once.", repeated)
-	} else if err != nil {
-		return fmt.Sprintf("The body is nested more than %d levels deep.", maxDepth)
+	var repeated repeatedKey
+	value, err := read(tokens, 0)
+	if errors.As(err, &repeated) {
+		return nil, fmt.Sprintf("The key %q appears more than once. Send every key once.", string(repeated))
 	}
-	return ""
+	if err != nil {
+		return nil, fmt.Sprintf("The body is nested more than %d levels deep.", maxDepth)
+	}
+	return value, ""
 }
 
-// walk reads one value of a text that is known to be valid.
-func walk(tokens *json.Decoder, depth int, repeated *string) error {
+type repeatedKey string
+
+func (k repeatedKey) Error() string { return "repeated key" }
+
+// read reads one value of a text that is known to be valid.
+func read(tokens *json.Decoder, depth int) (any, error) {
 	if depth > maxDepth {
-		return errors.New("too deep")
+		return nil, errors.New("too deep")
 	}
 	token, err := tokens.Token()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	delimiter, nested := token.(json.Delim)
-	if !nested {
-		return nil
-	}
-	keys := map[string]bool{}
-	for tokens.More() {
-		if delimiter == '{' {
+	switch token {
+	case json.Delim('{'):
+		object := map[string]any{}
+		for tokens.More() {
 			token, err := tokens.Token()
 			if err != nil {
-				return err
+				return nil, err
 			}
 			name, _ := token.(string)
-			if keys[name] {
-				*repeated = name
-				return errRepeated
+			if _, known := object[name]; known {
+				return nil, repeatedKey(name)
 			}
-			keys[name] = true
+			if object[name], err = read(tokens, depth+1); err != nil {
+				return nil, err
+			}
 		}
-		if err := walk(tokens, depth+1, repeated); err != nil {
-			return err
+		_, err = tokens.Token()
+		return object, err
+	case json.Delim('['):
+		array := []any{}
+		for tokens.More() {
+			element, err := read(tokens, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			array = append(array, element)
 		}
+		_, err = tokens.Token()
+		return array, err
 	}
-	_, err = tokens.Token()
-	return err
+	return token, nil
 }

@@ -1,7 +1,7 @@
 package server
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -18,49 +18,64 @@ import (
 )
 
 // semantic finds what the schema of an operation can't express.
-var semantic = map[string]func(*card.Service, []byte) []card.FieldError{
-	"createCard": func(s *card.Service, body []byte) []card.FieldError { return s.CheckCreate(createRequest(body)) },
+var semantic = map[string]func(*card.Service, map[string]any) []card.FieldError{
+	"createCard": func(s *card.Service, body map[string]any) []card.FieldError {
+		usd, _ := body["usd_amount"].(string)
+		if number, ok := body["usd_amount"].(json.Number); ok {
+			usd = number.String()
+		}
+		currency, _ := body["currency"].(string)
+		return s.CheckCreate(card.CreateRequest{USDAmount: usd, Currency: currency})
+	},
 }
 
 // validate refuses what the contract does not allow, and names everything that is wrong at once.
 func (s *spec) validate(service *card.Service, problems problemWriter) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		route := s.routes[c.Request.Method+" "+c.FullPath()]
-		body, err := s.body(c.Request, route.Operation)
+		body, err := readBody(c.Request, route.Operation.RequestBody)
 		if err != nil {
 			problems.write(c, err)
 			return
 		}
-		wrong := violations(c, route)
-		if check, ok := semantic[route.Operation.OperationID]; ok && bytes.HasPrefix(bytes.TrimSpace(body), []byte("{")) {
-			wrong = merge(wrong, check(service, body))
+		wrong := wrongParameters(c, route)
+		if body != nil {
+			wrong = append(wrong, wrongBody(body.value, route.Operation.RequestBody.Value)...)
+			if object, ok := body.value.(map[string]any); ok && semantic[route.Operation.OperationID] != nil {
+				wrong = merge(wrong, semantic[route.Operation.OperationID](service, object))
+			}
+			c.Request.Body = body
 		}
 		if len(wrong) > 0 {
 			problems.write(c, card.ErrInvalidRequest.WithFields(wrong...))
-			return
 		}
-		c.Request.Body = io.NopCloser(bytes.NewReader(body))
 	}
 }
 
-// body reads the body of an operation that has one, checks that it is one JSON text and nothing else, and puts it back.
-func (s *spec) body(r *http.Request, operation *openapi3.Operation) ([]byte, error) {
-	if operation.RequestBody == nil {
+// parsedBody is a body that was read. The generated code binds the value that was validated, not a second reading of the text.
+type parsedBody struct {
+	io.ReadCloser // nothing is left to read
+	value         any
+}
+
+// ValidatedValue implements what the generated code looks for.
+func (b *parsedBody) ValidatedValue() any { return b.value }
+
+// readBody reads the body of an operation that has one, and checks that it is one JSON text and nothing else. It is nil if there is none.
+func readBody(r *http.Request, declared *openapi3.RequestBodyRef) (*parsedBody, error) {
+	if declared == nil {
 		return nil, nil
 	}
-	if r.ContentLength == 0 && !operation.RequestBody.Value.Required {
-		r.Body = http.NoBody
+	if r.ContentLength == 0 && !declared.Value.Required {
 		return nil, nil
 	}
-	if r.Header.Get("Content-Type") == "" { // bodies are JSON, says the source document; a client need not repeat it
-		r.Header.Set("Content-Type", "application/json")
-	}
-	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	// Bodies are JSON, says the source document: a client need not repeat it.
+	media, params, err := mime.ParseMediaType(cmp.Or(r.Header.Get("Content-Type"), "application/json"))
 	charset := params["charset"]
 	if err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") || r.Header.Get("Content-Encoding") != "" {
 		return nil, card.ErrUnsupportedMedia
 	}
-	body, err := io.ReadAll(r.Body)
+	text, err := io.ReadAll(r.Body)
 	var tooLong *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLong):
@@ -70,27 +85,14 @@ func (s *spec) body(r *http.Request, operation *openapi3.Operation) ([]byte, err
 	case err != nil:
 		return nil, card.ErrMalformedJSON.Saying("The body broke off.")
 	}
-	if fault := strictJSON(body); fault != "" {
+	if len(text) == 0 && !declared.Value.Required { // sent in chunks, of which there were none
+		return nil, nil
+	}
+	value, fault := strictJSON(text)
+	if fault != "" {
 		return nil, card.ErrMalformedJSON.Saying(fault)
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	return body, nil
-}
-
-// createRequest reads a body of createCard exactly, whatever form usd_amount has.
-func createRequest(body []byte) card.CreateRequest {
-	var fields map[string]json.RawMessage // not a struct, whose names are matched without regard to case
-	_ = json.Unmarshal(body, &fields)     // what is missing or of another type is found wrong by the schema
-	return card.CreateRequest{USDAmount: jsonText(fields["usd_amount"]), Currency: jsonText(fields["currency"])}
-}
-
-// jsonText returns the text of a JSON string, or any other JSON value as it is written.
-func jsonText(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	return string(raw)
+	return &parsedBody{http.NoBody, value}, nil
 }
 
 // merge adds what the domain finds wrong to what the schema finds, so that a client learns of everything at once. About one
