@@ -1,0 +1,213 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+
+	"github.com/cardmint/cardmint/openapi"
+)
+
+// contract is the published document. Its copy here knows no fields but those it lists, so that an answer can't say more.
+var contract = sync.OnceValue(func() *openapi3.T {
+	doc, err := openapi3.NewLoader().LoadFromData(openapi.YAML)
+	if err == nil {
+		err = doc.Validate(context.Background())
+	}
+	if err != nil {
+		panic(err)
+	}
+	for _, schema := range doc.Components.Schemas {
+		if schema.Value.Type.Is("object") {
+			schema.Value.AdditionalProperties = openapi3.AdditionalProperties{Has: new(bool)}
+		}
+	}
+	return doc
+})
+
+// strict are the formats of the contract, to the letter.
+func strict() []openapi3.SchemaValidationOption {
+	text := func(name, pattern string) openapi3.SchemaValidationOption {
+		return openapi3.WithStringFormatValidator(name, openapi3.NewRegexpFormatValidator(pattern))
+	}
+	return []openapi3.SchemaValidationOption{
+		text("uuid", `^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`),
+		text("date-time", `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$`),
+		text("decimal", `^(0|[1-9]\d*)(\.\d*[1-9])?$`),
+		text("usd", `^[1-9]\d*(\.\d[1-9]|\.[1-9]\d)?$`),
+		text("uri", `^https://[^ ]+$`),
+		openapi3.MultiErrors(),
+	}
+}
+
+// checked is a transport whose every answer must be what the contract allows.
+type checked struct {
+	t    testing.TB
+	next http.RoundTripper
+}
+
+func (c checked) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := c.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(res.Body)
+	_ = res.Body.Close()
+	checkResponse(c.t, r.Method, r.URL, res, body, err != nil)
+	res.Body = io.NopCloser(bytes.NewReader(body))
+	if err != nil {
+		res.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), failing{err}))
+	}
+	return res, nil
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// checkResponse fails the test unless the contract has this answer. Of an answer that was cut off only the head is looked at.
+func checkResponse(t testing.TB, method string, u *url.URL, res *http.Response, body []byte, cut bool) {
+	t.Helper()
+	if err := responseFault(method, u, res, body, cut); err != nil {
+		t.Errorf("%s %s answered %d against the contract: %v\n%v\n%.2000s", method, u, res.StatusCode, err, res.Header, body)
+	}
+}
+
+func responseFault(method string, u *url.URL, res *http.Response, body []byte, cut bool) error {
+	id := res.Header.Get("X-Request-Id")
+	switch {
+	case !regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`).MatchString(id):
+		return fmt.Errorf("X-Request-Id is %q", id)
+	case res.Header.Get("X-Content-Type-Options") != "nosniff":
+		return errors.New("no X-Content-Type-Options")
+	case slices.Contains(outsideContract, u.Path) && method == http.MethodGet:
+		return nil
+	case strings.HasPrefix(u.Path, "/api") && res.Header.Get("Cache-Control") != "no-store":
+		return fmt.Errorf("Cache-Control is %q", res.Header.Get("Cache-Control"))
+	}
+	if res.StatusCode >= 400 {
+		if err := problemFault(method, res, body); err != nil {
+			return err
+		}
+	}
+	path, item, params := findPath(u.Path)
+	operation := (*openapi3.Operation)(nil)
+	if item != nil {
+		operation = item.Operations()[method]
+	}
+	switch {
+	case operation == nil && (item != nil || slices.Contains(outsideContract, u.Path)):
+		if res.StatusCode != http.StatusMethodNotAllowed || res.Header.Get("Allow") == "" {
+			return errors.New("want 405 with Allow")
+		}
+		return nil
+	case operation == nil:
+		if res.StatusCode != http.StatusNotFound {
+			return errors.New("want 404")
+		}
+		return nil
+	}
+	for name := range operation.Responses.Status(res.StatusCode).Value.Headers {
+		if optional := name == "Link" || name == "Idempotency-Replayed"; !optional && res.Header.Get(name) == "" {
+			return fmt.Errorf("the header %s is missing", name)
+		}
+	}
+	return openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: &openapi3filter.RequestValidationInput{
+			Request: &http.Request{Method: method, URL: u}, PathParams: params,
+			Route: &routers.Route{Spec: contract(), Path: path, PathItem: item, Method: method, Operation: operation},
+		},
+		Status: res.StatusCode, Header: res.Header, Body: io.NopCloser(bytes.NewReader(body)),
+		Options: &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true, ExcludeResponseBody: cut, SchemaValidationOptions: strict()},
+	})
+}
+
+// outsideContract is what the service answers beside its API.
+var outsideContract = []string{"/livez", "/readyz", "/openapi.yaml", "/openapi.json"}
+
+// problemFault returns in what an error departs from RFC 9457 and from what the contract says of all errors.
+func problemFault(method string, res *http.Response, body []byte) error {
+	if got := res.Header.Get("Content-Type"); got != "application/problem+json" {
+		return fmt.Errorf("Content-Type is %q", got)
+	}
+	switch res.StatusCode {
+	case http.StatusUnauthorized:
+		if res.Header.Get("WWW-Authenticate") != "Bearer" {
+			return errors.New("want WWW-Authenticate: Bearer")
+		}
+	case http.StatusServiceUnavailable:
+		if n, err := strconv.Atoi(res.Header.Get("Retry-After")); err != nil || n < 1 {
+			return errors.New("want Retry-After in seconds")
+		}
+	}
+	if method == http.MethodHead {
+		return nil
+	}
+	var value any
+	if err := json.Unmarshal(body, &value); err != nil {
+		return err
+	}
+	if err := contract().Components.Schemas["Problem"].Value.VisitJSON(value, append(strict(), openapi3.VisitAsResponse())...); err != nil {
+		return err
+	}
+	var p problem
+	if err := json.Unmarshal(body, &p); err != nil {
+		return err
+	}
+	switch {
+	case p.Status != res.StatusCode:
+		return fmt.Errorf("its status says %d", p.Status)
+	case p.Type != "https://github.com/cardmint/cardmint/blob/main/README.md#"+p.Code:
+		return errors.New("its type does not name its code")
+	case p.RequestID != res.Header.Get("X-Request-Id"):
+		return errors.New("its request_id is not X-Request-Id")
+	case p.Title == "" || p.Detail == "":
+		return errors.New("it says nothing to people")
+	case (p.Code == "invalid_request") != (len(p.Errors) > 0):
+		return errors.New("errors belong to invalid_request, and only to it")
+	}
+	for _, e := range p.Errors {
+		if e.Detail == "" {
+			return errors.New("an error without a detail")
+		}
+	}
+	return nil
+}
+
+// findPath returns the path of the contract that a request's path is an instance of.
+func findPath(path string) (string, *openapi3.PathItem, map[string]string) {
+	steps := strings.Split(path, "/")
+next:
+	for template, item := range contract().Paths.Map() {
+		wanted := strings.Split(template, "/")
+		if len(wanted) != len(steps) {
+			continue
+		}
+		params := map[string]string{}
+		for i, w := range wanted {
+			switch {
+			case strings.HasPrefix(w, "{") && (steps[i] != "" || i < len(steps)-1):
+				params[strings.Trim(w, "{}")] = steps[i]
+			case w != steps[i]:
+				continue next
+			}
+		}
+		return template, item, params
+	}
+	return "", nil, nil
+}

@@ -1,0 +1,247 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/client"
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/issuer"
+	"github.com/cardmint/cardmint/internal/rate"
+	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/vault"
+	"github.com/cardmint/cardmint/internal/watcher"
+	"github.com/cardmint/cardmint/server"
+)
+
+// testRate makes a price that does not come out even, so that rounding shows.
+const testRate = "152.52"
+
+func TestMain(m *testing.M) {
+	// The server under test logs where its test can read it; the rest of the service would only be noise here.
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	os.Exit(m.Run())
+}
+
+// setup is what one deployment is made of. The zero value is a sandbox on SQLite.
+type setup struct {
+	database  string                      // Defaults to a new SQLite file.
+	keys      string                      // Defaults to a new key file.
+	clock     *clock                      // Defaults to one that shows real time.
+	rates     card.Rates                  // Defaults to monero at testRate.
+	mode      string                      // Defaults to the test mode.
+	sandbox   map[string]card.Sandbox     // Defaults to the simulated chain.
+	wrap      func(card.Store) card.Store // stands between the requests and the store. Defaults to nothing.
+	checks    map[string]func(context.Context) error
+	noService bool // only health is served
+	pool      int  // addresses ahead. Defaults to 64.
+}
+
+// deployment is a running service. All its parts are the real ones; it moves on by requests, never by itself.
+type deployment struct {
+	setup
+	store   *store.Store
+	service *card.Service
+	handler http.Handler
+	web     *httptest.Server
+	log     *logBuffer
+	work    func() // looks at the chain and issues what is due, once
+
+	stopOnce sync.Once
+	watcher  *watcher.Watcher
+}
+
+func deploy(t testing.TB, s setup) *deployment {
+	t.Helper()
+	dir := t.TempDir()
+	if s.database == "" {
+		path := filepath.Join(dir, "cards.db")
+		need(t, os.WriteFile(path, emptyDatabase(), 0o600))
+		s.database = "sqlite:" + path
+	}
+	if s.keys == "" {
+		s.keys = filepath.Join(dir, "keys.json")
+		need(t, vault.Create(s.keys))
+	}
+	if s.pool == 0 {
+		s.pool = 64
+	}
+	if s.clock == nil {
+		s.clock = &clock{}
+	}
+	if s.rates == nil {
+		fixed, err := rate.NewFixed(map[string]string{"monero": testRate}, s.clock.now)
+		need(t, err)
+		s.rates = fixed
+	}
+	keys, err := vault.Open(s.keys)
+	need(t, err)
+	ctx := context.Background()
+	db, err := store.Open(ctx, s.database, 8)
+	need(t, err)
+	coin := card.Monero()
+	simulated := chain.NewSimulated(coin.Code, db, s.clock.now)
+	if s.sandbox == nil {
+		s.sandbox = map[string]card.Sandbox{coin.Code: simulated}
+	}
+	d := &deployment{setup: s, store: db, log: &logBuffer{}}
+	t.Cleanup(d.stop)
+
+	cfg := card.Config{Currencies: []card.Currency{coin}, Sandbox: s.sandbox, Mode: s.mode, Now: s.clock.now, PoolSize: s.pool}
+	worker, err := card.New(db, keys, s.rates, issuer.NewSandbox(s.clock.now), cfg)
+	need(t, err)
+	need(t, worker.CheckKeys(ctx))
+	d.watcher = watcher.New(worker, simulated, watcher.Config{FillBatch: s.pool, Now: s.clock.now})
+	d.work = func() {
+		// What goes wrong here shows in the card, which is then not paid.
+		_ = d.watcher.Tick(ctx)
+		_, _ = worker.IssueDue(ctx)
+	}
+	d.work()
+	cfg.Wake = d.work
+	requests := card.Store(db)
+	if s.wrap != nil {
+		requests = s.wrap(db)
+	}
+	d.service, err = card.New(requests, keys, s.rates, nil, cfg)
+	need(t, err)
+	config := server.Config{Service: d.service, Log: slog.New(slog.NewJSONHandler(d.log, nil)), Checks: s.checks}
+	if s.noService {
+		config.Service = nil
+	}
+	d.handler, err = server.New(config)
+	need(t, err)
+	d.web = httptest.NewServer(d.handler)
+	return d
+}
+
+// emptyDatabase is a file with the schema and nothing in it, which takes longer to make than most tests take.
+var emptyDatabase = sync.OnceValue(func() []byte {
+	dir, err := os.MkdirTemp("", "cardmint")
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	path := filepath.Join(dir, "empty.db")
+	if _, err = store.Migrate(context.Background(), "sqlite:"+path); err != nil {
+		panic(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		panic(err)
+	}
+	return text
+})
+
+// stop ends the deployment in order, so that another may go on with its database.
+func (d *deployment) stop() {
+	d.stopOnce.Do(func() {
+		if d.web != nil {
+			d.web.Close()
+		}
+		if d.watcher != nil {
+			_ = d.watcher.Close(context.Background())
+		}
+		_ = d.store.Close()
+	})
+}
+
+// restart is a new process on the same database with the same keys.
+func (d *deployment) restart(t testing.TB) *deployment {
+	t.Helper()
+	d.stop()
+	s := d.setup
+	s.sandbox = nil
+	return deploy(t, s)
+}
+
+// replica is another process beside this one.
+func (d *deployment) replica(t testing.TB) *deployment {
+	t.Helper()
+	s := d.setup
+	s.sandbox = nil
+	return deploy(t, s)
+}
+
+var accounts atomic.Int64
+
+// account makes an account and returns its name.
+func (d *deployment) account(t testing.TB) string {
+	t.Helper()
+	name := fmt.Sprintf("account %d", accounts.Add(1))
+	_, err := d.service.CreateAccount(t.Context(), name)
+	need(t, err)
+	return name
+}
+
+// tokenOf makes another token of an account, which lives for ttl or, if that is 0, for ever.
+func (d *deployment) tokenOf(t testing.TB, account string, ttl time.Duration) (uuid.UUID, string) {
+	t.Helper()
+	token, text, err := d.service.CreateToken(t.Context(), account, "test", ttl)
+	need(t, err)
+	return token.ID, text.Reveal()
+}
+
+// token returns a token of a new account.
+func (d *deployment) token(t testing.TB) string {
+	t.Helper()
+	_, token := d.tokenOf(t, d.account(t), 0)
+	return token
+}
+
+// client returns a client that tries once, and whose every answer is held against the contract.
+func (d *deployment) client(t testing.TB, token string) *client.Client {
+	t.Helper()
+	c, err := client.New(d.web.URL, token, client.WithHTTPClient(&http.Client{Transport: checked{t, d.web.Client().Transport}}), client.WithRetry(1, 0))
+	need(t, err)
+	return c
+}
+
+// create asks for a card of a new account, and returns a client of that account with it.
+func (d *deployment) create(t testing.TB, usd string) (*client.Client, *client.Card) {
+	t.Helper()
+	c := d.client(t, d.token(t))
+	made, err := c.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: number(usd), Currency: "monero"})
+	need(t, err)
+	return c, made
+}
+
+// clock is real time and what a test adds to it.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
+
+func need(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func equal[T any](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func sorted(s []string) []string {
+	s = slices.Clone(s)
+	slices.Sort(s)
+	return s
+}

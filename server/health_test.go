@@ -1,0 +1,138 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+
+	"github.com/cardmint/cardmint/openapi"
+	"github.com/cardmint/cardmint/server"
+)
+
+func TestLivez_DependsOnNothing(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, setup{checks: map[string]func(context.Context) error{"database": func(context.Context) error { return errors.New("down") }}})
+	need(t, d.store.Close())
+	a := d.send(t, http.MethodGet, "/livez", "", "").want(t, http.StatusOK)
+	equal(t, "body", a.body, `{"status":"ok"}`)
+}
+
+func TestReadyz_NamesWhatFailsAndNotWhy(t *testing.T) {
+	t.Parallel()
+	well := func(context.Context) error { return nil }
+	ill := func(context.Context) error { return errors.New("dial postgres://cardmint:s3cret@10.0.0.1") }
+	for _, x := range []struct {
+		name   string
+		checks map[string]func(context.Context) error
+		status int
+		body   string
+	}{
+		{"nothing to check", nil, http.StatusOK, `{"status":"ready"}`},
+		{"all well", map[string]func(context.Context) error{"database": well, "watch monero": well}, http.StatusOK, `{"status":"ready"}`},
+		{"one fails", map[string]func(context.Context) error{"database": well, "watch monero": ill}, http.StatusServiceUnavailable,
+			`{"failing":["watch monero"],"status":"not ready"}`},
+		{"two fail", map[string]func(context.Context) error{"b": ill, "c": well, "a": ill}, http.StatusServiceUnavailable,
+			`{"failing":["a","b"],"status":"not ready"}`},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			d := deploy(t, setup{checks: x.checks})
+			a := d.send(t, http.MethodGet, "/readyz", "", "").want(t, x.status)
+			equal(t, "body", a.body, x.body)
+			equal(t, "asks to try again", a.header.Get("Retry-After") != "", x.status != http.StatusOK)
+		})
+	}
+}
+
+// A check that hangs must not make the answer hang: whoever asks would take that for the death of the process.
+func TestReadyz_DoesNotWaitForACheckThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		handler, err := server.New(server.Config{Checks: map[string]func(context.Context) error{
+			"hangs": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		}})
+		need(t, err)
+		d := &deployment{handler: handler}
+		a := d.serve(t, http.MethodGet, "/readyz", "", "").want(t, http.StatusServiceUnavailable)
+		equal(t, "body", a.body, `{"failing":["hangs"],"status":"not ready"}`)
+	})
+}
+
+func TestReadyz_FollowsTheDatabase(t *testing.T) {
+	t.Parallel()
+	var d *deployment
+	d = deploy(t, setup{checks: map[string]func(context.Context) error{"database": func(ctx context.Context) error { return d.store.Ping(ctx) }}})
+	d.send(t, http.MethodGet, "/readyz", "", "").want(t, http.StatusOK)
+	need(t, d.store.Close())
+	a := d.send(t, http.MethodGet, "/readyz", "", "").want(t, http.StatusServiceUnavailable)
+	equal(t, "body", a.body, `{"failing":["database"],"status":"not ready"}`)
+}
+
+// A worker has no API, and so no addresses that would have to be protected.
+func TestWorker_AnswersOnlyHealth(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, setup{noService: true})
+	for _, path := range []string{"/livez", "/readyz"} {
+		d.send(t, http.MethodGet, path, "", "").want(t, http.StatusOK)
+	}
+	token := d.token(t)
+	for _, path := range []string{"/api/nothing", "/docs", "/"} {
+		d.send(t, http.MethodGet, path, token, "").refused(t, http.StatusNotFound, "not_found")
+	}
+	for _, path := range []string{"/api/cards", "/api/currencies", "/openapi.yaml", "/openapi.json"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.web.URL+path, nil)
+		need(t, err)
+		r.Header.Set("Authorization", "Bearer "+token)
+		res, err := d.web.Client().Do(r) // not held against the contract, which a worker does not serve
+		need(t, err)
+		need(t, res.Body.Close())
+		equal(t, path, res.StatusCode, http.StatusNotFound)
+	}
+}
+
+// withoutDefaults leaves out what means the same when it is not there.
+func withoutDefaults(document any) {
+	switch v := document.(type) {
+	case map[string]any:
+		if v["required"] == false {
+			delete(v, "required")
+		}
+		for _, x := range v {
+			withoutDefaults(x)
+		}
+	case []any:
+		for _, x := range v {
+			withoutDefaults(x)
+		}
+	}
+}
+
+// Two documents that differ would be two contracts.
+func TestSpec_IsPublishedInTwoFormsThatSayTheSame(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, setup{})
+	inYAML := d.send(t, http.MethodGet, "/openapi.yaml", "", "").want(t, http.StatusOK)
+	inJSON := d.send(t, http.MethodGet, "/openapi.json", "", "").want(t, http.StatusOK)
+	equal(t, "published", inYAML.body, string(openapi.YAML))
+	equal(t, "Content-Type", []string{inYAML.header.Get("Content-Type"), inJSON.header.Get("Content-Type")}, []string{"application/yaml", "application/json"})
+
+	want, err := openapi3filter.YamlBodyDecoder(strings.NewReader(inYAML.body), http.Header{}, nil, nil)
+	need(t, err)
+	normal, err := json.Marshal(want) // numbers as JSON has them
+	need(t, err)
+	var fromYAML, fromJSON any
+	need(t, json.Unmarshal(normal, &fromYAML))
+	need(t, json.Unmarshal([]byte(inJSON.body), &fromJSON))
+	withoutDefaults(fromYAML)
+	equal(t, "openapi.json", fromJSON, fromYAML)
+
+	doc, err := openapi3.NewLoader().LoadFromData([]byte(inJSON.body))
+	need(t, err)
+	need(t, doc.Validate(t.Context()))
+}

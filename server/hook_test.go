@@ -1,0 +1,38 @@
+package server_test
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// hooked is a store that does otherwise where a test wants it to.
+type hooked struct {
+	card.Store
+	cardByUUID    func(ctx context.Context, id uuid.UUID) (*card.Card, error)
+	eachCard      func(ctx context.Context, filter card.CardFilter, f func(*card.Card) error) error
+	takeAddresses func() ([]string, error)
+}
+
+func (h hooked) CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {
+	if h.cardByUUID != nil {
+		return h.cardByUUID(ctx, id)
+	}
+	return h.Store.CardByUUID(ctx, account, id)
+}
+
+func (h hooked) EachCard(ctx context.Context, filter card.CardFilter, f func(*card.Card) error) error {
+	if h.eachCard != nil {
+		return h.eachCard(ctx, filter, f)
+	}
+	return h.Store.EachCard(ctx, filter, f)
+}
+
+func (h hooked) TakeAddresses(ctx context.Context, currency string, n int) ([]string, error) {
+	if h.takeAddresses != nil {
+		return h.takeAddresses()
+	}
+	return h.Store.TakeAddresses(ctx, currency, n)
+}

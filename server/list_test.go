@@ -1,0 +1,308 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/client"
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+var nextLink = regexp.MustCompile(`^</api/cards\?([^>]*)>; rel="next"$`)
+
+// page returns the uuids of one page and the query of the next one.
+func (d *deployment) page(t testing.TB, token, query string) (ids []string, next string) {
+	t.Helper()
+	a := d.send(t, http.MethodGet, "/api/cards?"+query, token, "").want(t, http.StatusOK)
+	var cards []struct{ UUID string }
+	need(t, json.Unmarshal([]byte(a.body), &cards))
+	for _, c := range cards {
+		ids = append(ids, c.UUID)
+	}
+	if link := a.header.Get("Link"); link != "" {
+		found := nextLink.FindStringSubmatch(link)
+		if found == nil {
+			t.Fatalf("Link is %q", link)
+		}
+		next = found[1]
+	}
+	return ids, next
+}
+
+func TestListCards_WalkHasNoGapsAndNothingTwiceWhileCardsAreMade(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, database string) {
+		d := deploy(t, setup{database: database})
+		token := d.token(t)
+		c := d.client(t, token)
+		create := func() string {
+			t.Helper()
+			made, err := c.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: number("50"), Currency: "monero"})
+			need(t, err)
+			return made.UUID.String()
+		}
+		var want []string
+		for range 11 {
+			want = append(want, create())
+		}
+		slices.Reverse(want)
+		for _, limit := range []int{1, 2, 3, 10, 11, 12, 1000} {
+			t.Run(fmt.Sprint(limit), func(t *testing.T) {
+				all, _ := d.page(t, token, "")
+				newer := len(all) - len(want)
+				equal(t, "the whole list, newest first", all[newer:], want)
+				var got []string
+				for query := fmt.Sprintf("limit=%d", limit); query != ""; {
+					ids, next := d.page(t, token, query)
+					if len(ids) > limit || next != "" && len(ids) != limit {
+						t.Fatalf("a page of %d cards, next %q", len(ids), next)
+					}
+					got, query = append(got, ids...), next
+					create() // which belongs in front of what was read
+				}
+				equal(t, "walk", got, all)
+			})
+		}
+	})
+}
+
+func TestListCards_FilterGoesAlongWithTheCursor(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, setup{})
+	token := d.token(t)
+	c := d.client(t, token)
+	var paid, unpaid []string
+	for i := range 9 {
+		made, err := c.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: number("50"), Currency: "monero"})
+		need(t, err)
+		if i%2 == 1 {
+			unpaid = append(unpaid, made.UUID.String())
+			continue
+		}
+		paid = append(paid, made.UUID.String())
+		_, err = c.SimulatePayment(t.Context(), made.UUID, client.SimulatePaymentRequest{})
+		need(t, err)
+	}
+	slices.Reverse(paid)
+	slices.Reverse(unpaid)
+	walk := func(query string) (got []string) {
+		t.Helper()
+		for query != "" {
+			ids, next := d.page(t, token, query)
+			got, query = append(got, ids...), next
+		}
+		return got
+	}
+	equal(t, "generated", walk("status=generated&limit=2"), paid)
+	equal(t, "awaiting", walk("limit=2&status=awaiting_payment"), unpaid)
+	equal(t, "as many as fit", walk("limit=5&status=generated"), paid)
+	for _, status := range []client.CardStatus{client.CardStatusGenerated, client.CardStatusAwaitingPayment} {
+		for one, err := range c.ListCards(t.Context(), client.ListCardsOptions{Status: status, PageSize: 2}) {
+			need(t, err)
+			equal(t, "status", one.Status, status)
+			equal(t, "has credentials", one.Credentials != client.Credentials{}, status == client.CardStatusGenerated)
+		}
+	}
+}
+
+// A cursor of another account cuts one's own list, and shows nothing of the other's.
+func TestListCards_CursorOfAnotherAccountShowsNothingOfIt(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, setup{})
+	mine, theirs := d.token(t), d.token(t)
+	want := map[string][]string{}
+	for i := range 8 {
+		token := []string{mine, theirs}[i%2]
+		a := d.send(t, http.MethodPost, "/api/cards", token, order("50")).want(t, http.StatusCreated)
+		want[token] = append(want[token], strings.TrimPrefix(a.header.Get("Location"), "/api/cards/"))
+	}
+	slices.Reverse(want[mine])
+	_, next := d.page(t, theirs, "limit=2")
+	query, err := url.ParseQuery(next)
+	need(t, err)
+	ids, _ := d.page(t, mine, "cursor="+query.Get("cursor"))
+	equal(t, "mine behind their cursor", ids, want[mine][1:])
+	for _, nobodys := range []string{"AAAAAAAAAAAAAAAAAAAAAA", "_____________________w"} {
+		ids, next := d.page(t, d.token(t), "limit=1&cursor="+nobodys)
+		if len(ids) > 0 || next != "" {
+			t.Errorf("an account without cards sees %v", ids)
+		}
+	}
+}
+
+// many are more cards than one buffer holds, made out of one.
+func many(t testing.TB, d *deployment, token string) *card.Card {
+	t.Helper()
+	a := d.send(t, http.MethodPost, "/api/cards", token, order("50")).want(t, http.StatusCreated)
+	id, err := uuid.Parse(strings.TrimPrefix(a.header.Get("Location"), "/api/cards/"))
+	need(t, err)
+	tokens, err := d.service.Tokens(t.Context())
+	need(t, err)
+	c, err := d.store.CardByUUID(t.Context(), tokens[0].AccountID, id)
+	need(t, err)
+	return c
+}
+
+// A list that breaks off must never look like a list: neither its bytes nor its end.
+func TestListCards_FailureInTheMiddleIsNeverTakenForTheWholeList(t *testing.T) {
+	t.Parallel()
+	var template *card.Card
+	var sent int
+	var end func() error
+	d := deploy(t, setup{wrap: func(s card.Store) card.Store {
+		return hooked{Store: s, eachCard: func(_ context.Context, filter card.CardFilter, f func(*card.Card) error) error {
+			for i := range sent {
+				if i == filter.Limit && i > 0 {
+					return nil
+				}
+				if err := f(template); err != nil {
+					return err
+				}
+			}
+			return end()
+		}}
+	}})
+	token := d.token(t)
+	template = many(t, d, token)
+	breaks := func() error { return card.ErrUnavailable.Because(errors.New("connection reset")) }
+	for name, x := range map[string]struct {
+		sent   int
+		end    func() error
+		status int
+		code   string
+	}{
+		"before the first card":        {0, breaks, http.StatusServiceUnavailable, "unavailable"},
+		"after one card":               {1, breaks, http.StatusServiceUnavailable, "unavailable"},
+		"before the buffer is sent":    {20, breaks, http.StatusServiceUnavailable, "unavailable"},
+		"unknown, before":              {3, func() error { return errors.New("?") }, http.StatusInternalServerError, "internal"},
+		"panic, before it is sent":     {3, func() error { panic("?") }, http.StatusInternalServerError, "internal"},
+		"after the buffer was sent":    {2_000, breaks, 0, ""},
+		"panic, after it was sent":     {2_000, func() error { panic("?") }, 0, ""},
+		"unknown, after it was sent":   {2_000, func() error { return errors.New("?") }, 0, ""},
+		"just after the buffer's size": {60, breaks, 0, ""},
+	} {
+		sent, end = x.sent, x.end
+		t.Run(name, func(t *testing.T) {
+			if x.status > 0 {
+				d.send(t, http.MethodGet, "/api/cards", token, "").refused(t, x.status, x.code)
+				return
+			}
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.web.URL+"/api/cards", nil)
+			need(t, err)
+			r.Header.Set("Authorization", "Bearer "+token)
+			res, err := (&http.Client{Transport: checked{t, d.web.Client().Transport}}).Do(r)
+			need(t, err)
+			defer func() { _ = res.Body.Close() }()
+			text, err := io.ReadAll(res.Body)
+			if !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("the answer ends with %v, as if it were whole", err)
+			}
+			if json.Valid(text) || len(text) < 30<<10 {
+				t.Errorf("%d bytes, valid: %t", len(text), json.Valid(text))
+			}
+		})
+		// A page is held until it is whole, so that its failure is always an answer.
+		if x.sent > 100 {
+			continue
+		}
+		t.Run(name+", with a limit", func(t *testing.T) {
+			a := d.send(t, http.MethodGet, "/api/cards?limit=1000", token, "")
+			if a.status != http.StatusServiceUnavailable && a.status != http.StatusInternalServerError {
+				t.Errorf("status %d", a.status)
+			}
+		})
+	}
+}
+
+// What was read is sent while the rest is still being read, so that memory does not grow with the list.
+func TestListCards_SendsWhileItReads(t *testing.T) {
+	t.Parallel()
+	var template *card.Card
+	goOn, ended := make(chan struct{}), make(chan error, 1)
+	d := deploy(t, setup{wrap: func(s card.Store) card.Store {
+		return hooked{Store: s, eachCard: func(_ context.Context, _ card.CardFilter, f func(*card.Card) error) error {
+			for i := range 3_000 {
+				if i == 100 {
+					<-goOn
+				}
+				if err := f(template); err != nil {
+					ended <- err
+					return err
+				}
+			}
+			ended <- nil
+			return nil
+		}}
+	}})
+	token := d.token(t)
+	template = many(t, d, token)
+	l := listen(t, unbent)
+	serveOn(t, l, d.handler)
+	conn := dial(t, l.Addr().String())
+	_, err := fmt.Fprintf(conn, "GET /api/cards HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", token)
+	need(t, err)
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	need(t, err)
+	part := make([]byte, 30<<10)
+	_, err = io.ReadFull(res.Body, part) // the store has not gone on yet
+	need(t, err)
+	early := l.writeDeadlines.Load()
+	close(goOn)
+	rest, err := io.ReadAll(res.Body)
+	need(t, err)
+	var cards []client.Card
+	need(t, json.Unmarshal(append(part, rest...), &cards))
+	equal(t, "cards", len(cards), 3_000)
+	need(t, <-ended)
+	if late := l.writeDeadlines.Load(); late < early+20 {
+		t.Errorf("a reader that keeps up was given more time only %d times", late-early)
+	}
+}
+
+// Who hangs up must not keep the store busy.
+func TestListCards_StopsReadingWhenTheClientIsGone(t *testing.T) {
+	t.Parallel()
+	var template *card.Card
+	ended := make(chan error, 1)
+	d := deploy(t, setup{wrap: func(s card.Store) card.Store {
+		return hooked{Store: s, eachCard: func(ctx context.Context, _ card.CardFilter, f func(*card.Card) error) error {
+			for limit := time.Now().Add(20 * time.Second); time.Now().Before(limit); {
+				if err := f(template); err != nil {
+					select { // the request's context ends too
+					case <-ctx.Done():
+						ended <- nil
+					case <-time.After(10 * time.Second):
+						ended <- errors.New("its context goes on")
+					}
+					return err
+				}
+			}
+			ended <- errors.New("it is read on")
+			return nil
+		}}
+	}})
+	token := d.token(t)
+	template = many(t, d, token)
+	conn := dial(t, d.address())
+	_, err := fmt.Fprintf(conn, "GET /api/cards HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", token)
+	need(t, err)
+	_, err = io.ReadFull(conn, make([]byte, 64<<10))
+	need(t, err)
+	need(t, conn.Close())
+	if err := <-ended; err != nil {
+		t.Errorf("for a client that is gone: %v", err)
+	}
+}

@@ -1,0 +1,259 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/client"
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/rate"
+)
+
+func TestProblem_NamesEverythingThatIsWrongAtOnce(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, setup{})
+	token := d.token(t)
+	const id = "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
+	for name, x := range map[string]struct {
+		method, target, body string
+		headers, pointers    []string
+	}{
+		"createCard": {"POST", "/api/cards", `{"usd_amount":49,"currency":"x","note":1,"a/b":2}`, []string{"Idempotency-Key", "not visible"},
+			[]string{"/usd_amount", "/currency", "/note", "/a~1b", "header/Idempotency-Key"}},
+		"createCard without fields": {"POST", "/api/cards", `{}`, nil, []string{"/usd_amount", "/currency"}},
+		"listCards":                 {"GET", "/api/cards?status=paid&limit=0&cursor=", "", nil, []string{"query/status", "query/limit", "query/cursor"}},
+		"listCards, each twice": {"GET", "/api/cards?limit=1&limit=2&status=generated&status=generated&cursor=AZqhyfhofO-OTpscl_sdiA&cursor=AZqhyfhofO-OTpscl_sdiA", "", nil,
+			[]string{"query/status", "query/limit", "query/cursor"}},
+		"getCard": {"GET", "/api/cards/" + strings.ToUpper(id) + "0", "", nil, []string{"path/uuid"}},
+		"simulatePayment": {"POST", "/api/sandbox/cards/none/payments", `{"amount":"-1","confirmations":-1,"x":1}`, nil,
+			[]string{"path/uuid", "/amount", "/confirmations", "/x"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := d.send(t, x.method, x.target, token, x.body, x.headers...).invalid(t, x.pointers...)
+			if n := strconv.Itoa(len(x.pointers)); !strings.HasPrefix(p.Detail, n+" thing") {
+				t.Errorf("the detail does not count: %q", p.Detail)
+			}
+		})
+	}
+}
+
+func TestProblem_RefusesWrongParameters(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, setup{})
+	token := d.token(t)
+	for _, query := range []string{
+		"limit=", "limit=0", "limit=-1", "limit=1001", "limit=1.5", "limit=1.0", "limit=1e2", "limit=0x10", "limit=1_0", "limit=ten", "limit=null", "limit=true",
+		"limit=99999999999", "limit=99999999999999999999", "limit=%205", "limit=5%00", "limit=%D9%A5",
+		"status=", "status=paid", "status=Generated", "status=generated%20", "status=generated,awaiting_payment", "status=%00",
+		"cursor=", "cursor=a", "cursor=AAAA", "cursor=AZqhyfhofO-OTpscl_sdi", "cursor=AZqhyfhofO-OTpscl_sdiAA", "cursor=AZqhyfhofO-OTpscl_sdiA==",
+		"cursor=AZqhyfhofO%2BOTpscl/sdiA", "cursor=019aa1c9-f868-7cef-8e4e-9b1c97fb1d88", "cursor=" + strings.Repeat("A", 65), "cursor=%00", "cursor=%FF",
+	} {
+		t.Run(query, func(t *testing.T) {
+			name, _, _ := strings.Cut(query, "=")
+			p := d.send(t, http.MethodGet, "/api/cards?"+query, token, "").refused(t, http.StatusUnprocessableEntity, "invalid_request")
+			for _, e := range p.Errors {
+				equal(t, "pointer", e.Pointer, "query/"+name)
+			}
+		})
+	}
+	for _, id := range []string{
+		"1", "019aa1c9f8687cef8e4e9b1c97fb1d88", "{019aa1c9-f868-7cef-8e4e-9b1c97fb1d88}", "urn:uuid:019aa1c9-f868-7cef-8e4e-9b1c97fb1d88",
+		"019aa1c9-f868-7cef-8e4e-9b1c97fb1d8g", "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88%20", "019aa1c9-f868-7cef-8e4e-9b1c97fb1d8%00", "*", "..",
+		"%F0%9F%8E%89", "019aa1c9_f868_7cef_8e4e_9b1c97fb1d88", "1%27%20OR%20%271%27=%271",
+	} {
+		t.Run(id, func(t *testing.T) {
+			d.serve(t, http.MethodGet, "/api/cards/"+id, token, "").invalid(t, "path/uuid")
+			d.serve(t, http.MethodPost, "/api/sandbox/cards/"+id+"/payments", token, "").invalid(t, "path/uuid")
+		})
+	}
+}
+
+func TestProblem_NeverQuotesAValue(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, setup{})
+	token := d.token(t)
+	const canary = "S3cr3t"
+	for name, a := range map[string]answer{
+		"amount, currency":   d.send(t, "POST", "/api/cards", token, `{"usd_amount":"`+canary+`","currency":"`+canary+`"}`),
+		"value of unknown":   d.send(t, "POST", "/api/cards", token, `{"usd_amount":50,"currency":"monero","note":"`+canary+`"}`),
+		"objects":            d.send(t, "POST", "/api/cards", token, `{"usd_amount":{"a":"`+canary+`"},"currency":["`+canary+`"]}`),
+		"malformed":          d.send(t, "POST", "/api/cards", token, `{"usd_amount":"`+canary+`",`+canary+`}`),
+		"a string":           d.send(t, "POST", "/api/cards", token, `"`+canary+`"`),
+		"media type":         d.send(t, "POST", "/api/cards", token, order("50"), "Content-Type", "text/"+canary),
+		"idempotency key":    d.send(t, "POST", "/api/cards", token, order("50"), "Idempotency-Key", canary+" "+canary),
+		"long key":           d.send(t, "POST", "/api/cards", token, order("50"), "Idempotency-Key", strings.Repeat(canary, 43)),
+		"two keys":           d.send(t, "POST", "/api/cards", token, order("50"), "Idempotency-Key", canary+"\n"+canary),
+		"query":              d.send(t, "GET", "/api/cards?limit="+canary+"&status="+canary+"&cursor="+canary, token, ""),
+		"query, twice":       d.send(t, "GET", "/api/cards?cursor="+canary+"&cursor="+canary, token, ""),
+		"uuid":               d.send(t, "GET", "/api/cards/"+canary, token, ""),
+		"path":               d.send(t, "GET", "/"+canary, token, ""),
+		"token":              d.send(t, "GET", "/api/cards", "cm_test_"+canary, ""),
+		"scheme":             d.send(t, "GET", "/api/cards", "", "", "Authorization", canary+" "+token),
+		"payment":            d.send(t, "POST", "/api/sandbox/cards/"+canary+"/payments", token, `{"amount":"`+canary+`","confirmations":"`+canary+`"}`),
+		"method":             d.send(t, canary, "/api/cards", token, ""),
+		"header of no worry": d.send(t, "GET", "/api/cards?limit=x", token, "", "X-Request-Id", canary+"!"),
+	} {
+		if a.status < 400 || strings.Contains(a.body, canary) || strings.Contains(a.body, token) {
+			t.Errorf("%s: answered %d %s", name, a.status, a.body)
+		}
+	}
+}
+
+// Everything needs the store, if only to know who asks.
+func TestStoreIsDown_EveryOperationSaysWhenToTryAgain(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, setup{})
+	token := d.token(t)
+	c := d.client(t, token)
+	need(t, d.store.Close())
+	for template, item := range contract().Paths.Map() {
+		for method := range item.Operations() {
+			path := strings.ReplaceAll(template, "{uuid}", "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88")
+			body := map[string]string{"POST": order("50")}[method]
+			t.Run(method+" "+path, func(t *testing.T) { unavailable(t, d.send(t, method, path, token, body)) })
+		}
+	}
+	_, err := c.ListCurrencies(t.Context())
+	var refused *client.Error
+	if !errors.As(err, &refused) || refused.Code != client.ProblemCodeUnavailable || refused.RetryAfter != 5*time.Second {
+		t.Errorf("the client gets %v", err)
+	}
+	d.send(t, http.MethodGet, "/livez", "", "").want(t, http.StatusOK)
+	if !strings.Contains(d.log.String(), "database is closed") {
+		t.Error("the log does not say why")
+	}
+}
+
+// The same, where the token is known from before and each operation fails by itself.
+func TestStoreGoesDown_EveryOperationSaysWhenToTryAgain(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, setup{})
+	token := d.token(t)
+	made := d.send(t, http.MethodPost, "/api/cards", token, order("50"))
+	need(t, d.store.Close())
+	one := made.header.Get("Location")
+	unavailable(t, d.send(t, "GET", "/api/cards", token, ""))
+	unavailable(t, d.send(t, "GET", "/api/cards?limit=2", token, ""))
+	unavailable(t, d.send(t, "GET", one, token, ""))
+	unavailable(t, d.send(t, "POST", "/api/cards", token, order("50")))
+	unavailable(t, d.send(t, "POST", "/api/cards", token, order("50"), "Idempotency-Key", "k"))
+	unavailable(t, d.send(t, "POST", "/api/sandbox"+strings.TrimPrefix(one, "/api")+"/payments", token, ""))
+	d.send(t, "GET", "/api/currencies", token, "").want(t, http.StatusOK) // answers from memory
+}
+
+func unavailable(t *testing.T, a answer) {
+	t.Helper()
+	a.refused(t, http.StatusServiceUnavailable, "unavailable")
+	equal(t, "Retry-After", a.header.Get("Retry-After"), "5")
+	if strings.Contains(a.body, "sql") || strings.Contains(a.body, "closed") {
+		t.Errorf("the answer says what only the log should: %s", a.body)
+	}
+}
+
+func TestCreateCard_WithoutRateOrAddressIsUnavailable(t *testing.T) {
+	t.Parallel()
+	none, err := rate.NewFixed(nil, time.Now)
+	need(t, err)
+	d := deploy(t, setup{rates: none})
+	token := d.token(t)
+	a := d.send(t, http.MethodPost, "/api/cards", token, order("50"))
+	a.refused(t, http.StatusServiceUnavailable, "rate_unavailable")
+	equal(t, "Retry-After", a.header.Get("Retry-After"), "10")
+	// What is wrong with the request comes first: trying again would not help.
+	d.send(t, http.MethodPost, "/api/cards", token, order("49")).invalid(t, "/usd_amount")
+	list, err := d.client(t, token).ListCurrencies(t.Context())
+	need(t, err)
+	if len(list) != 1 || list[0].Rate != nil || list[0].RateAt != nil {
+		t.Errorf("currencies without a rate: %+v", list)
+	}
+
+	d = deploy(t, setup{wrap: func(s card.Store) card.Store {
+		return hooked{Store: s, takeAddresses: func() ([]string, error) { return nil, nil }}
+	}})
+	a = d.send(t, http.MethodPost, "/api/cards", d.token(t), order("50"))
+	a.refused(t, http.StatusServiceUnavailable, "address_unavailable")
+	equal(t, "Retry-After", a.header.Get("Retry-After"), "5")
+}
+
+func TestFailure_TellsTheClientNothingAndTheLogEverything(t *testing.T) {
+	t.Parallel()
+	const internal = "pq: password authentication failed for user cardmint"
+	fail := func(context.Context, uuid.UUID) (*card.Card, error) { return nil, errors.New(internal) }
+	d := deploy(t, setup{wrap: func(s card.Store) card.Store { return hooked{Store: s, cardByUUID: fail} }})
+	a := d.send(t, http.MethodGet, "/api/cards/019aa1c9-f868-7cef-8e4e-9b1c97fb1d88", d.token(t), "")
+	p := a.refused(t, http.StatusInternalServerError, "internal")
+	if strings.Contains(a.body, "pq") || strings.Contains(a.body, "password") {
+		t.Errorf("the client learns: %s", a.body)
+	}
+	found := false
+	for _, e := range d.log.entries(t) {
+		found = found || e["error"] == internal && e["request_id"] == p.RequestID
+	}
+	if !found {
+		t.Errorf("the log does not say what happened to %s:\n%s", p.RequestID, d.log)
+	}
+}
+
+func TestPanic_IsAnInternalErrorAndShowsNothing(t *testing.T) {
+	t.Parallel()
+	const secret = "4111111111111111"
+	d := deploy(t, setup{wrap: func(s card.Store) card.Store {
+		return hooked{Store: s, cardByUUID: func(context.Context, uuid.UUID) (*card.Card, error) { panic("card number " + secret) }}
+	}})
+	token := d.token(t)
+	a := d.send(t, http.MethodGet, "/api/cards/019aa1c9-f868-7cef-8e4e-9b1c97fb1d88", token, "")
+	a.refused(t, http.StatusInternalServerError, "internal")
+	if strings.Contains(a.body+d.log.String(), secret) {
+		t.Error("what was panicked with is shown")
+	}
+	if !strings.Contains(d.log.String(), `"msg":"panic"`) || !strings.Contains(d.log.String(), "problem_test.go") {
+		t.Errorf("the log does not show where:\n%s", d.log)
+	}
+	d.send(t, http.MethodGet, "/api/cards", token, "").want(t, http.StatusOK)
+}
+
+// A code that one side knows and another does not is a failure that a program can't decide by.
+func TestCodes_AreTheSameEverywhere(t *testing.T) {
+	t.Parallel()
+	var inDomain, inContract []string
+	for _, e := range card.PublicErrors() {
+		inDomain = append(inDomain, e.Code)
+	}
+	for _, v := range contract().Components.Schemas["ProblemCode"].Value.Enum {
+		inContract = append(inContract, v.(string))
+	}
+	equal(t, "codes of the contract", sorted(inContract), sorted(inDomain))
+	equal(t, "codes of the client", sorted(problemCodes(t, "../client/client.gen.go")), sorted(inDomain))
+	equal(t, "codes of the server", sorted(problemCodes(t, "server.gen.go")), sorted(inDomain))
+}
+
+// problemCodes reads the constants of type ProblemCode out of a source file.
+func problemCodes(t *testing.T, path string) []string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+	need(t, err)
+	var codes []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		if kind, ok := spec.Type.(*ast.Ident); ok && kind.Name == "ProblemCode" {
+			code, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			need(t, err)
+			codes = append(codes, code)
+		}
+		return true
+	})
+	return codes
+}

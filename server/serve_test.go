@@ -1,0 +1,175 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/server"
+)
+
+// listener bends the deadlines that the server sets, so that no test has to wait for them.
+type listener struct {
+	net.Listener
+	bend           func(left time.Duration) time.Duration
+	writeDeadlines atomic.Int64 // how often one was set
+}
+
+func listen(t testing.TB, bend func(time.Duration) time.Duration) *listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	need(t, err)
+	return &listener{Listener: l, bend: bend}
+}
+
+func unbent(left time.Duration) time.Duration { return left }
+
+func (l *listener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return bentConn{conn, l}, err
+}
+
+type bentConn struct {
+	net.Conn
+	l *listener
+}
+
+func (c bentConn) SetReadDeadline(at time.Time) error {
+	if !at.IsZero() {
+		at = time.Now().Add(c.l.bend(time.Until(at)))
+	}
+	return c.Conn.SetReadDeadline(at)
+}
+
+func (c bentConn) SetWriteDeadline(at time.Time) error {
+	c.l.writeDeadlines.Add(1)
+	return c.Conn.SetWriteDeadline(at)
+}
+
+// serveOn serves until the test ends.
+func serveOn(t testing.TB, l net.Listener, h http.Handler) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ctx, l, h, 10*time.Second) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+}
+
+// refusesConnections waits until nobody listens any more, which is how Serve shows that it is ending.
+func refusesConnections(t *testing.T, address string) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			return
+		}
+		_ = conn.Close()
+	}
+	t.Fatal("still listens")
+}
+
+func TestServe_FinishesAcceptedRequestsAfterTheContextEnds(t *testing.T) {
+	t.Parallel()
+	asked, release := make(chan struct{}), make(chan struct{})
+	d := deploy(t, setup{checks: map[string]func(context.Context) error{"slow": func(ctx context.Context) error {
+		close(asked)
+		<-release
+		return ctx.Err() // not cancelled by the shutdown
+	}}})
+	l := listen(t, unbent)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ctx, l, d.handler, time.Minute) }()
+
+	const check = "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n"
+	checking := dial(t, l.Addr().String())
+	_, err := io.WriteString(checking, check)
+	need(t, err)
+	<-asked
+	token, body := d.token(t), order("50")
+	creating := dial(t, l.Addr().String())
+	head := "POST /api/cards HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token +
+		"\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 37\r\n\r\n"
+	equal(t, "length of the body", len(body), 37)
+	_, err = io.WriteString(creating, head)
+	need(t, err)
+	goOn := make([]byte, len("HTTP/1.1 100 Continue\r\n\r\n"))
+	_, err = io.ReadFull(creating, goOn) // now it is being served
+	need(t, err)
+
+	cancel()
+	refusesConnections(t, l.Addr().String())
+	select {
+	case err := <-ended:
+		t.Fatalf("Serve ended with requests in hand: %v", err)
+	default:
+	}
+	_, err = io.WriteString(creating, body)
+	need(t, err)
+	hear(t, creating, head).want(t, http.StatusCreated)
+	close(release)
+	hear(t, checking, check).want(t, http.StatusOK)
+	need(t, <-ended)
+	equal(t, "cards", count(t, d.client(t, token)), 1)
+}
+
+func TestServe_GivesUpOnRequestsThatOutlastTheGrace(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{})
+	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(asked)
+		<-r.Context().Done() // ends only because Serve closes the connection
+	})
+	l := listen(t, unbent)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ctx, l, handler, time.Millisecond) }()
+	conn := dial(t, l.Addr().String())
+	_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	need(t, err)
+	<-asked
+	cancel()
+	if err := <-ended; !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Serve: %v, want that the grace was exceeded", err)
+	}
+	if text, err := io.ReadAll(conn); len(text) > 0 {
+		t.Errorf("an answer of %d bytes to a request that was given up (%v)", len(text), err)
+	}
+}
+
+func TestServe_SaysWhyItCouldNotListen(t *testing.T) {
+	t.Parallel()
+	l := listen(t, unbent)
+	need(t, l.Close())
+	if err := server.Serve(t.Context(), l, http.NotFoundHandler(), time.Second); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
+func TestServe_HeadThatIsTooLongIsRefused(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, setup{})
+	l := listen(t, unbent)
+	serveOn(t, l, d.handler)
+	conn := dial(t, l.Addr().String())
+	go func() {
+		_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: x\r\nX-Request-Id: "+strings.Repeat("a", 64<<10)+"\r\n\r\n")
+	}()
+	line := make([]byte, len("HTTP/1.1 431"))
+	_, err := io.ReadFull(conn, line)
+	need(t, err)
+	equal(t, "status line", string(line), "HTTP/1.1 431")
+	equal(t, "log", d.log.String(), "")
+}

@@ -1,0 +1,121 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestStrictJSON_DepthIsCountedToTheLevel(t *testing.T) {
+	nested := func(n int, inner string) string { return strings.Repeat("[", n) + inner + strings.Repeat("]", n) }
+	for name, x := range map[string]struct {
+		text string
+		ok   bool
+	}{
+		"a value at the limit":      {nested(maxDepth, "1"), true},
+		"a value beyond":            {nested(maxDepth+1, "1"), false},
+		"an empty array at it":      {nested(maxDepth+1, ""), true},
+		"an empty array beyond":     {nested(maxDepth+2, ""), false},
+		"wide is not deep":          {"[" + strings.Repeat("[],", 1000) + "[]]", true},
+		"brackets in a string":      {`"` + strings.Repeat("[", 1000) + `"`, true},
+		"objects beyond":            {strings.Repeat(`{"a":`, maxDepth+1) + "1" + strings.Repeat("}", maxDepth+1), false},
+		"the same key in different": {`[{"a":1},{"a":1},{"b":{"a":1}}]`, true},
+	} {
+		if _, fault := strictJSON([]byte(x.text)); (fault == "") != x.ok {
+			t.Errorf("%s: %q", name, fault)
+		}
+	}
+}
+
+// What is accepted must mean one thing only, whoever reads it. The oracle never looks for repeated keys: a text has as many
+// members as it has colons outside of strings, and if a map that was read from it has fewer, one was lost.
+func FuzzStrictJSON_AcceptsExactlyWhatHasOneMeaning(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, `[]`, `null`, `1`, `"a"`, ``, ` `, `{"a":1,"a":2}`, `{"a":1,"\u0061":2}`, `{"a":{"b":1,"b":1}}`, `[{"a":1},{"a":1}]`, `{"a":":","b":"\":"}`,
+		`{"a":1}{}`, `{"a":1} x`, "\ufeff{}", "{\"a\":\"\xff\"}", `{"\ud800":1,"\ud801":2}`, `{"a":1,"A":2}`, `{"":1,"":2}`, `1e400`, `-0`, `{"a":[[[[1]]]]}`,
+		strings.Repeat("[", 33) + strings.Repeat("]", 33), strings.Repeat("[", 34) + strings.Repeat("]", 34), `"` + "\x00" + `"`, `{"a" : 1 , "b" : 2}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		want := json.Valid(text) && utf8.Valid(text) && !bytes.HasPrefix(text, []byte("\xef\xbb\xbf"))
+		if want {
+			decoder := json.NewDecoder(bytes.NewReader(text))
+			decoder.UseNumber()
+			var value any
+			if err := decoder.Decode(&value); err != nil {
+				t.Fatal(err)
+			}
+			members, depth := measure(value, 0)
+			want = members == colons(text) && depth <= maxDepth
+		}
+		_, fault := strictJSON(text)
+		if (fault == "") != want {
+			t.Errorf("%q: %q, want it accepted: %t", text, fault, want)
+		}
+		if len(fault) > len(text)*6+200 || !utf8.ValidString(fault) {
+			t.Errorf("%q: what is wrong with it is %q", text, fault)
+		}
+	})
+}
+
+func measure(value any, at int) (members, depth int) {
+	depth = at
+	inner := func(v any) {
+		m, d := measure(v, at+1)
+		members, depth = members+m, max(depth, d)
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		members = len(v)
+		for _, x := range v {
+			inner(x)
+		}
+	case []any:
+		for _, x := range v {
+			inner(x)
+		}
+	}
+	return members, depth
+}
+
+func colons(text []byte) (n int) {
+	quoted, escaped := false, false
+	for _, c := range text {
+		switch {
+		case escaped:
+			escaped = false
+		case quoted && c == '\\':
+			escaped = true
+		case c == '"':
+			quoted = !quoted
+		case !quoted && c == ':':
+			n++
+		}
+	}
+	return n
+}
+
+// Quotes around a key change nothing, and whatever is taken can be stored and told apart.
+func FuzzIdempotencyKey_QuotedAndBareMeanTheSame(f *testing.F) {
+	for _, seed := range []string{"", "k", `"`, `""`, `"""`, `"k"`, `"k`, `k"`, `a"b`, strings.Repeat("k", 255), strings.Repeat("k", 256), "é"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, header string) {
+		bare, err := idempotencyKey(&header)
+		if err == nil && (bare == "" || len(bare) > 255 || !strings.Contains(header, bare)) {
+			t.Errorf("%q is read as %q", header, bare)
+		}
+		quotes := len(header) >= 2 && header[0] == '"' && header[len(header)-1] == '"'
+		if quotes {
+			return // what is quoted already becomes another key by further quotes
+		}
+		quoted := `"` + header + `"`
+		same, err2 := idempotencyKey(&quoted)
+		if same != bare || (err == nil) != (err2 == nil) {
+			t.Errorf("%q is %q (%v), in quotes %q (%v)", header, bare, err, same, err2)
+		}
+	})
+}
