@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -164,6 +165,34 @@ func TestRevocation_IsInForceEverywhereWithinFiveSeconds(t *testing.T) {
 		one.clock.advance(500 * time.Millisecond)
 		equal(t, "after five seconds", [2]int{use(one), use(two)}, [2]int{401, 401})
 	})
+}
+
+// A database that hangs must not lengthen the life of what was remembered before.
+func TestRevocation_IsInForceWhileTheDatabaseHangsForAnotherRequest(t *testing.T) {
+	t.Parallel()
+	var hang atomic.Bool
+	stuck, release := make(chan struct{}), make(chan struct{})
+	d := deploy(t, setup{clock: &clock{}, wrap: func(s card.Store) card.Store {
+		return hooked{Store: s, beforeToken: func() {
+			if hang.CompareAndSwap(true, false) {
+				close(stuck)
+				<-release
+			}
+		}}
+	}})
+	id, token := d.tokenOf(t, d.account(t), 0)
+	use := func() int { return d.send(t, http.MethodGet, "/api/currencies", token, "").status }
+	equal(t, "before", use(), http.StatusOK)
+	need(t, d.service.RevokeToken(t.Context(), id))
+	d.clock.advance(2 * time.Second)
+	hang.Store(true)
+	first := make(chan int)
+	go func() { first <- use() }()
+	<-stuck
+	d.clock.advance(3 * time.Second)
+	equal(t, "after five seconds", use(), http.StatusUnauthorized)
+	close(release)
+	equal(t, "the one that was stuck", <-first, http.StatusUnauthorized)
 }
 
 func TestExpiry_IsInForceAtOnce(t *testing.T) {

@@ -14,6 +14,7 @@ type hooked struct {
 	cardByUUID    func(ctx context.Context, id uuid.UUID) (*card.Card, error)
 	eachCard      func(ctx context.Context, filter card.CardFilter, f func(*card.Card) error) error
 	takeAddresses func() ([]string, error)
+	beforeToken   func()
 }
 
 func (h hooked) CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {
@@ -35,4 +36,11 @@ func (h hooked) TakeAddresses(ctx context.Context, currency string, n int) ([]st
 		return h.takeAddresses()
 	}
 	return h.Store.TakeAddresses(ctx, currency, n)
+}
+
+func (h hooked) TokenByHash(ctx context.Context, hash []byte) (card.Token, error) {
+	if h.beforeToken != nil {
+		h.beforeToken()
+	}
+	return h.Store.TokenByHash(ctx, hash)
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -144,8 +145,8 @@ func TestServe_GivesUpOnRequestsThatOutlastTheGrace(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Serve: %v, want that the grace was exceeded", err)
 	}
-	if text, err := io.ReadAll(conn); len(text) > 0 {
-		t.Errorf("an answer of %d bytes to a request that was given up (%v)", len(text), err)
+	if text, err := io.ReadAll(conn); len(text) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the connection of a request that was given up: %q, %v", text, err)
 	}
 }
 

@@ -11,9 +11,9 @@ type Time time.Time
 
 const timeFormat = "2006-01-02T15:04:05.000Z"
 
-// MarshalJSON writes the time as a JSON string.
-func (t Time) MarshalJSON() ([]byte, error) {
-	return []byte(time.Time(t).UTC().Format(`"` + timeFormat + `"`)), nil
+// MarshalText writes the time; in JSON it is a string.
+func (t Time) MarshalText() ([]byte, error) {
+	return time.Time(t).UTC().AppendFormat(nil, timeFormat), nil
 }
 
 // usdNumber is an amount of US dollars that is written as a JSON number.

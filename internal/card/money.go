@@ -1,7 +1,6 @@
 package card
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/big"
@@ -33,8 +32,8 @@ func (u USD) String() string {
 	return fmt.Sprintf("%d.%02d", u/100, u%100)
 }
 
-// MarshalJSON writes the string form.
-func (u USD) MarshalJSON() ([]byte, error) { return []byte(`"` + u.String() + `"`), nil }
+// MarshalText writes the string form.
+func (u USD) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
 // Amount is an amount of a coin, in its atomic units (piconero, satoshi).
 type Amount int64
@@ -67,14 +66,13 @@ func (d Decimal) String() string {
 	return whole + "." + fraction
 }
 
-// MarshalJSON writes the number as a JSON string.
-func (d Decimal) MarshalJSON() ([]byte, error) { return []byte(`"` + d.String() + `"`), nil }
+// MarshalText writes the number as String does; in JSON it is a string.
+func (d Decimal) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalJSON reads a JSON string; its Scale is the number of decimals that were written.
-func (d *Decimal) UnmarshalJSON(b []byte) (err error) {
-	s := unquote(b)
-	_, fraction, _ := strings.Cut(s, ".")
-	*d, err = ParseDecimal(s, len(fraction))
+// UnmarshalText reads what ParseDecimal reads; Scale is the number of decimals that were written.
+func (d *Decimal) UnmarshalText(text []byte) (err error) {
+	_, fraction, _ := strings.Cut(string(text), ".")
+	*d, err = ParseDecimal(string(text), len(fraction))
 	return err
 }
 
@@ -164,13 +162,4 @@ func parseUnits(s string, scale int) (int64, error) {
 		return 0, errors.New("is too large")
 	}
 	return n, nil
-}
-
-// unquote returns the text of a JSON string, or a JSON number as it is written.
-func unquote(b []byte) string {
-	var s string
-	if json.Unmarshal(b, &s) == nil {
-		return s
-	}
-	return string(b)
 }
