@@ -5,7 +5,7 @@ SHELL := /bin/bash
 OAPI_LINT  := tools/openapi-lint
 GOTESTSUM  := go tool -modfile=tools/gotestsum/go.mod gotestsum
 # The race detector needs a C compiler.
-RACE       := $(shell command -v gcc >/dev/null && echo -race)
+RACE        = $(shell command -v gcc >/dev/null && echo -race)
 TEST_FLAGS ?=
 
 run: ## Run the service with simulated money: everything in one process, on SQLite

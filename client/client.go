@@ -27,8 +27,8 @@
 //
 // A call is repeated by itself, with a wait that grows and is random, and never after its context has ended:
 //
-//   - after 408, 429 and 503, when the service has done nothing yet. A Retry-After is waited for.
-//   - after 502, 504 and a connection that broke or timed out, when nobody knows what the service has done,
+//   - after 408 and 429, when the service has done nothing yet. A Retry-After is waited for.
+//   - after 502, 503, 504 and a connection that broke or timed out, when nobody knows what the service has done,
 //     only where doing it again is harmless. That is everywhere but in [Client.SimulatePayment].
 //
 // It is not repeated after 500, a fault that is likely to come again. See [WithRetry].

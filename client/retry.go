@@ -152,9 +152,9 @@ func broken(ctx context.Context, err error) error {
 func temporary(err error, repeatable bool) bool {
 	if e, ok := errors.AsType[*Error](err); ok {
 		switch e.Status {
-		case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		case http.StatusRequestTimeout, http.StatusTooManyRequests:
 			return true
-		case http.StatusBadGateway, http.StatusGatewayTimeout:
+		case http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusGatewayTimeout:
 			return repeatable
 		}
 		return false

@@ -71,7 +71,7 @@ func TestSimulatePayment_BrokenConnectionIsNotRepeated(t *testing.T) {
 func TestRetry_OnlyWhereItIsSafeAndUseful(t *testing.T) {
 	for status, want := range map[int]struct{ get, create, simulate int }{
 		400: {1, 1, 1}, 401: {1, 1, 1}, 404: {1, 1, 1}, 409: {1, 1, 1}, 413: {1, 1, 1}, 422: {1, 1, 1}, 500: {1, 1, 1}, 501: {1, 1, 1},
-		302: {1, 1, 1}, 408: {4, 4, 4}, 429: {4, 4, 4}, 503: {4, 4, 4}, 502: {4, 4, 1}, 504: {4, 4, 1},
+		302: {1, 1, 1}, 408: {4, 4, 4}, 429: {4, 4, 4}, 503: {4, 4, 1}, 502: {4, 4, 1}, 504: {4, 4, 1},
 	} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

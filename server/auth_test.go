@@ -81,7 +81,7 @@ func TestAccess_OfEveryOperationWithEveryKindOfToken(t *testing.T) {
 		"of SQL":                       "Bearer ' OR '1'='1",
 		"that is the account's name":   "Bearer " + account,
 		"that is its own id":           "Bearer " + revokedID.String(),
-		"good, but the second of them": "Bearer abc\nBearer " + own,
+		"good, but the second of them": "Bearer abc" + again + "Bearer " + own,
 	}
 
 	seen := map[string]bool{}

@@ -12,7 +12,7 @@ import (
 type hooked struct {
 	card.Store
 	cardByUUID    func(ctx context.Context, id uuid.UUID) (*card.Card, error)
-	eachCard      func(ctx context.Context, filter card.CardFilter, f func(*card.Card) error) error
+	cards         func(ctx context.Context, filter card.CardFilter) ([]*card.Card, error)
 	takeAddresses func() ([]string, error)
 	beforeToken   func()
 }
@@ -24,11 +24,11 @@ func (h hooked) CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Ca
 	return h.Store.CardByUUID(ctx, account, id)
 }
 
-func (h hooked) EachCard(ctx context.Context, filter card.CardFilter, f func(*card.Card) error) error {
-	if h.eachCard != nil {
-		return h.eachCard(ctx, filter, f)
+func (h hooked) Cards(ctx context.Context, filter card.CardFilter) ([]*card.Card, error) {
+	if h.cards != nil {
+		return h.cards(ctx, filter)
 	}
-	return h.Store.EachCard(ctx, filter, f)
+	return h.Store.Cards(ctx, filter)
 }
 
 func (h hooked) TakeAddresses(ctx context.Context, currency string, n int) ([]string, error) {

@@ -42,9 +42,11 @@ func accessLog(log *slog.Logger) gin.HandlerFunc {
 				route = "none"
 			}
 			level := slog.LevelInfo
+			gone := c.Request.Context().Err() != nil // before it had its answer
 			switch {
 			case route == livePath, route == readyPath:
 				level = slog.LevelDebug // probes come every second
+			case gone:
 			case c.Writer.Status() >= http.StatusInternalServerError:
 				level = slog.LevelError
 			}
@@ -55,6 +57,9 @@ func accessLog(log *slog.Logger) gin.HandlerFunc {
 				slog.Int("status", c.Writer.Status()),
 				slog.Int("bytes", max(0, c.Writer.Size())),
 				slog.Duration("took", time.Since(start)),
+			}
+			if gone {
+				fields = append(fields, slog.Bool("client_gone", true))
 			}
 			if who, ok := identity(c); ok {
 				fields = append(fields, slog.String("account", who.AccountID.String()), slog.String("token", who.TokenID.String()))

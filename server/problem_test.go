@@ -7,6 +7,8 @@ import (
 	"go/parser"
 	"go/token"
 	"net/http"
+	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -92,7 +94,7 @@ func TestProblem_NeverQuotesAValue(t *testing.T) {
 		"media type":         d.send(t, "POST", "/api/cards", token, order("50"), "Content-Type", "text/"+canary),
 		"idempotency key":    d.send(t, "POST", "/api/cards", token, order("50"), "Idempotency-Key", canary+" "+canary),
 		"long key":           d.send(t, "POST", "/api/cards", token, order("50"), "Idempotency-Key", strings.Repeat(canary, 43)),
-		"two keys":           d.send(t, "POST", "/api/cards", token, order("50"), "Idempotency-Key", canary+"\n"+canary),
+		"two keys":           d.send(t, "POST", "/api/cards", token, order("50"), "Idempotency-Key", canary+again+canary),
 		"query":              d.send(t, "GET", "/api/cards?limit="+canary+"&status="+canary+"&cursor="+canary, token, ""),
 		"query, twice":       d.send(t, "GET", "/api/cards?cursor="+canary+"&cursor="+canary, token, ""),
 		"uuid":               d.send(t, "GET", "/api/cards/"+canary, token, ""),
@@ -234,7 +236,22 @@ func TestCodes_AreTheSameEverywhere(t *testing.T) {
 	}
 	equal(t, "codes of the contract", sorted(inContract), sorted(inDomain))
 	equal(t, "codes of the client", sorted(problemCodes(t, "../client/client.gen.go")), sorted(inDomain))
+	equal(t, "codes of the README, where the type of every problem leads", sorted(readmeCodes(t)), sorted(inDomain))
 	equal(t, "codes of the server", sorted(problemCodes(t, "server.gen.go")), sorted(inDomain))
+}
+
+// readmeCodes reads the table of errors.
+func readmeCodes(t *testing.T) (codes []string) {
+	t.Helper()
+	text, err := os.ReadFile("../README.md")
+	need(t, err)
+	for _, row := range regexp.MustCompile("<a name=\"(\\w+)\"></a>`(\\w+)` \\| [0-9]{3} \\|").FindAllStringSubmatch(string(text), -1) {
+		if row[1] != row[2] {
+			t.Errorf("the anchor of %s is %s", row[2], row[1])
+		}
+		codes = append(codes, row[1])
+	}
+	return codes
 }
 
 // problemCodes reads the constants of type ProblemCode out of a source file.

@@ -40,7 +40,7 @@ func FuzzRequest_IsNeverAnsweredWithAServerError(f *testing.F) {
 		if err != nil || u.Host != "" || !strings.HasPrefix(target, "/") || strings.ContainsAny(target, " \t\r\n") || strings.Trim(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" || method == "" || method == "PRI" {
 			t.Skip("never gets as far as the handler")
 		}
-		headers := []string{"Content-Type", strings.ReplaceAll(kind, "\n", "")}
+		headers := []string{"Content-Type", kind}
 		if key != "" {
 			headers = append(headers, "Idempotency-Key", key)
 		}

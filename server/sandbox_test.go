@@ -169,6 +169,25 @@ func TestSimulatePayment_RefusesWhatIsNoPayment(t *testing.T) {
 	}
 }
 
+// What the schema lets through but no field can hold must not become a payment of the default amount.
+func TestSimulatePayment_WhatDoesNotBindIsNotTakenForNoBody(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, setup{})
+	token := d.token(t)
+	made := d.send(t, http.MethodPost, "/api/cards", token, order("50"))
+	for _, body := range []string{
+		`{"amount":"9999999999999999999"}`, `{"amount":"9223372.036854775808"}`, `{"amount":"10.000000000000000000","confirmations":0}`,
+		`{"amount":"0.01","confirmations":10.0}`, `{"confirmations":1e1}`,
+	} {
+		t.Run(body, func(t *testing.T) {
+			d.send(t, http.MethodPost, paymentsOf(made), token, body).refused(t, http.StatusUnprocessableEntity, "invalid_request")
+		})
+	}
+	if after := d.send(t, http.MethodGet, made.header.Get("Location"), token, "").body; !strings.Contains(after, `"amount_received":"0"`) {
+		t.Errorf("something was paid: %s", after)
+	}
+}
+
 func TestSimulatePayment_IsNotThereOutsideTheSandbox(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{sandbox: map[string]card.Sandbox{}})

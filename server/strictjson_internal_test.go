@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -41,19 +42,22 @@ func FuzzStrictJSON_AcceptsExactlyWhatHasOneMeaning(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		want := json.Valid(text) && utf8.Valid(text) && !bytes.HasPrefix(text, []byte("\xef\xbb\xbf"))
+		var value any
 		if want {
 			decoder := json.NewDecoder(bytes.NewReader(text))
 			decoder.UseNumber()
-			var value any
 			if err := decoder.Decode(&value); err != nil {
 				t.Fatal(err)
 			}
 			members, depth := measure(value, 0)
 			want = members == colons(text) && depth <= maxDepth
 		}
-		_, fault := strictJSON(text)
+		got, fault := strictJSON(text)
 		if (fault == "") != want {
-			t.Errorf("%q: %q, want it accepted: %t", text, fault, want)
+			t.Fatalf("%q: %q, want it accepted: %t", text, fault, want)
+		}
+		if want && !reflect.DeepEqual(got, value) {
+			t.Errorf("%q is read as %v", text, got)
 		}
 		if len(fault) > len(text)*6+200 || !utf8.ValidString(fault) {
 			t.Errorf("%q: what is wrong with it is %q", text, fault)

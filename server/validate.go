@@ -53,10 +53,13 @@ func (s *spec) validate(service *card.Service, problems problemWriter) gin.Handl
 }
 
 // parsedBody is a body that was read. The generated code binds the value that was validated, not a second reading of the text.
-type parsedBody struct {
-	io.ReadCloser // nothing is left to read
-	value         any
-}
+type parsedBody struct{ value any }
+
+// Read fails. The generated code comes here with a value that does not bind, and would take an end for a request without a body.
+func (*parsedBody) Read([]byte) (int, error) { return 0, errors.New("the body does not bind") }
+
+// Close does nothing.
+func (*parsedBody) Close() error { return nil }
 
 // ValidatedValue implements what the generated code looks for.
 func (b *parsedBody) ValidatedValue() any { return b.value }
@@ -92,7 +95,7 @@ func readBody(r *http.Request, declared *openapi3.RequestBodyRef) (*parsedBody, 
 	if fault != "" {
 		return nil, card.ErrMalformedJSON.Saying(fault)
 	}
-	return &parsedBody{http.NoBody, value}, nil
+	return &parsedBody{value}, nil
 }
 
 // merge adds what the domain finds wrong to what the schema finds, so that a client learns of everything at once. About one

@@ -38,11 +38,14 @@ type problem struct {
 
 type fieldError struct{ Pointer, Detail string }
 
-// absent as a header's value means that it is not sent.
-const absent = "\x00"
+// In the value of a header, absent means that it is not sent, and between two values again means that it is sent twice.
+const (
+	absent = "\x00absent"
+	again  = "\x00again"
+)
 
 // send sends what package client would never send. A body is declared as JSON unless the headers, which are pairs of name and
-// value, say otherwise. A value of several lines is sent as several headers.
+// value, say otherwise.
 func (d *deployment) send(t testing.TB, method, target, token, body string, headers ...string) answer {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, d.web.URL+target, strings.NewReader(body))
@@ -75,7 +78,7 @@ func setHeaders(r *http.Request, token, body string, headers []string) {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	for i := 0; i < len(headers); i += 2 {
-		r.Header[http.CanonicalHeaderKey(headers[i])] = strings.Split(headers[i+1], "\n")
+		r.Header[http.CanonicalHeaderKey(headers[i])] = strings.Split(headers[i+1], again)
 		if headers[i+1] == absent {
 			r.Header.Del(headers[i])
 		}

@@ -42,6 +42,7 @@ type Card struct {
 	Status    Status
 	State     PaymentState
 	Received  Amount // sum of the counted transfers
+	Settled   Amount // see Assessment.Settled
 	Height    int64  // see Assessment.Height
 	TipHeight int64  // of the chain, when the card was read
 	Sealed    *Sealed
@@ -59,13 +60,19 @@ func (c *Card) Confirmations() int64 {
 }
 
 // Due returns what is still to be paid.
-func (c *Card) Due() Amount { return max(0, c.Amount-c.Received) }
+func (c *Card) Due() Amount {
+	price := c.Amount
+	if c.Settled > 0 {
+		price = c.Settled
+	}
+	return max(0, price-c.Received)
+}
 
 // AsCreated returns the card as it was in the answer to the request that made it: unpaid, without credentials.
 func (c *Card) AsCreated() *Card {
 	created := *c
 	created.Status, created.State = AwaitingPayment, Unpaid
-	created.Received, created.Height, created.Sealed = 0, 0, nil
+	created.Received, created.Settled, created.Height, created.Sealed = 0, 0, 0, nil
 	return &created
 }
 

@@ -109,8 +109,14 @@ var (
 	ErrDeclined = errors.New("issuer declined")
 	// ErrDuplicate means that a row with this key exists already.
 	ErrDuplicate = errors.New("duplicate")
+	// ErrWrongKeys means that the key file is not the one the database was first used with.
+	ErrWrongKeys = errors.New("the key file is not the one that this database was first used with")
 	// ErrWrongChain means that a node or wallet is not the one the stored data belongs to.
 	ErrWrongChain = errors.New("not the chain or wallet this database belongs to")
 	// ErrChainNotReady means that a chain can't be trusted at the moment: syncing, stale, or node and wallet disagree.
 	ErrChainNotReady = errors.New("chain is not ready")
+
+	errKeyTaken    = errors.New("idempotency key has a card")
+	errUnpaidAgain = errors.New("payment left the chain while the card was made")
+	errSameNumber  = errors.New("another card has the same number")
 )

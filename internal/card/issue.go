@@ -16,7 +16,8 @@ import (
 
 const (
 	issueBatch   = 8                // cards that are made at once
-	issueTimeout = 30 * time.Second // for one answer of the issuer
+	issueTimeout = 15 * time.Second // for one answer of the issuer
+	issueGrace   = 25 * time.Second // for a batch to end, also when the process is asked to
 	issueClaim   = 2 * time.Minute  // longer than an attempt can take
 	longestWait  = 10 * time.Minute // between two attempts
 )
@@ -31,6 +32,9 @@ func (s *Service) IssueDue(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	// What was claimed is finished, so that it need not wait for the claim to run out.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), issueGrace)
+	defer cancel()
 	var group errgroup.Group
 	for _, intent := range intents {
 		group.Go(func() error { return s.issue(ctx, intent) })
@@ -39,13 +43,12 @@ func (s *Service) IssueDue(ctx context.Context) (int, error) {
 }
 
 func (s *Service) issue(ctx context.Context, intent Intent) error {
-	var c *Card
-	err := s.store.InTx(ctx, func(tx Tx) (err error) {
-		c, err = tx.LockCard(ctx, intent.CardUUID)
-		return err
-	})
+	c, err := s.store.CardToIssue(ctx, intent.CardUUID)
 	if err != nil {
 		return fmt.Errorf("issue %s: %w", intent.CardUUID, err)
+	}
+	if c.State != Paid {
+		return s.postpone(ctx, intent, unpaidAgain)
 	}
 	asking, cancel := context.WithTimeout(ctx, issueTimeout)
 	defer cancel()
@@ -56,14 +59,16 @@ func (s *Service) issue(ctx context.Context, intent Intent) error {
 	case err != nil:
 		// Unknown: the card may have been made. The same key is asked again.
 		slog.WarnContext(ctx, "issuer gave no card", "card", c.UUID, "attempt", intent.Attempts, "error", err)
-		return s.store.DeferIntent(ctx, intent, backoff(intent.Attempts), "the issuer gave no clear answer")
+		return s.postpone(ctx, intent, "the issuer gave no clear answer")
 	}
 	if reason := doubt(made, s.cfg.Now()); reason != "" {
 		return s.park(ctx, intent, reason)
 	}
 	err = s.commitIssued(ctx, intent, c, made)
 	switch {
-	case errors.Is(err, ErrDuplicate):
+	case errors.Is(err, errUnpaidAgain):
+		return s.postpone(ctx, intent, unpaidAgain) // the same key will yield the same card once the money is back
+	case errors.Is(err, errSameNumber):
 		return s.park(ctx, intent, "the issuer gave a card that another order has already")
 	case errors.Is(err, ErrFenced):
 		slog.WarnContext(ctx, "another process took over the issuing", "card", c.UUID)
@@ -88,7 +93,13 @@ func (s *Service) commitIssued(ctx context.Context, intent Intent, c *Card, made
 		if err != nil {
 			return err
 		}
-		if err := tx.FinishIntent(ctx, intent, number); err != nil {
+		if now.State != Paid {
+			return errUnpaidAgain
+		}
+		switch err := tx.FinishIntent(ctx, intent, number); {
+		case errors.Is(err, ErrDuplicate):
+			return errSameNumber
+		case err != nil:
 			return err
 		}
 		if err := tx.SaveGenerated(ctx, c.UUID, sealed); err != nil {
@@ -96,6 +107,13 @@ func (s *Service) commitIssued(ctx context.Context, intent Intent, c *Card, made
 		}
 		return tx.InsertEvents(ctx, []Event{s.event(c, EventGenerated, Generated, now.State)})
 	})
+}
+
+const unpaidAgain = "the payment is no longer confirmed"
+
+// postpone puts an attempt off.
+func (s *Service) postpone(ctx context.Context, intent Intent, reason string) error {
+	return s.store.DeferIntent(ctx, intent, backoff(intent.Attempts), reason)
 }
 
 // park leaves a card to an operator: it stays paid, and no further attempt is made.

@@ -95,13 +95,14 @@ const RateScale = 8
 type Currency struct {
 	Code          string // what the API calls it
 	Name          string
-	Decimals      int // of the coin
-	Confirmations int // that a payment needs
+	Decimals      int    // of the coin
+	Confirmations int    // that a payment needs
+	AmountKey     string // what the coin's payment URI calls the amount
 }
 
 // Monero returns the currency with its default number of confirmations.
 func Monero() Currency {
-	return Currency{Code: "monero", Name: "Monero", Decimals: 12, Confirmations: 10}
+	return Currency{Code: "monero", Name: "Monero", Decimals: 12, Confirmations: 10, AmountKey: "tx_amount"}
 }
 
 // CurrencyByCode returns a currency the service knows, whether or not it is enabled.
@@ -118,7 +119,7 @@ func (c Currency) Decimal(a Amount) Decimal { return Decimal{int64(a), c.Decimal
 // PaymentURI returns the instruction to pay amount to address in the form the coin's wallets read.
 // Source for monero: https://docs.getmonero.org/ "Payment request URI".
 func (c Currency) PaymentURI(address string, amount Amount) string {
-	return c.Code + ":" + address + "?tx_amount=" + c.Decimal(amount).String()
+	return c.Code + ":" + address + "?" + c.AmountKey + "=" + c.Decimal(amount).String()
 }
 
 // Price returns what usd costs at rate, rounded up to one atomic unit, so that the amount is never worth less than usd.

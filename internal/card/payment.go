@@ -44,6 +44,7 @@ type Tip struct {
 type Assessment struct {
 	State       PaymentState
 	Received    Amount // sum of the counted transfers
+	Settled     Amount // what must stay for the payment to stay Paid: the price, or the less that late money was worth it; 0 if not Paid
 	Height      int64  // highest block of the counted transfers; 0 if there are none or one is in the mempool
 	ReadyHeight int64  // tip at which the card must be assessed again without a new fact; 0 if never
 }
@@ -74,10 +75,10 @@ func Assess(c *Card, transfers []Transfer, tip Tip, late Rate) Assessment {
 	}
 	ready := a.Height + int64(c.ConfirmationsRequired) - 1
 	switch {
-	case c.Status == Generated && a.Received < c.Amount:
-		a.State = Reversed
+	case c.Status == Generated && a.Received < c.Settled:
+		a.State, a.Settled = Reversed, c.Settled
 	case c.Status == Generated:
-		a.State = Paid
+		a.State, a.Settled = Paid, c.Settled
 	case a.Received == 0 && !tip.Time.Before(c.ExpiresAt):
 		a.State = Expired
 	case a.Received == 0:
@@ -98,6 +99,9 @@ func Assess(c *Card, transfers []Transfer, tip Tip, late Rate) Assessment {
 		a.State = Paid
 	default:
 		a.State = Late
+	}
+	if a.State == Paid && a.Settled == 0 {
+		a.Settled = min(a.Received, c.Amount)
 	}
 	return a
 }

@@ -24,7 +24,10 @@ func order(change ...func(*card.Card)) *card.Card {
 	return c
 }
 
-func generated(c *card.Card) { c.Status, c.State = card.Generated, card.Paid }
+func generated(c *card.Card) { c.Status, c.State, c.Settled = card.Generated, card.Paid, 100 }
+
+// cheap is generated for late money that was worth more than when it was quoted.
+func cheap(c *card.Card) { generated(c); c.Settled = 75 }
 
 func in(amount card.Amount, height int64, change ...func(*card.Transfer)) card.Transfer {
 	t := card.Transfer{Amount: amount, Height: height, FirstSeenAt: epoch, Counted: true}
@@ -56,32 +59,33 @@ func TestAssess(t *testing.T) {
 		"exact, in the mempool":           {order(), transfers{in(100, 0)}, tip, same, card.Assessment{State: card.Detected, Received: 100}},
 		"exact, in the newest block":      {order(), transfers{in(100, 109)}, tip, same, card.Assessment{State: card.Confirming, Received: 100, Height: 109, ReadyHeight: 118}},
 		"exact, one confirmation short":   {order(), transfers{in(100, 101)}, tip, same, card.Assessment{State: card.Confirming, Received: 100, Height: 101, ReadyHeight: 110}},
-		"exact, confirmed":                {order(), transfers{in(100, 100)}, tip, same, card.Assessment{State: card.Paid, Received: 100, Height: 100}},
-		"exact, confirmed, after expiry":  {order(), transfers{in(100, 100)}, afterExpiry, same, card.Assessment{State: card.Paid, Received: 100, Height: 100}},
+		"exact, confirmed":                {order(), transfers{in(100, 100)}, tip, same, card.Assessment{State: card.Paid, Received: 100, Settled: 100, Height: 100}},
+		"exact, confirmed, after expiry":  {order(), transfers{in(100, 100)}, afterExpiry, same, card.Assessment{State: card.Paid, Received: 100, Settled: 100, Height: 100}},
 		"one unit short":                  {order(), transfers{in(99, 50)}, tip, same, card.Assessment{State: card.Underpaid, Received: 99, Height: 50}},
 		"short, after expiry":             {order(), transfers{in(99, 50)}, afterExpiry, same, card.Assessment{State: card.Underpaid, Received: 99, Height: 50}},
 		"split, the newest rules":         {order(), transfers{in(60, 50), in(40, 105)}, tip, same, card.Assessment{State: card.Confirming, Received: 100, Height: 105, ReadyHeight: 114}},
 		"split, one in the mempool":       {order(), transfers{in(60, 50), in(40, 0)}, tip, same, card.Assessment{State: card.Detected, Received: 100}},
-		"split, all confirmed":            {order(), transfers{in(60, 50), in(40, 100)}, tip, same, card.Assessment{State: card.Paid, Received: 100, Height: 100}},
+		"split, all confirmed":            {order(), transfers{in(60, 50), in(40, 100)}, tip, same, card.Assessment{State: card.Paid, Received: 100, Settled: 100, Height: 100}},
 		"one part left the chain":         {order(), transfers{in(60, 50), in(40, 100, gone)}, tip, same, card.Assessment{State: card.Underpaid, Received: 60, Height: 50}},
-		"too much":                        {order(), transfers{in(250, 100)}, tip, same, card.Assessment{State: card.Paid, Received: 250, Height: 100}},
+		"too much":                        {order(), transfers{in(250, 100)}, tip, same, card.Assessment{State: card.Paid, Received: 250, Settled: 100, Height: 100}},
 		"locked":                          {order(), transfers{in(100, 50, locked)}, tip, same, card.Assessment{State: card.Confirming, Received: 100, Height: 50}},
 		"locked part":                     {order(), transfers{in(60, 50), in(40, 50, locked)}, tip, same, card.Assessment{State: card.Confirming, Received: 100, Height: 50}},
-		"late, worth the same":            {order(), transfers{in(100, 100, late)}, afterExpiry, same, card.Assessment{State: card.Paid, Received: 100, Height: 100}},
-		"late, worth more":                {order(), transfers{in(100, 100, late)}, afterExpiry, dearer, card.Assessment{State: card.Paid, Received: 100, Height: 100}},
+		"late, worth the same":            {order(), transfers{in(100, 100, late)}, afterExpiry, same, card.Assessment{State: card.Paid, Received: 100, Settled: 100, Height: 100}},
+		"late, worth more":                {order(), transfers{in(100, 100, late)}, afterExpiry, dearer, card.Assessment{State: card.Paid, Received: 100, Settled: 100, Height: 100}},
 		"late, worth less":                {order(), transfers{in(100, 100, late)}, afterExpiry, cheaper, card.Assessment{State: card.Late, Received: 100, Height: 100}},
 		"late, no rate known":             {order(), transfers{in(100, 100, late)}, afterExpiry, unknown, card.Assessment{State: card.Confirming, Received: 100, Height: 100, ReadyHeight: 110}},
 		"late, not confirmed":             {order(), transfers{in(100, 105, late)}, afterExpiry, cheaper, card.Assessment{State: card.Confirming, Received: 100, Height: 105, ReadyHeight: 114}},
-		"late, fewer coins worth enough":  {order(), transfers{in(75, 100, late)}, afterExpiry, dearer, card.Assessment{State: card.Paid, Received: 75, Height: 100}},
+		"late, fewer coins worth enough":  {order(), transfers{in(75, 100, late)}, afterExpiry, dearer, card.Assessment{State: card.Paid, Received: 75, Settled: 75, Height: 100}},
 		"in time, fewer coins are short":  {order(), transfers{in(75, 100)}, tip, dearer, card.Assessment{State: card.Underpaid, Received: 75, Height: 100}},
-		"late top-up worth enough":        {order(), transfers{in(60, 50), in(40, 100, late)}, afterExpiry, same, card.Assessment{State: card.Paid, Received: 100, Height: 100}},
+		"late top-up worth enough":        {order(), transfers{in(60, 50), in(40, 100, late)}, afterExpiry, same, card.Assessment{State: card.Paid, Received: 100, Settled: 100, Height: 100}},
 		"late top-up worth less":          {order(), transfers{in(60, 50), in(40, 100, late)}, afterExpiry, cheaper, card.Assessment{State: card.Late, Received: 100, Height: 100}},
-		"enough in time, surplus late":    {order(), transfers{in(100, 50), in(1, 100, late)}, afterExpiry, cheaper, card.Assessment{State: card.Paid, Received: 101, Height: 100}},
-		"generated":                       {order(generated), transfers{in(100, 100)}, tip, same, card.Assessment{State: card.Paid, Received: 100, Height: 100}},
-		"generated, then late surplus":    {order(generated), transfers{in(100, 100), in(9, 0, late)}, afterExpiry, same, card.Assessment{State: card.Paid, Received: 109}},
-		"generated, back in the mempool":  {order(generated), transfers{in(100, 0)}, tip, same, card.Assessment{State: card.Paid, Received: 100}},
-		"generated, money left the chain": {order(generated), transfers{in(100, 100, gone)}, tip, same, card.Assessment{State: card.Reversed}},
-		"generated, a part left":          {order(generated), transfers{in(60, 100), in(40, 100, gone)}, tip, same, card.Assessment{State: card.Reversed, Received: 60, Height: 100}},
+		"enough in time, surplus late":    {order(), transfers{in(100, 50), in(1, 100, late)}, afterExpiry, cheaper, card.Assessment{State: card.Paid, Received: 101, Settled: 100, Height: 100}},
+		"generated":                       {order(generated), transfers{in(100, 100)}, tip, same, card.Assessment{State: card.Paid, Received: 100, Settled: 100, Height: 100}},
+		"generated, then late surplus":    {order(generated), transfers{in(100, 100), in(9, 0, late)}, afterExpiry, same, card.Assessment{State: card.Paid, Received: 109, Settled: 100}},
+		"generated, back in the mempool":  {order(generated), transfers{in(100, 0)}, tip, same, card.Assessment{State: card.Paid, Received: 100, Settled: 100}},
+		"generated, money left the chain": {order(generated), transfers{in(100, 100, gone)}, tip, same, card.Assessment{State: card.Reversed, Settled: 100}},
+		"generated cheaply, then dust":    {order(cheap), transfers{in(75, 100, late), in(1, 0, late)}, afterExpiry, cheaper, card.Assessment{State: card.Paid, Received: 76, Settled: 75}},
+		"generated, a part left":          {order(generated), transfers{in(60, 100), in(40, 100, gone)}, tip, same, card.Assessment{State: card.Reversed, Settled: 100, Received: 60, Height: 100}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 5 { // the order in which facts come must not matter

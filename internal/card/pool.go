@@ -12,16 +12,17 @@ import (
 // took and did not hand out when it ends is lost: addresses cost nothing, and one that is used twice costs money.
 const (
 	smallestBatch = 32
-	largestBatch  = 2048
+	largestBatch  = 512
 )
 
 // addressPool is what this process took of one currency.
 type addressPool struct {
 	mu      sync.Mutex
 	free    []string
-	batch   int // size of the last one: it doubles as long as they are used up fast
+	batch   int // size of the last one: it doubles as long as full ones are used up fast
+	full    bool
 	takenAt time.Time
-	filling sync.Mutex
+	filling chan struct{} // holds the right to fill
 }
 
 func (p *addressPool) take() (string, bool) {
@@ -49,7 +50,7 @@ func (p *addressPool) wants(now time.Time) int {
 	if p.batch > 0 && len(p.free) > p.batch/2 {
 		return 0
 	}
-	if now.Sub(p.takenAt) < 5*time.Second {
+	if p.full && now.Sub(p.takenAt) < 5*time.Second {
 		p.batch *= 2
 	}
 	p.batch, p.takenAt = min(max(p.batch, smallestBatch), largestBatch), now
@@ -73,8 +74,12 @@ func (s *Service) takeAddress(ctx context.Context, currency string) (string, err
 
 func (s *Service) fillMemory(ctx context.Context, currency string) error {
 	pool := s.pools[currency]
-	pool.filling.Lock() // the others wait for this one batch instead of each asking for one
-	defer pool.filling.Unlock()
+	select { // the others wait for this one batch instead of each asking for one
+	case pool.filling <- struct{}{}:
+		defer func() { <-pool.filling }()
+	case <-ctx.Done():
+		return ErrUnavailable.Because(ctx.Err())
+	}
 	n := pool.wants(s.cfg.Now())
 	if n == 0 {
 		return nil
@@ -84,7 +89,7 @@ func (s *Service) fillMemory(ctx context.Context, currency string) error {
 		return fmt.Errorf("take addresses: %w", err)
 	}
 	pool.add(addresses...)
-	if len(addresses) < n {
+	if pool.full = len(addresses) == n; !pool.full {
 		s.cfg.Wake() // the watcher fills the store's pool
 	}
 	return nil

@@ -18,8 +18,10 @@ type Store interface {
 	InsertCard(ctx context.Context, c *Card) (bool, error)
 	CardByUUID(ctx context.Context, account, id uuid.UUID) (*Card, error)
 	CardByIdempotencyKey(ctx context.Context, account uuid.UUID, key string) (*Card, error)
-	// EachCard calls f with the cards that match, newest first, while it reads them.
-	EachCard(ctx context.Context, filter CardFilter, f func(*Card) error) error
+	// Cards returns the cards that match, newest first, at most filter.Limit.
+	Cards(ctx context.Context, filter CardFilter) ([]*Card, error)
+	// CardToIssue returns a card of whatever account.
+	CardToIssue(ctx context.Context, id uuid.UUID) (*Card, error)
 
 	InsertAccount(ctx context.Context, a Account) error
 	AccountByName(ctx context.Context, name string) (Account, error)
@@ -35,10 +37,11 @@ type Store interface {
 	AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (Lease, error)
 	ReleaseLease(ctx context.Context, l Lease) error
 
-	// TakeAddresses returns up to n addresses of a currency that were never returned before, and never will be again.
+	// TakeAddresses returns up to n addresses of a currency that were never returned before, and never will be again. It returns none
+	// unless the wallet was seen to agree within the last minute (CheckedPool).
 	TakeAddresses(ctx context.Context, currency string, n int) ([]string, error)
-	// AddressPool returns how many addresses are free, and the highest position ever stored (-1 if none).
-	AddressPool(ctx context.Context, currency string) (free int, highest int64, err error)
+	// AddressPool returns how many addresses are free, and the one with the highest position ever stored, if there is any.
+	AddressPool(ctx context.Context, currency string) (free int, highest *Address, err error)
 
 	// Cursor returns how far the chain has been applied; the zero Cursor before the first time.
 	Cursor(ctx context.Context, currency string) (Cursor, error)
@@ -70,8 +73,9 @@ type Tx interface {
 	SaveAssessments(ctx context.Context, cards []*Card, as []Assessment) error
 
 	InsertAddresses(ctx context.Context, as []Address) error
-	// SkipAddresses makes sure that no address below position is handed out any more.
-	SkipAddresses(ctx context.Context, currency string, position int64) error
+	// CheckedPool notes that the wallet was just compared with the pool. If it has made addresses that are not stored, and the last
+	// comparison was not within a minute, no address that is stored now is handed out any more.
+	CheckedPool(ctx context.Context, currency string, walletIsAhead bool) error
 
 	InsertIntents(ctx context.Context, cards []uuid.UUID) error
 	// FinishIntent fails with ErrFenced if the claim was lost, with ErrDuplicate if another card has the same number.
@@ -94,7 +98,7 @@ type CardFilter struct {
 	AccountID uuid.UUID
 	Status    Status    // "" for all
 	Before    uuid.UUID // only cards older than this one; zero for all
-	Limit     int       // 0 for all
+	Limit     int       // at most so many; for Service.ListCards 0 is all
 }
 
 // Vault encrypts what must not be read from a database.

@@ -39,6 +39,9 @@ type Config struct {
 	Wake func()
 }
 
+// MaxConfirmations is the most that may be required: half of the blocks that a watcher reads again in every pass.
+const MaxConfirmations = 60
+
 // The modes of a deployment.
 const (
 	TestMode = "test"
@@ -51,8 +54,8 @@ func (c *Config) Validate() error {
 		return errors.New("no currency is enabled")
 	}
 	for _, coin := range c.Currencies {
-		if coin.Confirmations < 1 {
-			return fmt.Errorf("%s: confirmations must be at least 1", coin.Code)
+		if coin.Confirmations < 1 || coin.Confirmations > MaxConfirmations {
+			return fmt.Errorf("%s: confirmations must be between 1 and %d", coin.Code, MaxConfirmations)
 		}
 	}
 	if c.Mode == "" {
@@ -92,7 +95,7 @@ func New(store Store, vault Vault, rates Rates, issuer Issuer, cfg Config) (*Ser
 	}
 	s := &Service{store: store, vault: vault, rates: rates, issuer: issuer, cfg: cfg, pools: map[string]*addressPool{}}
 	for _, coin := range cfg.Currencies {
-		s.pools[coin.Code] = &addressPool{}
+		s.pools[coin.Code] = &addressPool{filling: make(chan struct{}, 1)}
 	}
 	return s, nil
 }
@@ -114,9 +117,6 @@ func (s *Service) CheckKeys(ctx context.Context) error {
 	}
 	return nil
 }
-
-// ErrWrongKeys means that the key file is not the one the database was first used with.
-var ErrWrongKeys = errors.New("the key file is not the one that this database was first used with")
 
 // CreateRequest is what a client asks for.
 type CreateRequest struct {
@@ -199,9 +199,6 @@ func (s *Service) currency(code string) (Currency, bool) {
 	return s.cfg.Currencies[i], true
 }
 
-// errKeyTaken means that nothing was inserted because the idempotency key has a card.
-var errKeyTaken = errors.New("idempotency key is taken")
-
 func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o order) (*Card, error) {
 	coin := o.coin
 	rate, err := s.rates.Rate(coin.Code)
@@ -270,14 +267,36 @@ func (s *Service) GetCard(ctx context.Context, account, id uuid.UUID) (*Card, er
 	return c, s.open(c)
 }
 
-// ListCards calls f with the cards that match, newest first, while the store reads them: memory does not grow with their number.
+// listPage is how many cards ListCards holds at once.
+const listPage = 500
+
+// ListCards calls f with the cards that match, newest first. Between pages nothing of the store is held, however slow f is, and
+// memory does not grow with the number of cards.
 func (s *Service) ListCards(ctx context.Context, filter CardFilter, f func(*Card) error) error {
-	return s.store.EachCard(ctx, filter, func(c *Card) error {
-		if err := s.open(c); err != nil {
+	left := filter.Limit
+	for {
+		filter.Limit = listPage
+		if left > 0 {
+			filter.Limit = min(left, listPage)
+		}
+		page, err := s.store.Cards(ctx, filter)
+		if err != nil {
 			return err
 		}
-		return f(c)
-	})
+		for _, c := range page {
+			if err := s.open(c); err != nil {
+				return err
+			}
+			if err := f(c); err != nil {
+				return err
+			}
+		}
+		left -= len(page)
+		if len(page) < filter.Limit || left == 0 {
+			return nil
+		}
+		filter.Before = page[len(page)-1].UUID
+	}
 }
 
 // CurrencyRate is a currency and its rate, if a fresh one is known.

@@ -15,6 +15,13 @@ type Applied struct {
 	Unattributed int // of these, to addresses of no card
 	Cards        int // assessed
 	Paid         int // cards whose making was decided
+	Alarms       []Alarm
+}
+
+// Alarm is a card that an operator must look at.
+type Alarm struct {
+	CardUUID uuid.UUID
+	State    PaymentState // Late or Reversed
 }
 
 type transferKey struct {
@@ -33,6 +40,9 @@ func (s *Service) ApplyView(ctx context.Context, l Lease, currency string, curso
 	}
 	if v.Tip.Height < cursor.Tip.Height {
 		return Applied{}, fmt.Errorf("%w: its height is %d, but %d was applied", ErrChainNotReady, v.Tip.Height, cursor.Tip.Height)
+	}
+	if now := s.cfg.Now(); v.Tip.Time.After(now) {
+		v.Tip.Time = now // a miner's clock may be ahead; no card expires by it
 	}
 	var done Applied
 	err := s.store.InTx(ctx, func(tx Tx) error {
@@ -69,9 +79,14 @@ func (s *Service) applyTransfers(ctx context.Context, tx Tx, currency string, v 
 		gone[transferKey{t.TxID, t.Output}] = t
 	}
 	var changed []Transfer
+	twice := make(map[transferKey]bool, len(v.Transfers))
 	for _, t := range v.Transfers {
 		t.Counted = true
 		key := transferKey{t.TxID, t.Output}
+		if twice[key] {
+			return nil, fmt.Errorf("transfer %s/%d is twice in one view", t.TxID, t.Output)
+		}
+		twice[key] = true
 		old, known := gone[key]
 		delete(gone, key)
 		same := known && old.Address == t.Address && old.Amount == t.Amount && old.Height == t.Height && old.Locked == t.Locked
@@ -123,6 +138,9 @@ func (s *Service) assess(ctx context.Context, tx Tx, currency string, tip Tip, c
 		assessments[i] = a
 		if kind := TransitionEvent(c.State, a.State); kind != "" {
 			events = append(events, s.event(c, kind, c.Status, a.State))
+			if a.State == Late || a.State == Reversed {
+				done.Alarms = append(done.Alarms, Alarm{c.UUID, a.State})
+			}
 		}
 		if a.State == Paid && c.Status == AwaitingPayment {
 			intents = append(intents, c.UUID)
@@ -151,14 +169,32 @@ func (s *Service) event(c *Card, kind EventType, status Status, state PaymentSta
 	return Event{ID: id, AccountID: c.AccountID, Type: kind, CardUUID: c.UUID, Status: status, State: state, CreatedAt: at}
 }
 
-// FillAddresses keeps the pool of a currency full: it asks make for up to limit new addresses and stores them.
-// It returns how many it stored.
+// CheckPool compares the wallet with the store's pool of addresses, through compare: it gets the newest address that is stored, and
+// reports whether the wallet has made others since, or an error if the wallet does not have it. Until this was done within the last
+// minute no address is handed out.
 //
-// If the wallet's next address is not the one after the highest that is stored, the store does not know all addresses that
-// the wallet ever gave out, for example because it was restored from a backup. Some of those it thinks free may then have
-// been handed out: all of them are skipped, at the price of some addresses, and none is ever used twice.
+// A wallet that is ahead of a store that was not compared for longer means that the store was restored from a backup: what it
+// thinks free may have been handed out since. All of it is skipped, at the price of some addresses, and none is ever used twice.
+func (s *Service) CheckPool(ctx context.Context, l Lease, currency string, compare func(context.Context, Address) (ahead bool, err error)) error {
+	_, newest, err := s.store.AddressPool(ctx, currency)
+	if err != nil || newest == nil {
+		return err
+	}
+	ahead, err := compare(ctx, *newest)
+	if err != nil {
+		return fmt.Errorf("check address pool: %w", err)
+	}
+	return s.store.InTx(ctx, func(tx Tx) error {
+		if err := tx.CheckLease(ctx, l); err != nil {
+			return err
+		}
+		return tx.CheckedPool(ctx, currency, ahead)
+	})
+}
+
+// FillAddresses keeps the pool of a currency full: it asks create for up to limit new addresses and stores them. It returns how many.
 func (s *Service) FillAddresses(ctx context.Context, l Lease, currency string, limit int, create func(ctx context.Context, n int) ([]Address, error)) (int, error) {
-	free, highest, err := s.store.AddressPool(ctx, currency)
+	free, _, err := s.store.AddressPool(ctx, currency)
 	if err != nil {
 		return 0, err
 	}
@@ -170,17 +206,9 @@ func (s *Service) FillAddresses(ctx context.Context, l Lease, currency string, l
 	if err != nil {
 		return 0, fmt.Errorf("make addresses: %w", err)
 	}
-	if len(fresh) == 0 {
-		return 0, nil
-	}
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		if err := tx.CheckLease(ctx, l); err != nil {
 			return err
-		}
-		if highest >= 0 && fresh[0].Position != highest+1 {
-			if err := tx.SkipAddresses(ctx, currency, fresh[0].Position); err != nil {
-				return err
-			}
 		}
 		return tx.InsertAddresses(ctx, fresh)
 	})

@@ -90,7 +90,7 @@ func NewMonero(config MoneroConfig) (*Monero, error) {
 // Currency implements watcher.Chain.
 func (m *Monero) Currency() string { return card.Monero().Code }
 
-// Scan implements watcher.Chain. Its first pass is a Check, so that a wallet with a spend key is never used. The error is card.ErrChainNotReady if node and wallet don't show one settled state of the
+// Scan implements watcher.Chain. A wallet with a spend key is never used: the first pass fails with ErrSpendKey. The error is card.ErrChainNotReady if node and wallet don't show one settled state of the
 // chain: synchronising, wallet closed or at another height, or a block that came or went meanwhile. The next pass will see.
 //
 // Every incoming transfer is returned, also those that belong to no card: to the primary address (also through an integrated
@@ -102,7 +102,7 @@ func (m *Monero) Scan(ctx context.Context, since int64) (card.View, error) {
 		return card.View{}, err
 	}
 	if m.scanned.Load() == nil {
-		if _, err := m.Check(ctx); err != nil {
+		if err := m.checkWallet(ctx); err != nil {
 			return card.View{}, err
 		}
 	}
@@ -244,6 +244,22 @@ func (e transferEntry) transfer(now time.Time, tip card.Tip) (card.Transfer, err
 		Locked:      e.Locked && e.UnlockTime != 0,
 		FirstSeenAt: seen,
 	}, nil
+}
+
+// Ahead implements watcher.Chain (get_address). It is card.ErrWrongChain if the wallet has another address in newest's place.
+func (m *Monero) Ahead(ctx context.Context, newest card.Address) (bool, error) {
+	have, err := m.subaddress(ctx, newest.Position)
+	switch {
+	case err != nil:
+		return false, err
+	case have == "":
+		return false, fmt.Errorf("%w: the wallet does not have subaddress %d, which was made before: its cache was lost; make its addresses "+
+			"up to there again (create_address) and look for their payments (rescan_blockchain)", card.ErrChainNotReady, newest.Position)
+	case have != newest.Address:
+		return false, fmt.Errorf("%w: subaddress %d of the wallet is another", card.ErrWrongChain, newest.Position)
+	}
+	next, err := m.subaddress(ctx, newest.Position+1)
+	return next != "", err
 }
 
 // NewAddresses implements watcher.Chain: n fresh subaddresses of account 0, which the wallet has written to its file. After

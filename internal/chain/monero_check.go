@@ -55,13 +55,35 @@ func (m *Monero) Check(ctx context.Context) (MoneroReport, error) {
 	if r.ViewOnly, err = m.viewOnly(ctx); err != nil {
 		return r, err
 	}
-	if !r.ViewOnly {
-		return r, fmt.Errorf("check wallet: %w", ErrSpendKey)
+	return r, fitting(r.ViewOnly, r.PrimaryAddress, r.Network)
+}
+
+// checkWallet is the part of Check that a pass depends on; unlike Check it does not grow with what the wallet has seen.
+func (m *Monero) checkWallet(ctx context.Context) error {
+	info, err := m.daemonInfo(ctx)
+	if err != nil {
+		return err
 	}
-	if of := networkOf(r.PrimaryAddress); of != "" && of != r.Network && !(of == "mainnet" && r.Network == "fakechain") {
-		return r, fmt.Errorf("check wallet: %w: wallet is for %s, node for %s", card.ErrWrongChain, of, r.Network)
+	primary, err := m.primaryAddress(ctx)
+	if err != nil {
+		return err
 	}
-	return r, nil
+	viewOnly, err := m.viewOnly(ctx)
+	if err != nil {
+		return err
+	}
+	return fitting(viewOnly, primary, info.Network)
+}
+
+// fitting returns why a wallet must not be used.
+func fitting(viewOnly bool, primary, network string) error {
+	if !viewOnly {
+		return fmt.Errorf("check wallet: %w", ErrSpendKey)
+	}
+	if of := networkOf(primary); of != "" && of != network && !(of == "mainnet" && network == "fakechain") {
+		return fmt.Errorf("check wallet: %w: wallet is for %s, node for %s", card.ErrWrongChain, of, network)
+	}
+	return nil
 }
 
 // viewOnly asks the wallet to sign nothing at all. Only a wallet without a spend key refuses because it is watch-only; asking

@@ -19,6 +19,7 @@ const (
 	codeDenied        = -7
 	codeCoreBusy      = -9
 	codeNotOpen       = -13
+	codeAddressIndex  = -15
 	codeWatchOnly     = -29
 	codeNoDaemon      = -38
 	codeBadUnsignedTx = -39
@@ -154,6 +155,26 @@ func (m *Monero) primaryAddress(ctx context.Context) (string, error) {
 		return "", errors.New("get address: wallet has no primary address")
 	}
 	return answer.Address, nil
+}
+
+// subaddress returns a subaddress of account 0, or "" if the wallet has none at the index.
+func (m *Monero) subaddress(ctx context.Context, index int64) (string, error) {
+	var answer struct {
+		Addresses []struct {
+			Address string `json:"address"`
+		} `json:"addresses"`
+	}
+	params := map[string]any{"account_index": 0, "address_index": []int64{index}}
+	err := m.askWallet(ctx, m.small(), "get_address", params, &answer)
+	switch {
+	case hasCode(err, codeAddressIndex):
+		return "", nil
+	case err != nil:
+		return "", err
+	case len(answer.Addresses) != 1 || answer.Addresses[0].Address == "":
+		return "", fmt.Errorf("get address: asked for one, got %d", len(answer.Addresses))
+	}
+	return answer.Addresses[0].Address, nil
 }
 
 // incoming returns what all accounts received above the height since, and in the mempool.

@@ -28,7 +28,7 @@ type Ledger interface {
 	// SimulatedPay adds a transfer, unless amount is 0, and lets the chain grow until all transfers to the address have the
 	// confirmations. It returns the height the chain then has.
 	SimulatedPay(ctx context.Context, currency, txid, address string, amount card.Amount, confirmations int, at time.Time) (int64, error)
-	// SimulatedAddresses reserves n addresses, and returns the index of the first.
+	// SimulatedAddresses reserves n addresses, and returns the index of the first; with n 0, of the next.
 	SimulatedAddresses(ctx context.Context, currency string, n int) (int64, error)
 }
 
@@ -66,6 +66,18 @@ func (s *Simulated) NewAddresses(ctx context.Context, n int) ([]card.Address, er
 		addresses[i] = card.Address{Currency: s.currency, Address: simulatedAddress(), Position: first + int64(i)}
 	}
 	return addresses, nil
+}
+
+// Ahead implements watcher.Chain.
+func (s *Simulated) Ahead(ctx context.Context, newest card.Address) (bool, error) {
+	next, err := s.ledger.SimulatedAddresses(ctx, s.currency, 0)
+	if err != nil {
+		return false, fmt.Errorf("next simulated address: %w", err)
+	}
+	if next <= newest.Position {
+		return false, fmt.Errorf("%w: the wallet has %d addresses, but number %d was stored", card.ErrChainNotReady, next, newest.Position)
+	}
+	return next > newest.Position+1, nil
 }
 
 const base58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -76,8 +77,16 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	if err != nil {
 		return err
 	}
-	wakeWatchers, wakeIssuing := make(wake, 1), make(wake, 1)
-	cfg := card.Config{Currencies: p.currencies, Sandbox: sandbox, Mode: g.Mode, QuoteTTL: p.quoteTTL, PoolSize: p.poolSize, Wake: wakeWatchers.up}
+	wakeIssuing, wakeWatchers := make(wake, 1), make([]wake, len(chains))
+	for i := range wakeWatchers {
+		wakeWatchers[i] = make(wake, 1)
+	}
+	wakeAll := func() {
+		for _, w := range wakeWatchers {
+			w.up()
+		}
+	}
+	cfg := card.Config{Currencies: p.currencies, Sandbox: sandbox, Mode: g.Mode, QuoteTTL: p.quoteTTL, PoolSize: p.poolSize, Wake: wakeAll}
 	apiService, err := card.New(apiStore, v, p.rates, nil, cfg)
 	if err != nil {
 		return err
@@ -91,14 +100,16 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	}
 
 	checks := map[string]func(context.Context) error{"database": apiStore.Ping}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	if p.worker {
-		for _, c := range chains {
+		for i, c := range chains {
 			w := watcher.New(workerService, c.chain, watcher.Config{FillBatch: c.fillBatch})
 			defer closing(ctx, w.Close)
 			checks["watch "+c.chain.Currency()] = func(context.Context) error { return w.Health() }
 			group.Go(func() error {
-				loop(ctx, c.every, wakeWatchers, func(ctx context.Context) error {
+				loop(ctx, c.every, wakeWatchers[i], func(ctx context.Context) error {
 					err := w.Tick(ctx)
 					wakeIssuing.up()
 					return err
@@ -131,7 +142,8 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	}
 	group.Go(func() error { return server.Serve(ctx, listener, handler, shutdownGrace) })
 	if err := p.started(ctx, apiService, "http://"+listener.Addr().String()); err != nil {
-		return err
+		cancel() // the loops use what is closed next
+		return errors.Join(err, group.Wait())
 	}
 	return group.Wait()
 }

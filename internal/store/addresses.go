@@ -7,15 +7,19 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
+// poolCheckLasts is how long the wallet's agreement with the pool is believed, in milliseconds.
+const poolCheckLasts = "60000"
+
 // TakeAddresses implements card.Store. Taking is moving the pool's next position, whatever became of those before it.
 func (s *Store) TakeAddresses(ctx context.Context, currency string, n int) ([]string, error) {
 	var addresses []string
 	err := s.inTx(ctx, func(t *tx) error {
 		addresses = nil
 		var next int64
-		err := s.get(ctx, t.t, &next, "lock address pool", "SELECT next_position FROM address_pools WHERE currency = ?"+s.dialect.forUpdate, currency)
+		err := s.get(ctx, t.t, &next, "lock address pool", "SELECT next_position FROM address_pools WHERE currency = ? AND checked_at > "+
+			s.dialect.now+" - "+poolCheckLasts+s.dialect.forUpdate, currency)
 		if errors.Is(err, card.ErrNotFound) {
-			return nil // no address was ever made
+			return nil
 		}
 		if err != nil {
 			return err
@@ -36,21 +40,49 @@ func (s *Store) TakeAddresses(ctx context.Context, currency string, n int) ([]st
 				addresses = append(addresses, f.Address)
 			}
 		}
-		_, err = s.exec(ctx, t.t, "take addresses", "UPDATE address_pools SET next_position = ? WHERE currency = ?", found[len(found)-1].Position+1, currency)
-		return err
+		return t.movePool(ctx, currency, found[len(found)-1].Position+1)
 	})
 	return addresses, err
 }
 
+func (t *tx) movePool(ctx context.Context, currency string, next int64) error {
+	_, err := t.s.exec(ctx, t.t, "move address pool", "UPDATE address_pools SET next_position = ? WHERE currency = ? AND next_position < ?", next, currency, next)
+	return err
+}
+
 // AddressPool implements card.Store.
-func (s *Store) AddressPool(ctx context.Context, currency string) (free int, highest int64, err error) {
+func (s *Store) AddressPool(ctx context.Context, currency string) (free int, newest *card.Address, err error) {
 	var row struct {
-		Highest int64 `db:"highest"`
-		Next    int64 `db:"next"`
+		Position int64  `db:"position"`
+		Address  string `db:"address"`
+		Next     int64  `db:"next_position"`
 	}
-	err = s.get(ctx, s.r, &row, "count addresses", `SELECT (SELECT COALESCE(MAX(position), -1) FROM addresses WHERE currency = ?) AS highest,
-		(SELECT COALESCE(MAX(next_position), 0) FROM address_pools WHERE currency = ?) AS next`, currency, currency)
-	return int(max(0, row.Highest+1-row.Next)), row.Highest, err
+	err = s.get(ctx, s.r, &row, "count addresses", `SELECT a.position, a.address, p.next_position FROM addresses a
+		JOIN address_pools p ON p.currency = a.currency WHERE a.currency = ? ORDER BY a.position DESC LIMIT 1`, currency)
+	if errors.Is(err, card.ErrNotFound) {
+		return 0, nil, nil
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	return int(max(0, row.Position+1-row.Next)), &card.Address{Currency: currency, Address: row.Address, Position: row.Position}, nil
+}
+
+// CheckedPool implements card.Tx.
+func (t *tx) CheckedPool(ctx context.Context, currency string, walletIsAhead bool) error {
+	if walletIsAhead {
+		var newest int64
+		err := t.s.get(ctx, t.t, &newest, "select old address pool", `SELECT COALESCE(MAX(a.position), -1) FROM addresses a JOIN address_pools p
+			ON p.currency = a.currency WHERE a.currency = ? AND p.checked_at <= `+t.s.dialect.now+" - "+poolCheckLasts, currency)
+		if err != nil {
+			return err
+		}
+		if err := t.movePool(ctx, currency, newest+1); err != nil {
+			return err
+		}
+	}
+	_, err := t.s.exec(ctx, t.t, "check address pool", "UPDATE address_pools SET checked_at = "+t.s.dialect.now+" WHERE currency = ?", currency)
+	return err
 }
 
 // InsertAddresses implements card.Tx.
@@ -58,8 +90,8 @@ func (t *tx) InsertAddresses(ctx context.Context, as []card.Address) error {
 	if len(as) == 0 {
 		return nil
 	}
-	_, err := t.s.exec(ctx, t.t, "start address pool", "INSERT INTO address_pools (currency, next_position) VALUES (?, ?) ON CONFLICT (currency) DO NOTHING",
-		as[0].Currency, as[0].Position)
+	_, err := t.s.exec(ctx, t.t, "start address pool", "INSERT INTO address_pools (currency, next_position, checked_at) VALUES (?, ?, "+t.s.dialect.now+
+		") ON CONFLICT (currency) DO NOTHING", as[0].Currency, as[0].Position)
 	if err != nil {
 		return err
 	}
@@ -71,10 +103,4 @@ func (t *tx) InsertAddresses(ctx context.Context, as []card.Address) error {
 		_, err := t.s.exec(ctx, t.t, "insert addresses", "INSERT INTO addresses (currency, address, position) VALUES "+rows("(?, ?, ?)", len(some)), args...)
 		return err
 	})
-}
-
-// SkipAddresses implements card.Tx.
-func (t *tx) SkipAddresses(ctx context.Context, currency string, position int64) error {
-	_, err := t.s.exec(ctx, t.t, "skip addresses", "UPDATE address_pools SET next_position = ? WHERE currency = ? AND next_position < ?", position, currency, position)
-	return err
 }

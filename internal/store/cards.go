@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,7 +22,7 @@ const insertCard = `INSERT INTO cards (uuid, account_id, created_at, usd_cents, 
 
 const selectCards = `SELECT c.uuid, c.account_id, c.created_at, c.usd_cents, c.currency, c.amount, c.address, c.rate, c.rate_at,
 	c.rate_source, c.expires_at, c.confirmations_required, COALESCE(c.idempotency_key, '') AS idempotency_key, c.request_hash,
-	c.status, c.payment_state, c.received, c.height, COALESCE(k.height, 0) AS tip_height,
+	c.status, c.payment_state, c.received, c.settled, c.height, COALESCE(k.height, 0) AS tip_height,
 	s.card_number, s.expiration_date, s.security_code, s.url, s.url_password
 	FROM cards c LEFT JOIN chains k ON k.currency = c.currency LEFT JOIN credentials s ON s.card_uuid = c.uuid`
 
@@ -43,6 +44,7 @@ type cardRow struct {
 	Status                card.Status       `db:"status"`
 	State                 card.PaymentState `db:"payment_state"`
 	Received              int64             `db:"received"`
+	Settled               int64             `db:"settled"`
 	Height                int64             `db:"height"`
 	TipHeight             int64             `db:"tip_height"`
 	CardNumber            []byte            `db:"card_number"`
@@ -63,7 +65,7 @@ func (r *cardRow) card() (*card.Card, error) {
 		Rate:      card.Rate{USD: card.Decimal{Units: r.Rate, Scale: card.RateScale}, At: fromMillis(r.RateAt), Source: r.RateSource},
 		ExpiresAt: fromMillis(r.ExpiresAt), ConfirmationsRequired: r.ConfirmationsRequired,
 		IdempotencyKey: r.IdempotencyKey, RequestHash: r.RequestHash,
-		Status: r.Status, State: r.State, Received: card.Amount(r.Received), Height: r.Height, TipHeight: r.TipHeight,
+		Status: r.Status, State: r.State, Received: card.Amount(r.Received), Settled: card.Amount(r.Settled), Height: r.Height, TipHeight: r.TipHeight,
 	}
 	if r.CardNumber != nil {
 		c.Sealed = &card.Sealed{CardNumber: r.CardNumber, ExpirationDate: r.ExpirationDate, SecurityCode: r.SecurityCode,
@@ -108,8 +110,8 @@ func (s *Store) oneCard(ctx context.Context, stmt *sqlx.Stmt, args ...any) (*car
 	return row.card()
 }
 
-// EachCard implements card.Store. It holds one row at a time.
-func (s *Store) EachCard(ctx context.Context, filter card.CardFilter, f func(*card.Card) error) error {
+// Cards implements card.Store.
+func (s *Store) Cards(ctx context.Context, filter card.CardFilter) ([]*card.Card, error) {
 	query, args := selectCards+" WHERE c.account_id = ?", []any{filter.AccountID}
 	if filter.Status != "" {
 		query, args = query+" AND c.status = ?", append(args, filter.Status)
@@ -117,29 +119,31 @@ func (s *Store) EachCard(ctx context.Context, filter card.CardFilter, f func(*ca
 	if filter.Before != uuid.Nil {
 		query, args = query+" AND c.uuid < ?", append(args, filter.Before)
 	}
-	query += " ORDER BY c.uuid DESC"
-	if filter.Limit > 0 {
-		query, args = query+" LIMIT ?", append(args, filter.Limit)
+	var found []cardRow
+	if err := s.list(ctx, s.r, &found, "select cards", query+" ORDER BY c.uuid DESC LIMIT ?", append(args, filter.Limit)...); err != nil {
+		return nil, err
 	}
-	found, err := s.r.QueryxContext(ctx, s.r.Rebind(query), args...)
-	if err != nil {
-		return s.fail("select cards", err)
+	return toCards(found)
+}
+
+// CardToIssue implements card.Store.
+func (s *Store) CardToIssue(ctx context.Context, id uuid.UUID) (*card.Card, error) {
+	var row cardRow
+	if err := s.get(ctx, s.r, &row, "select card to issue", selectCards+" WHERE c.uuid = ?", id); err != nil {
+		return nil, err
 	}
-	defer func() { _ = found.Close() }()
-	for found.Next() {
-		var row cardRow
-		if err := found.StructScan(&row); err != nil {
-			return s.fail("select cards", err)
-		}
-		c, err := row.card()
-		if err != nil {
-			return err
-		}
-		if err := f(c); err != nil {
-			return err
+	return row.card()
+}
+
+func toCards(found []cardRow) ([]*card.Card, error) {
+	cards := make([]*card.Card, len(found))
+	for i := range found {
+		var err error
+		if cards[i], err = found[i].card(); err != nil {
+			return nil, err
 		}
 	}
-	return s.fail("select cards", found.Err())
+	return cards, nil
 }
 
 // LockCards implements card.Tx.
@@ -215,14 +219,9 @@ func (t *tx) lockCards(ctx context.Context, ids []uuid.UUID) ([]*card.Card, erro
 		if err := t.s.list(ctx, t.t, &found, "select locked cards", query, args...); err != nil {
 			return err
 		}
-		for i := range found {
-			c, err := found[i].card()
-			if err != nil {
-				return err
-			}
-			cards = append(cards, c)
-		}
-		return nil
+		these, err := toCards(found)
+		cards = append(cards, these...)
+		return err
 	})
 	return cards, err
 }
@@ -234,17 +233,17 @@ func (t *tx) SaveAssessments(ctx context.Context, cards []*card.Card, as []card.
 	}
 	for len(cards) > 0 {
 		n := min(batch, len(cards))
-		args := make([]any, 0, 5*n)
+		args := make([]any, 0, 6*n)
 		for i, a := range as[:n] {
 			var ready any
 			if a.ReadyHeight > 0 {
 				ready = a.ReadyHeight
 			}
-			args = append(args, cards[i].UUID, a.State, int64(a.Received), a.Height, ready)
+			args = append(args, cards[i].UUID, a.State, int64(a.Received), int64(a.Settled), a.Height, ready)
 		}
-		group := "(" + t.s.dialect.uuid + ", CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS BIGINT))"
+		group := "(" + t.s.dialect.uuid + ", CAST(? AS TEXT)" + strings.Repeat(", CAST(? AS BIGINT)", 4) + ")"
 		_, err := t.s.exec(ctx, t.t, "update cards", `UPDATE cards SET payment_state = v.column2, received = v.column3,
-			height = v.column4, ready_height = v.column5 FROM (VALUES `+rows(group, n)+`) AS v WHERE cards.uuid = v.column1`, args...)
+			settled = v.column4, height = v.column5, ready_height = v.column6 FROM (VALUES `+rows(group, n)+`) AS v WHERE cards.uuid = v.column1`, args...)
 		if err != nil {
 			return err
 		}

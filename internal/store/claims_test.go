@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
 )
 
@@ -105,10 +106,10 @@ func TestTakeAddresses_InOrderUntilThereAreNone(t *testing.T) {
 		take()
 		addAddresses(t, s, 7, 3)
 		take("a00007", "a00008")
-		free, highest, err := s.AddressPool(t.Context(), "monero")
+		free, newest, err := s.AddressPool(t.Context(), "monero")
 		check(t, err)
-		if free != 1 || highest != 9 {
-			t.Errorf("%d free, highest %d", free, highest)
+		if free != 1 || newest == nil || newest.Position != 9 || newest.Address != "a00009" {
+			t.Errorf("%d free, newest %+v", free, newest)
 		}
 		take("a00009")
 		take()
@@ -133,21 +134,55 @@ func TestTakeAddresses_OneThatMoneyCameToIsLeftOut(t *testing.T) {
 	})
 }
 
-func TestSkipAddresses_NeverGoesBack(t *testing.T) {
+func TestInsertAddresses_TwiceIsRefused(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
-		addAddresses(t, s, 0, 10)
-		for _, position := range []int64{6, 3} {
-			inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.SkipAddresses(ctx, "monero", position) })
-		}
-		got, err := s.TakeAddresses(t.Context(), "monero", 1)
-		check(t, err)
-		if diff := cmp.Diff([]string{"a00006"}, got); diff != "" {
-			t.Error(diff)
-		}
-		err = s.InTx(t.Context(), func(tx card.Tx) error {
+		addAddresses(t, s, 0, 1)
+		err := s.InTx(t.Context(), func(tx card.Tx) error {
 			return tx.InsertAddresses(t.Context(), []card.Address{{Currency: "monero", Address: "a00000", Position: 99}})
 		})
 		wantError(t, err, card.ErrDuplicate)
+	})
+}
+
+// A backup that is restored holds an old time of the last comparison with the wallet.
+func TestTakeAddresses_NoneFromARestoredBackupUntilTheWalletWasAsked(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		for _, tt := range []struct {
+			restored, ahead bool
+			want            string
+		}{
+			{restored: false, ahead: false, want: "a00000"},
+			{restored: false, ahead: true, want: "a00001"}, // only a process that died between wallet and store
+			{restored: true, ahead: false, want: "a00002"},
+			{restored: true, ahead: true, want: "a00010"},
+		} {
+			s := open(t, url)
+			if tt.want == "a00000" {
+				addAddresses(t, s, 0, 10)
+			}
+			take := func() []string {
+				got, err := s.TakeAddresses(t.Context(), "monero", 1)
+				check(t, err)
+				return got
+			}
+			if tt.restored {
+				_, err := rig.OpenSQL(t, url).Exec("UPDATE address_pools SET checked_at = checked_at - 61000")
+				check(t, err)
+				if got := take(); len(got) != 0 {
+					t.Errorf("%+v: took %v", tt, got)
+				}
+			}
+			inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.CheckedPool(ctx, "monero", tt.ahead) })
+			if tt.restored && tt.ahead {
+				if got := take(); len(got) != 0 {
+					t.Errorf("%+v: took %v, which may have been handed out", tt, got)
+				}
+				addAddresses(t, s, 10, 1)
+			}
+			if diff := cmp.Diff([]string{tt.want}, take()); diff != "" {
+				t.Errorf("%+v: %s", tt, diff)
+			}
+		}
 	})
 }
 

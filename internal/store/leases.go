@@ -15,7 +15,7 @@ func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.
 	err := s.get(ctx, s.w, &l.Fence, "acquire lease", `INSERT INTO leases (name, holder, fence, expires_at)
 		VALUES (?, ?, 1, `+now+` + ?)
 		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, expires_at = excluded.expires_at,
-			fence = leases.fence + CASE WHEN leases.holder = excluded.holder AND leases.expires_at > `+now+` THEN 0 ELSE 1 END
+			fence = leases.fence + CASE WHEN leases.holder = excluded.holder THEN 0 ELSE 1 END
 		WHERE leases.holder = excluded.holder OR leases.expires_at <= `+now+`
 		RETURNING fence`, name, holder, ttl.Milliseconds())
 	if errors.Is(err, card.ErrNotFound) {

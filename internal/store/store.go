@@ -8,9 +8,11 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 
@@ -50,13 +52,13 @@ func connect(databaseURL string, conns int) (*Store, error) {
 	switch scheme {
 	case "sqlite":
 		if rest == "" {
-			return nil, fmt.Errorf("database url: %q names no file", databaseURL)
+			return nil, errors.New("database url: sqlite: names no file")
 		}
 		return openSQLite(rest, conns)
 	case "postgres", "postgresql":
 		return openPostgres(databaseURL, conns)
 	}
-	return nil, fmt.Errorf("database url: must be sqlite:PATH or postgres://..., not %s:", scheme)
+	return nil, errors.New("database url: must be sqlite:PATH or postgres://...") // never quoted: it may hold a password
 }
 
 func openSQLite(path string, conns int) (*Store, error) {
@@ -79,9 +81,12 @@ func openSQLite(path string, conns int) (*Store, error) {
 }
 
 func openPostgres(databaseURL string, conns int) (*Store, error) {
+	if _, err := url.Parse(databaseURL); err != nil {
+		return nil, errors.New("database url: can't be read; percent-encode the special characters of the password")
+	}
 	db, err := sqlx.Open("postgres", databaseURL)
 	if err != nil {
-		return nil, fmt.Errorf("database url: %w", err)
+		return nil, errors.New("database url: can't be read")
 	}
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
@@ -134,6 +139,9 @@ func (s *Store) inTx(ctx context.Context, f func(*tx) error) error {
 	return err
 }
 
+// longestTx is after how long a transaction is given up, whatever it waits for.
+const longestTx = time.Minute
+
 func (s *Store) tryTx(ctx context.Context, f func(*tx) error) error {
 	conn, err := s.w.Connx(ctx)
 	if err != nil {
@@ -141,7 +149,9 @@ func (s *Store) tryTx(ctx context.Context, f func(*tx) error) error {
 	}
 	defer func() { _ = conn.Close() }()
 	// Once begun, the transaction is not tied to ctx: a COMMIT that is cut off by a cancelled context may have happened.
-	t, err := conn.BeginTxx(context.WithoutCancel(ctx), nil)
+	committing, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestTx)
+	defer cancel()
+	t, err := conn.BeginTxx(committing, nil)
 	if err != nil {
 		return s.fail("begin", err)
 	}

@@ -46,6 +46,30 @@ func TestIssue_NoClearAnswerIsAskedAgainWithTheSameKey(t *testing.T) {
 	})
 }
 
+func TestIssue_MoneyThatLeavesWhileTheCardIsMadeKeepsItBack(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.mine(30)
+		c := s.order()
+		s.issuer.fault = func(attempt int, _ *card.Credentials) error {
+			if attempt == 1 {
+				if err := s.store.SimulatedReorg(s.t.Context(), "monero", 20, true); err != nil {
+					return err
+				}
+				return s.watcher.Tick(s.t.Context())
+			}
+			return nil
+		}
+		s.pay(c, coin, 10)
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
+		s.pay(c, coin, 10)
+		s.tick()
+		s.again()
+		s.want(c, card.Generated, card.Paid, coin, 10)
+		s.wantIssued(1)
+	})
+}
+
 func TestIssue_DeclinedAndDoubtfulCardsWaitForAnOperator(t *testing.T) {
 	for name, fault := range map[string]func(int, *card.Credentials) error{
 		"declined":           func(int, *card.Credentials) error { return card.ErrDeclined },

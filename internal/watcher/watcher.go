@@ -19,11 +19,20 @@ import (
 type Chain interface {
 	Currency() string
 	// Scan returns the chain's tip, and every incoming transfer above the height since and in the mempool.
-	// It returns card.ErrChainNotReady if the chain can't be trusted at the moment.
+	// No transfer (transaction and output) is there twice. It returns card.ErrChainNotReady if the chain can't be trusted at the moment.
 	Scan(ctx context.Context, since int64) (card.View, error)
 	// NewAddresses makes n addresses, in ascending positions that it never returns again.
 	NewAddresses(ctx context.Context, n int) ([]card.Address, error)
+	// Ahead reports whether the wallet has made addresses after newest. It returns card.ErrChainNotReady if the wallet does not
+	// have newest itself: then it would not see payments to its own addresses.
+	Ahead(ctx context.Context, newest card.Address) (bool, error)
 }
+
+// longestLock is for how many blocks a locked transfer is read again and again. One that is locked for longer is not waited for.
+const longestLock = 5000
+
+// checkPoolEvery is well below the minute for which a comparison of wallet and pool is believed.
+const checkPoolEvery = 15 * time.Second
 
 // Config is how a watcher works.
 type Config struct {
@@ -46,6 +55,7 @@ type Watcher struct {
 	mu       sync.Mutex // one Tick at a time
 	lease    *card.Lease
 	leasedAt time.Time
+	poolAt   time.Time // of the last comparison of wallet and pool
 
 	health struct { // apart, so that it can be asked while a Tick hangs
 		sync.Mutex
@@ -77,9 +87,16 @@ func New(service *card.Service, chain Chain, cfg Config) *Watcher {
 func (w *Watcher) Tick(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	err := w.tick(ctx)
-	if errors.Is(err, card.ErrFenced) {
-		w.lease, err = nil, nil
+	err := w.keepLease(ctx)
+	standby := errors.Is(err, card.ErrFenced)
+	switch {
+	case standby:
+		err = nil
+	case err == nil:
+		err = w.pass(ctx)
+	}
+	if standby || errors.Is(err, card.ErrFenced) {
+		w.lease = nil
 	}
 	w.report(err)
 	if err != nil {
@@ -88,33 +105,51 @@ func (w *Watcher) Tick(ctx context.Context) error {
 	return nil
 }
 
-func (w *Watcher) tick(ctx context.Context) error {
-	if err := w.keepLease(ctx); err != nil {
-		return err
-	}
+// pass reads the chain once and applies what it shows. It has the lease.
+func (w *Watcher) pass(ctx context.Context) error {
 	currency := w.chain.Currency()
+	if w.cfg.Now().Sub(w.poolAt) >= checkPoolEvery {
+		// First of all: a wallet that lost addresses shows a chain without their payments.
+		if err := w.service.CheckPool(ctx, *w.lease, currency, w.chain.Ahead); err != nil {
+			return err
+		}
+		w.poolAt = w.cfg.Now()
+	}
 	cursor, err := w.service.Cursor(ctx, currency)
 	if err != nil {
 		return err
 	}
 	since := cursor.Tip.Height - w.cfg.Reread
-	if cursor.LowestLocked > 0 {
-		since = min(since, cursor.LowestLocked-1) // until it is unlocked it must be seen again
+	if cursor.LowestLocked > 0 { // until it is unlocked it must be seen again
+		since = min(since, max(cursor.LowestLocked-1, cursor.Tip.Height-longestLock))
 	}
 	view, err := w.chain.Scan(ctx, max(0, since))
 	if err != nil {
+		return err
+	}
+	if err := w.keepLease(ctx); err != nil { // reading may have taken longer than the lease
 		return err
 	}
 	applied, err := w.service.ApplyView(ctx, *w.lease, currency, cursor, view)
 	if err != nil {
 		return err
 	}
-	if applied.Transfers > 0 || applied.Paid > 0 {
-		slog.InfoContext(ctx, "applied chain", "currency", currency, "height", view.Tip.Height, "transfers", applied.Transfers,
-			"unattributed", applied.Unattributed, "cards", applied.Cards, "paid", applied.Paid)
-	}
+	w.log(ctx, view, applied)
 	_, err = w.service.FillAddresses(ctx, *w.lease, currency, w.cfg.FillBatch, w.chain.NewAddresses)
 	return err
+}
+
+func (w *Watcher) log(ctx context.Context, view card.View, applied card.Applied) {
+	if applied.Transfers > 0 || applied.Paid > 0 {
+		slog.InfoContext(ctx, "applied chain", "currency", w.chain.Currency(), "height", view.Tip.Height, "transfers", applied.Transfers,
+			"unattributed", applied.Unattributed, "cards", applied.Cards, "paid", applied.Paid)
+	}
+	if applied.Unattributed > 0 {
+		slog.WarnContext(ctx, "money came to addresses of no card", "currency", w.chain.Currency(), "transfers", applied.Unattributed)
+	}
+	for _, a := range applied.Alarms {
+		slog.ErrorContext(ctx, "payment needs an operator", "card", a.CardUUID, "state", a.State)
+	}
 }
 
 func (w *Watcher) keepLease(ctx context.Context) error {
@@ -125,6 +160,10 @@ func (w *Watcher) keepLease(ctx context.Context) error {
 	l, err := w.service.AcquireLease(ctx, "watch "+w.chain.Currency(), w.cfg.LeaseTTL)
 	if err != nil {
 		return err
+	}
+	if w.lease != nil && w.lease.Fence != l.Fence {
+		w.lease = nil // another had it in between: what was read before is not to be applied
+		return card.ErrFenced
 	}
 	w.lease, w.leasedAt = &l, now
 	return nil

@@ -261,19 +261,113 @@ func TestWatcher_OneOfTwoReplicasWatches(t *testing.T) {
 	})
 }
 
-func TestFillAddresses_AWalletThatIsAheadSkipsWhatSeemsFree(t *testing.T) {
+func TestWatcher_ARestoredDatabaseHandsOutNothingThatMayBeInUse(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.order()
-		// The database was restored from a backup: the wallet has given out addresses that it does not know.
+		// Last night's backup: the pool is full, the wallet has given out more since, and the last comparison was hours ago.
 		first, err := s.store.SimulatedAddresses(t.Context(), "monero", 50)
 		check(t, err)
-		s.tick()
-		got, err := s.store.TakeAddresses(t.Context(), "monero", 1)
+		_, err = rig.OpenSQL(t, s.url).Exec("UPDATE address_pools SET checked_at = 0")
 		check(t, err)
-		var position int64
-		check(t, rig.OpenSQL(t, s.url).QueryRow("SELECT position FROM addresses WHERE address = '"+got[0]+"'").Scan(&position))
-		if position < first+50 {
-			t.Errorf("the address at %d is handed out, though the wallet was at %d", position, first+50)
+		restored := s.replica()
+		for range 40 {
+			c := restored.order()
+			var position int64
+			check(t, rig.OpenSQL(t, s.url).QueryRow("SELECT position FROM addresses WHERE address = '"+c.Address+"'").Scan(&position))
+			if position < first+50 {
+				t.Fatalf("the address at %d was handed out, though the wallet was at %d", position, first+50)
+			}
+		}
+	})
+}
+
+func TestWatcher_AWalletThatLostAddressesIsNotTrusted(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin, 5)
+		s.tick()
+		w := watcher.New(s.service, forgetful{s.chain}, watcher.Config{Now: s.clock})
+		if err := w.Tick(t.Context()); !errors.Is(err, card.ErrChainNotReady) {
+			t.Errorf("error %v", err)
+		}
+		s.want(c, card.AwaitingPayment, card.Confirming, coin, 5)
+	})
+}
+
+// forgetful is a wallet that was restored from its keys: the same network and address, but none of the subaddresses.
+type forgetful struct{ watcher.Chain }
+
+func (f forgetful) Ahead(context.Context, card.Address) (bool, error) {
+	return false, card.ErrChainNotReady
+}
+
+func (f forgetful) Scan(ctx context.Context, since int64) (card.View, error) {
+	v, err := f.Chain.Scan(ctx, since)
+	v.Transfers = nil
+	return v, err
+}
+
+func TestWatcher_ReadingLongerThanTheLeaseStillApplies(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin, 10)
+		check(t, s.watcher.Close(t.Context()))
+		slow := watcher.New(s.service, slowChain{s.chain, func() { s.now = s.now.Add(time.Second); expireLeases(t, s) }},
+			watcher.Config{Now: s.clock, LeaseTTL: time.Second})
+		check(t, slow.Tick(t.Context()))
+		s.want(c, card.AwaitingPayment, card.Paid, coin, 10)
+	})
+}
+
+func TestWatcher_WhatWasReadBeforeTheLeaseChangedHandsIsNotApplied(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin, 10)
+		check(t, s.watcher.Close(t.Context()))
+		slow := watcher.New(s.service, slowChain{s.chain, func() {
+			s.now = s.now.Add(time.Second)
+			expireLeases(t, s)
+			l, err := s.store.AcquireLease(t.Context(), "watch monero", "another", time.Hour)
+			check(t, err)
+			check(t, s.store.ReleaseLease(t.Context(), l))
+		}}, watcher.Config{Now: s.clock, LeaseTTL: time.Second})
+		if err := slow.Tick(t.Context()); !errors.Is(err, card.ErrFenced) || slow.Health() == nil {
+			t.Errorf("error %v, health %v", err, slow.Health())
+		}
+		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
+	})
+}
+
+// slowChain does something else while it reads.
+type slowChain struct {
+	watcher.Chain
+	meanwhile func()
+}
+
+func (s slowChain) Scan(ctx context.Context, since int64) (card.View, error) {
+	s.meanwhile()
+	return s.Chain.Scan(ctx, since)
+}
+
+func expireLeases(t *testing.T, s *shop) {
+	t.Helper()
+	_, err := rig.OpenSQL(t, s.url).Exec("UPDATE leases SET expires_at = 0")
+	check(t, err)
+}
+
+func TestWatcher_ACardMadeForCheapLateMoneyIsNotReversedByDust(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.now = s.now.Add(3 * time.Hour)
+		s.settle()
+		s.rates.usd = "200"
+		s.pay(c, coin*3/4, 10)
+		s.settle()
+		s.want(c, card.Generated, card.Paid, coin*3/4, 10)
+		s.pay(c, 1, 10)
+		s.settle()
+		if got := s.want(c, card.Generated, card.Paid, coin*3/4+1, 10); got.Due() != 0 {
+			t.Errorf("due is %d", got.Due())
 		}
 	})
 }

@@ -33,7 +33,8 @@ CREATE TABLE addresses (
 );
 CREATE TABLE address_pools (
     currency      TEXT PRIMARY KEY,
-    next_position BIGINT NOT NULL
+    next_position BIGINT NOT NULL,
+    checked_at    BIGINT NOT NULL -- when the wallet was last seen to agree; what a backup restores is too old to be used
 );
 
 CREATE TABLE cards (
@@ -54,6 +55,7 @@ CREATE TABLE cards (
     status                 TEXT NOT NULL DEFAULT 'awaiting_payment' CHECK (status IN ('awaiting_payment', 'generated')),
     payment_state          TEXT NOT NULL DEFAULT 'unpaid',
     received               BIGINT NOT NULL DEFAULT 0, -- the sum of the counted transfers, written whole with each of their changes
+    settled                BIGINT NOT NULL DEFAULT 0, -- what the payment must keep once it was found paid; 0 before
     height                 BIGINT NOT NULL DEFAULT 0, -- highest block of the counted transfers; 0 while one is in the mempool
     ready_height           BIGINT,                    -- tip at which the card must be assessed again
     UNIQUE (currency, address)

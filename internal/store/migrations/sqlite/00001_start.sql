@@ -33,7 +33,8 @@ CREATE TABLE addresses (
 ) STRICT;
 CREATE TABLE address_pools (
     currency      TEXT PRIMARY KEY,
-    next_position INTEGER NOT NULL
+    next_position INTEGER NOT NULL,
+    checked_at    INTEGER NOT NULL -- when the wallet was last seen to agree; what a backup restores is too old to be used
 ) STRICT;
 
 CREATE TABLE cards (
@@ -54,6 +55,7 @@ CREATE TABLE cards (
     status                 TEXT NOT NULL DEFAULT 'awaiting_payment' CHECK (status IN ('awaiting_payment', 'generated')),
     payment_state          TEXT NOT NULL DEFAULT 'unpaid',
     received               INTEGER NOT NULL DEFAULT 0, -- the sum of the counted transfers, written whole with each of their changes
+    settled                INTEGER NOT NULL DEFAULT 0, -- what the payment must keep once it was found paid; 0 before
     height                 INTEGER NOT NULL DEFAULT 0, -- highest block of the counted transfers; 0 while one is in the mempool
     ready_height           INTEGER,                    -- tip at which the card must be assessed again
     UNIQUE (currency, address)
