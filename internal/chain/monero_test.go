@@ -422,3 +422,28 @@ func TestMonero_KilledNode(t *testing.T) {
 		t.Errorf("height %d, want %d", view.Tip.Height, height)
 	}
 }
+
+func TestMonero_AheadTellsWhetherTheWalletAgreesWithThePool(t *testing.T) {
+	_, m := merchant(t)
+	made, err := m.NewAddresses(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unknown := card.Address{Currency: "monero", Address: made[1].Address, Position: made[1].Position + 1000}
+	other := card.Address{Currency: "monero", Address: made[0].Address, Position: made[1].Position}
+	for name, tt := range map[string]struct {
+		newest card.Address
+		ahead  bool
+		err    error
+	}{
+		"agrees":                   {made[1], false, nil},
+		"has made more":            {made[0], true, nil},
+		"has lost its addresses":   {unknown, false, card.ErrChainNotReady},
+		"has another in its place": {other, false, card.ErrWrongChain},
+	} {
+		ahead, err := m.Ahead(t.Context(), tt.newest)
+		if ahead != tt.ahead || !errors.Is(err, tt.err) {
+			t.Errorf("%s: ahead %t, error %v", name, ahead, err)
+		}
+	}
+}
