@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"regexp"
@@ -73,6 +74,25 @@ func accessLog(log *slog.Logger) gin.HandlerFunc {
 		}()
 		c.Next()
 	}
+}
+
+// requestTimeout is after how long a request is given up, whatever it waits for. A list without pages is exempt: it is given up
+// when its reader does not keep up.
+const requestTimeout = 20 * time.Second
+
+// deadline ends what a request waits for, so that a database that hangs does not hold on to requests for ever.
+func deadline(c *gin.Context) {
+	if c.Request.Method == http.MethodGet && c.FullPath() == "/api/cards" && c.Query("limit") == "" {
+		return
+	}
+	request := c.Request
+	ctx, cancel := context.WithTimeout(request.Context(), requestTimeout)
+	defer func() {
+		cancel()
+		c.Request = request // whose context tells whether the client is still there
+	}()
+	c.Request = request.WithContext(ctx)
+	c.Next()
 }
 
 // noStore keeps every answer of the API, which may hold credentials, out of caches.

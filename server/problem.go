@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ func (p problemWriter) write(c *gin.Context, err error) {
 	if !errors.As(err, &known) {
 		known = card.ErrInternal.Because(err)
 	}
-	if known.Cause != nil && c.Request.Context().Err() == nil {
+	if known.Cause != nil && !errors.Is(c.Request.Context().Err(), context.Canceled) {
 		p.log.ErrorContext(c.Request.Context(), "request failed", "request_id", c.GetString(requestIDKey), "code", known.Code, "error", known.Cause)
 	}
 	if c.Writer.Written() {

@@ -56,6 +56,7 @@ func New(cfg Config) (http.Handler, error) {
 	RegisterHandlersWithOptions(
 		engine.Group("",
 			noStore,
+			deadline,
 			authenticate(cfg.Service, problems),
 			spec.validate(cfg.Service, problems),
 		),
