@@ -90,8 +90,10 @@ func NewMonero(config MoneroConfig) (*Monero, error) {
 // Currency implements watcher.Chain.
 func (m *Monero) Currency() string { return card.Monero().Code }
 
-// Scan implements watcher.Chain. A wallet with a spend key is never used: the first pass fails with ErrSpendKey. The error is card.ErrChainNotReady if node and wallet don't show one settled state of the
-// chain: synchronising, wallet closed or at another height, or a block that came or went meanwhile. The next pass will see.
+// Scan implements watcher.Chain. A wallet with a spend key is never used: the first pass fails with ErrSpendKey.
+//
+// The error is card.ErrChainNotReady if node and wallet don't show one settled state of the chain: synchronising, wallet closed or
+// at another height, or a block that came or went meanwhile. The next pass will see.
 //
 // Every incoming transfer is returned, also those that belong to no card: to the primary address (also through an integrated
 // address), to other accounts, and coinbases. Locked means that the sender's unlock time has not come; that outputs can't be

@@ -43,7 +43,7 @@ func nullMillis(t *time.Time) any {
 	return t.UnixMilli()
 }
 
-// InsertAccount implements card.Store; a name that is taken is card.ErrDuplicate, unless it is by the same account.
+// InsertAccount implements card.Store. A name that another account has is card.ErrDuplicate; the same account again is no error.
 func (s *Store) InsertAccount(ctx context.Context, a card.Account) error {
 	_, err := s.exec(ctx, s.w, "insert account",
 		"INSERT INTO accounts (id, name, created_at) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING", a.ID, a.Name, a.CreatedAt.UnixMilli())

@@ -138,7 +138,7 @@ func (s *shop) want(c *card.Card, status card.Status, state card.PaymentState, r
 	return got
 }
 
-// wantCards compares how many cards the issuer made with how many were asked for.
+// wantIssued compares how many cards the issuer made with how many it should have.
 func (s *shop) wantIssued(n int) {
 	s.t.Helper()
 	if got := s.issuer.cards(); got != n {
