@@ -16,13 +16,15 @@ import (
 
 const isMissing = "is missing"
 
-// formats are those of the contract's formats that are not only for people and generators.
-var formats = openapi3.WithStringFormatValidator("uuid", uuidFormat{})
+// formats checks those of the contract's formats that are not only for people and generators.
+func formats() openapi3.SchemaValidationOption {
+	return openapi3.WithStringFormatValidator("uuid", uuidFormat{})
+}
 
 // wrongBody returns everything in which a body departs from its schema.
 func wrongBody(value any, declared *openapi3.RequestBody) []card.FieldError {
 	schema := declared.Content.Get("application/json").Schema.Value
-	return faults("", schema.VisitJSON(value, openapi3.VisitAsRequest(), openapi3.MultiErrors(), formats))
+	return faults("", schema.VisitJSON(value, openapi3.VisitAsRequest(), openapi3.MultiErrors(), formats()))
 }
 
 // wrongParameters returns everything in which path, query and headers depart from the contract.
@@ -38,7 +40,7 @@ func wrongParameters(c *gin.Context, route *routers.Route) []card.FieldError {
 		Request: c.Request, PathParams: params, Route: route,
 		Options: &openapi3filter.Options{
 			MultiError: true, SkipSettingDefaults: true, ExcludeRequestBody: true,
-			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, SchemaValidationOptions: []openapi3.SchemaValidationOption{formats},
+			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, SchemaValidationOptions: []openapi3.SchemaValidationOption{formats()},
 		},
 	}))
 	for _, p := range route.Operation.Parameters {

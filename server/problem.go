@@ -20,17 +20,29 @@ import (
 // problemType is what the type of every problem begins with; its code follows.
 const problemType = "https://github.com/cardmint/cardmint/blob/main/README.md#"
 
-var statuses = map[card.Kind]int{
-	card.Internal:         http.StatusInternalServerError,
-	card.Malformed:        http.StatusBadRequest,
-	card.Unauthorized:     http.StatusUnauthorized,
-	card.NotFound:         http.StatusNotFound,
-	card.MethodNotAllowed: http.StatusMethodNotAllowed,
-	card.Timeout:          http.StatusRequestTimeout,
-	card.TooLarge:         http.StatusRequestEntityTooLarge,
-	card.UnsupportedMedia: http.StatusUnsupportedMediaType,
-	card.Invalid:          http.StatusUnprocessableEntity,
-	card.Unavailable:      http.StatusServiceUnavailable,
+// status is where kinds of failures become HTTP's.
+func status(kind card.Kind) int {
+	switch kind {
+	case card.Malformed:
+		return http.StatusBadRequest
+	case card.Unauthorized:
+		return http.StatusUnauthorized
+	case card.NotFound:
+		return http.StatusNotFound
+	case card.MethodNotAllowed:
+		return http.StatusMethodNotAllowed
+	case card.Timeout:
+		return http.StatusRequestTimeout
+	case card.TooLarge:
+		return http.StatusRequestEntityTooLarge
+	case card.UnsupportedMedia:
+		return http.StatusUnsupportedMediaType
+	case card.Invalid:
+		return http.StatusUnprocessableEntity
+	case card.Unavailable:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
 }
 
 // problemWriter is the one place that writes an error (RFC 9457).
@@ -52,11 +64,11 @@ func (p problemWriter) write(c *gin.Context, err error) {
 	}
 	c.Header("Cache-Control", "no-store")                // also where there is no route, and so no middleware that says it
 	c.Header("Content-Type", "application/problem+json") // also where another answer had begun; gin keeps what is there
-	status := statuses[known.Kind]
+	code := status(known.Kind)
 	body := Problem{
 		Type:      problemType + known.Code,
 		Title:     known.Title,
-		Status:    int32(status),
+		Status:    int32(code),
 		Detail:    known.Message,
 		Code:      ProblemCode(known.Code),
 		RequestID: c.GetString(requestIDKey),
@@ -90,7 +102,7 @@ func (p problemWriter) write(c *gin.Context, err error) {
 	if err := encoder.Encode(body); err != nil {
 		panic(err) // strings and numbers only: can't happen
 	}
-	c.Data(status, "application/problem+json", text.Bytes())
+	c.Data(code, "application/problem+json", text.Bytes())
 }
 
 func (p problemWriter) noRoute(c *gin.Context)  { p.write(c, card.ErrNotFound) }

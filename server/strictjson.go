@@ -37,7 +37,7 @@ func strictJSON(text []byte) (value any, fault string) {
 	var repeated repeatedKey
 	value, err := read(tokens, 0)
 	if errors.As(err, &repeated) {
-		return nil, fmt.Sprintf("The key %q appears more than once. Send every key once.", string(repeated))
+		return nil, fmt.Sprintf("The key %.100q appears more than once. Send every key once.", string(repeated))
 	}
 	if err != nil {
 		return nil, fmt.Sprintf("The body is nested more than %d levels deep.", maxDepth)

@@ -17,18 +17,6 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// semantic finds what the schema of an operation can't express.
-var semantic = map[string]func(*card.Service, map[string]any) []card.FieldError{
-	"createCard": func(s *card.Service, body map[string]any) []card.FieldError {
-		usd, _ := body["usd_amount"].(string)
-		if number, ok := body["usd_amount"].(json.Number); ok {
-			usd = number.String()
-		}
-		currency, _ := body["currency"].(string)
-		return s.CheckCreate(card.CreateRequest{USDAmount: usd, Currency: currency})
-	},
-}
-
 // validate refuses what the contract does not allow, and names everything that is wrong at once.
 func (s *spec) validate(service *card.Service, problems problemWriter) gin.HandlerFunc {
 	return func(c *gin.Context) {
@@ -41,8 +29,8 @@ func (s *spec) validate(service *card.Service, problems problemWriter) gin.Handl
 		wrong := wrongParameters(c, route)
 		if body != nil {
 			wrong = append(wrong, wrongBody(body.value, route.Operation.RequestBody.Value)...)
-			if object, ok := body.value.(map[string]any); ok && semantic[route.Operation.OperationID] != nil {
-				wrong = merge(wrong, semantic[route.Operation.OperationID](service, object))
+			if object, ok := body.value.(map[string]any); ok && route.Operation.OperationID == "createCard" {
+				wrong = merge(wrong, service.CheckCreate(order(object)))
 			}
 			c.Request.Body = body
 		}
@@ -98,8 +86,19 @@ func readBody(r *http.Request, declared *openapi3.RequestBodyRef) (*parsedBody, 
 	return &parsedBody{value}, nil
 }
 
-// merge adds what the domain finds wrong to what the schema finds, so that a client learns of everything at once. About one
-// place the domain says it better, unless the value is not there at all.
+// order reads a body of createCard whose fields may be of any type: what the schema can't express is looked at together with what it
+// can, so that a client learns of everything at once.
+func order(body map[string]any) card.CreateRequest {
+	usd, _ := body["usd_amount"].(string)
+	if number, ok := body["usd_amount"].(json.Number); ok {
+		usd = number.String()
+	}
+	currency, _ := body["currency"].(string)
+	return card.CreateRequest{USDAmount: usd, Currency: currency}
+}
+
+// merge adds what the domain finds wrong to what the schema finds. About one place the domain says it better, unless the value is
+// not there at all.
 func merge(schema, domain []card.FieldError) []card.FieldError {
 	for _, d := range domain {
 		i := slices.IndexFunc(schema, func(f card.FieldError) bool { return f.Pointer == d.Pointer })
