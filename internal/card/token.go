@@ -95,7 +95,7 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Identity, err
 			return entry.token.identity(now)
 		}
 	}
-	hash, err := s.vault.Digest("token", []byte(token))
+	hash, err := s.tokenHash(Secret(token))
 	if err != nil {
 		return Identity{}, err
 	}
@@ -109,6 +109,11 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Identity, err
 	}
 	s.tokens.entries.Store(key, &tokenEntry{token: found, askedAt: now})
 	return found.identity(now)
+}
+
+// tokenHash returns what the store knows a token by.
+func (s *Service) tokenHash(text Secret) ([]byte, error) {
+	return s.vault.Digest("token", []byte(text.Reveal()))
 }
 
 func (t Token) identity(now time.Time) (Identity, error) {
@@ -136,17 +141,23 @@ func (s *Service) CreateToken(ctx context.Context, account, name string, ttl tim
 		return Token{}, "", fmt.Errorf("account %q: %w", account, err)
 	}
 	text := newToken(s.cfg.Mode)
-	hash, err := s.vault.Digest("token", []byte(text.Reveal()))
+	hash, err := s.tokenHash(text)
 	if err != nil {
 		return Token{}, "", err
 	}
-	id, at := s.newID()
-	t := Token{ID: id, AccountID: owner.ID, Account: owner.Name, Name: name, Hash: hash, CreatedAt: at}
+	var expires *time.Time
 	if ttl > 0 {
-		expires := s.cfg.Now().Add(ttl)
-		t.ExpiresAt = &expires
+		end := s.cfg.Now().Add(ttl)
+		expires = &end
 	}
-	return t, text, s.store.InsertToken(ctx, t)
+	t, err := s.insertToken(ctx, owner, name, hash, expires)
+	return t, text, err
+}
+
+func (s *Service) insertToken(ctx context.Context, owner Account, name string, hash []byte, expires *time.Time) (Token, error) {
+	id, at := s.newID()
+	t := Token{ID: id, AccountID: owner.ID, Account: owner.Name, Name: name, Hash: hash, CreatedAt: at, ExpiresAt: expires}
+	return t, s.store.InsertToken(ctx, t)
 }
 
 // DevToken returns the token of the sandbox's own account, and makes both if need be. The token is derived from the vault's
@@ -165,15 +176,15 @@ func (s *Service) DevToken(ctx context.Context) (Secret, error) {
 		return "", err
 	}
 	text := tokenText(s.cfg.Mode, new(big.Int).SetBytes(seed[:20]))
-	hash, err := s.vault.Digest("token", []byte(text.Reveal()))
+	hash, err := s.tokenHash(text)
 	if err != nil {
 		return "", err
 	}
 	if _, err := s.store.TokenByHash(ctx, hash); !errors.Is(err, ErrNotFound) {
 		return text, err
 	}
-	id, at := s.newID()
-	return text, s.store.InsertToken(ctx, Token{ID: id, AccountID: owner.ID, Account: name, Name: name, Hash: hash, CreatedAt: at})
+	_, err = s.insertToken(ctx, owner, name, hash, nil)
+	return text, err
 }
 
 // Tokens returns all tokens, without their texts, oldest first.

@@ -95,12 +95,6 @@ func (t *tx) InsertAddresses(ctx context.Context, as []card.Address) error {
 	if err != nil {
 		return err
 	}
-	return inBatches(as, func(some []card.Address) error {
-		args := make([]any, 0, 3*len(some))
-		for _, a := range some {
-			args = append(args, a.Currency, a.Address, a.Position)
-		}
-		_, err := t.s.exec(ctx, t.t, "insert addresses", "INSERT INTO addresses (currency, address, position) VALUES "+rows("(?, ?, ?)", len(some)), args...)
-		return err
-	})
+	return insertAll(ctx, t, "insert addresses", "addresses (currency, address, position)", "(?, ?, ?)", "", as,
+		func(a card.Address) []any { return []any{a.Currency, a.Address, a.Position} })
 }

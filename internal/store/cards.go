@@ -264,18 +264,6 @@ func (t *tx) SaveGenerated(ctx context.Context, id uuid.UUID, c card.Sealed) err
 	return err
 }
 
-// inBatches calls f with parts of all that fit one statement.
-func inBatches[T any](all []T, f func([]T) error) error {
-	for len(all) > 0 {
-		n := min(batch, len(all))
-		if err := f(all[:n]); err != nil {
-			return err
-		}
-		all = all[n:]
-	}
-	return nil
-}
-
 func sortedIDs(set map[uuid.UUID]bool) []uuid.UUID {
 	return slices.SortedFunc(maps.Keys(set), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
 }

@@ -35,14 +35,9 @@ func (t *tx) insertEventsOf(ctx context.Context, account uuid.UUID, es []card.Ev
 		return err
 	}
 	seq -= int64(len(es))
-	return inBatches(es, func(some []card.Event) error {
-		args := make([]any, 0, 8*len(some))
-		for _, e := range some {
+	return insertAll(ctx, t, "insert events", "events (account_id, seq, id, type, card_uuid, status, payment_state, created_at)",
+		"(?, ?, ?, ?, ?, ?, ?, ?)", "", es, func(e card.Event) []any {
 			seq++
-			args = append(args, e.AccountID, seq, e.ID, e.Type, e.CardUUID, e.Status, e.State, e.CreatedAt.UnixMilli())
-		}
-		_, err := t.s.exec(ctx, t.t, "insert events", `INSERT INTO events
-			(account_id, seq, id, type, card_uuid, status, payment_state, created_at) VALUES `+rows("(?, ?, ?, ?, ?, ?, ?, ?)", len(some)), args...)
-		return err
-	})
+			return []any{e.AccountID, seq, e.ID, e.Type, e.CardUUID, e.Status, e.State, e.CreatedAt.UnixMilli()}
+		})
 }

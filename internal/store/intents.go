@@ -11,15 +11,8 @@ import (
 
 // InsertIntents implements card.Tx. A card that has an intent keeps it.
 func (t *tx) InsertIntents(ctx context.Context, cards []uuid.UUID) error {
-	return inBatches(cards, func(some []uuid.UUID) error {
-		args := make([]any, len(some))
-		for i, id := range some {
-			args[i] = id
-		}
-		_, err := t.s.exec(ctx, t.t, "insert intents", "INSERT INTO intents (card_uuid, due_at) VALUES "+
-			rows("("+t.s.dialect.uuid+", 0)", len(some))+" ON CONFLICT (card_uuid) DO NOTHING", args...)
-		return err
-	})
+	return insertAll(ctx, t, "insert intents", "intents (card_uuid, due_at)", "("+t.s.dialect.uuid+", 0)", "ON CONFLICT (card_uuid) DO NOTHING",
+		cards, func(id uuid.UUID) []any { return []any{id} })
 }
 
 // ClaimIntents implements card.Store. Each claim raises the fence; one whose reply is lost ends with its ttl.

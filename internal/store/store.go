@@ -210,6 +210,30 @@ func rows(group string, n int) string {
 	return strings.TrimSuffix(strings.Repeat(group+", ", n), ", ")
 }
 
+// inBatches calls f with parts of all that fit one statement.
+func inBatches[T any](all []T, f func([]T) error) error {
+	for len(all) > 0 {
+		n := min(batch, len(all))
+		if err := f(all[:n]); err != nil {
+			return err
+		}
+		all = all[n:]
+	}
+	return nil
+}
+
+// insertAll inserts a row for each of all, in as few statements as they fit. The statement ends with what is to be done on a conflict.
+func insertAll[T any](ctx context.Context, t *tx, operation, into, group, onConflict string, all []T, values func(T) []any) error {
+	return inBatches(all, func(some []T) error {
+		var args []any
+		for _, one := range some {
+			args = append(args, values(one)...)
+		}
+		_, err := t.s.exec(ctx, t.t, operation, "INSERT INTO "+into+" VALUES "+rows(group, len(some))+" "+onConflict, args...)
+		return err
+	})
+}
+
 func nullString(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }
 
 // SingleWriter reports whether only one connection of a process may write, so that a second pool would be in the way.

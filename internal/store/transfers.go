@@ -62,18 +62,13 @@ func (t *tx) transfers(ctx context.Context, query string, args ...any) ([]card.T
 
 // UpsertTransfers implements card.Tx. A transfer that was seen before keeps the earlier time.
 func (t *tx) UpsertTransfers(ctx context.Context, ts []card.Transfer) error {
-	return inBatches(ts, func(some []card.Transfer) error {
-		args := make([]any, 0, 9*len(some))
-		for _, x := range some {
-			args = append(args, x.Currency, x.TxID, x.Output, x.Address, int64(x.Amount), x.Height, x.Locked, x.Counted, x.FirstSeenAt.UnixMilli())
-		}
-		_, err := t.s.exec(ctx, t.t, "upsert transfers", `INSERT INTO transfers
-			(currency, txid, output, address, amount, height, locked, counted, first_seen_at) VALUES `+rows("(?, ?, ?, ?, ?, ?, ?, ?, ?)", len(some))+`
-			ON CONFLICT (currency, txid, output) DO UPDATE SET address = excluded.address, amount = excluded.amount, height = excluded.height,
-				locked = excluded.locked, counted = excluded.counted, first_seen_at = CASE WHEN excluded.first_seen_at < transfers.first_seen_at
-				THEN excluded.first_seen_at ELSE transfers.first_seen_at END`, args...)
-		return err
-	})
+	return insertAll(ctx, t, "upsert transfers", "transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at)",
+		"(?, ?, ?, ?, ?, ?, ?, ?, ?)", `ON CONFLICT (currency, txid, output) DO UPDATE SET address = excluded.address, amount = excluded.amount,
+			height = excluded.height, locked = excluded.locked, counted = excluded.counted, first_seen_at = CASE
+			WHEN excluded.first_seen_at < transfers.first_seen_at THEN excluded.first_seen_at ELSE transfers.first_seen_at END`,
+		ts, func(x card.Transfer) []any {
+			return []any{x.Currency, x.TxID, x.Output, x.Address, int64(x.Amount), x.Height, x.Locked, x.Counted, x.FirstSeenAt.UnixMilli()}
+		})
 }
 
 // Cursor implements card.Store.
