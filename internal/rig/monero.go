@@ -1,21 +1,11 @@
 package rig
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
 	"sync"
-	"syscall"
 	"testing"
-	"time"
-
-	"github.com/icholy/digest"
 )
 
 // Fixed keys make the wallets quicker to set up than new ones, and worth nothing.
@@ -23,6 +13,8 @@ const (
 	merchantAddress = "49snN9s5C6n6gVTjGPKivRM4t1DbCjBQah96GqqJiBVvM43b71asFZ2NRQYuuaqG3GDDAwMb1MMVKUVjZaVDvJaX4vTQFcr"
 	merchantViewKey = "feaccb9e60a89e60f34c88a9ec5d997bb707d466d7f2d7499ac5f72b805d540f"
 	payerAddress    = "46kYDBLyxoM8jQYPyFfLJZSJ1FtNT4RyKSeZi71gCANkVmU1eNaj8UP64H4cQ8YCRjBsanmJtYr7mh72o5kJekKMP7zoVfZ"
+	otherAddress    = "46yJvqTrUfoe8yCtWzXy1nYzgncE6qA1HJ1W9kkSv9pw3zrPutVwYEwahcKtvXjdHwZ7h3wEGn128UufYLqt8usBFQFTpmz"
+	otherViewKey    = "ff6cbf1fa1a835723a868052111fa67ae566b666e524b0ef690d2be4f9b8350f"
 	payerSeed       = "movement stacking dwindling unopened often sprig clue tobacco double superior tycoon square onslaught organs " +
 		"knife behind hickory language verification later losing karate jabbed jubilee onslaught"
 )
@@ -50,7 +42,8 @@ type MoneroNet struct {
 	Wallet    *MoneroWallet // the merchant's
 	Payer     *MoneroWallet
 
-	dir string
+	dir   string
+	relay *relay // before the node, for the wallets
 }
 
 // Monero returns the network that the tests of a process share, until Main ends it. They must not use it in parallel.
@@ -89,21 +82,22 @@ func startMonero(tb testing.TB) *MoneroNet {
 			n.end()
 		}
 	}()
-	n.Daemon = &MoneroDaemon{server: newServer(tb, "monerod", n.newDir(tb), "", "")}
+	n.Daemon = newMoneroDaemon(tb, n.newDir(tb), "--regtest", "--keep-fakechain", "--fixed-difficulty=1")
+	n.relay = newRelay(tb, n.Daemon.URL)
 	n.Wallet = n.newWallet(tb, "", "")
 	n.Payer = n.newWallet(tb, "", "")
 	n.DaemonURL, n.WalletURL = n.Daemon.URL, n.Wallet.URL
-	n.Daemon.launch(tb)
-	n.Wallet.launch(tb)
-	n.Payer.launch(tb)
+	n.Daemon.Start(tb)
+	n.Wallet.Launch(tb)
+	n.Payer.Launch(tb)
 
 	made := make(chan error, 2)
 	go func() {
-		made <- n.Wallet.call("generate_from_keys", map[string]any{"filename": "wallet", "address": merchantAddress,
+		made <- n.Wallet.Ask("generate_from_keys", map[string]any{"filename": "wallet", "address": merchantAddress,
 			"viewkey": merchantViewKey, "password": "", "restore_height": 0}, nil)
 	}()
 	go func() {
-		made <- n.Payer.call("restore_deterministic_wallet", map[string]any{"filename": "wallet", "seed": payerSeed,
+		made <- n.Payer.Ask("restore_deterministic_wallet", map[string]any{"filename": "wallet", "seed": payerSeed,
 			"password": "", "restore_height": 0}, nil)
 	}()
 	n.MineTo(tb, merchantAddress, 1)
@@ -131,6 +125,9 @@ func (n *MoneroNet) end() {
 			s.kill()
 		}
 	}
+	if n.relay != nil {
+		n.relay.end()
+	}
 	if n.Daemon != nil {
 		n.Daemon.kill()
 	}
@@ -145,14 +142,8 @@ func (n *MoneroNet) mend(tb testing.TB) {
 	if n.Daemon.ended() {
 		n.Daemon.Start(tb)
 	}
-	for _, w := range []*MoneroWallet{n.Wallet, n.Payer} {
-		w.Thaw()
-		if w.ended() {
-			w.Start(tb)
-		} else if w.call("get_height", nil, nil) != nil {
-			w.Open(tb)
-		}
-	}
+	n.Wallet.mend(tb)
+	n.Payer.mend(tb)
 	n.Mine(tb, int(max(1, firstBlocks-n.Height(tb))))
 }
 
@@ -295,178 +286,4 @@ func (n *MoneroNet) Send(tb testing.TB, tx MoneroTx) error {
 		return fmt.Errorf("send raw transaction: %s %s", answer.Status, answer.Reason)
 	}
 	return nil
-}
-
-// NewWallet starts another monero-wallet-rpc with the merchant's view-only wallet as it was when this was called, for this
-// test alone. A user makes it ask for a login. It takes about 3 s.
-func (n *MoneroNet) NewWallet(tb testing.TB, user, password string) *MoneroWallet {
-	tb.Helper()
-	w := n.newWallet(tb, user, password)
-	n.Wallet.Call(tb, "store", nil, nil)
-	for _, name := range []string{"wallet", "wallet.keys"} {
-		content, err := os.ReadFile(filepath.Join(n.Wallet.dir, name))
-		if err != nil {
-			tb.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(w.dir, name), content, 0o600); err != nil {
-			tb.Fatal(err)
-		}
-	}
-	tb.Cleanup(w.kill)
-	w.Start(tb)
-	return w
-}
-
-// MoneroDaemon is a monerod.
-type MoneroDaemon struct{ server }
-
-func (d *MoneroDaemon) launch(tb testing.TB) {
-	tb.Helper()
-	d.run(tb, "--regtest", "--keep-fakechain", "--offline", "--fixed-difficulty=1", "--disable-rpc-ban", "--non-interactive",
-		"--no-zmq", "--rpc-ssl=disabled", "--check-updates=disabled", "--disable-dns-checkpoints", "--data-dir="+d.dir)
-	d.Ready(tb, time.Minute, func() error { return d.call("get_info", nil, nil) })
-}
-
-// Start starts the daemon again after it was killed, with the chain it had.
-func (d *MoneroDaemon) Start(tb testing.TB) {
-	tb.Helper()
-	d.launch(tb)
-}
-
-// MoneroWallet is a monero-wallet-rpc.
-type MoneroWallet struct {
-	server
-	daemonURL string
-}
-
-func (n *MoneroNet) newWallet(tb testing.TB, user, password string) *MoneroWallet {
-	tb.Helper()
-	return &MoneroWallet{newServer(tb, "monero-wallet-rpc", n.newDir(tb), user, password), n.Daemon.URL}
-}
-
-func (w *MoneroWallet) launch(tb testing.TB) {
-	tb.Helper()
-	login := "--disable-rpc-login"
-	if w.user != "" {
-		login = "--rpc-login=" + w.user + ":" + w.password
-	}
-	w.run(tb, "--daemon-address="+w.daemonURL, "--trusted-daemon", "--wallet-dir="+w.dir, login, "--no-dns",
-		"--rpc-ssl=disabled", "--daemon-ssl=disabled", // each would make a new RSA key first, which takes seconds
-		"--shared-ringdb-dir="+filepath.Join(w.dir, "ring"), "--log-level=0", "--log-file="+filepath.Join(w.dir, "log"))
-	w.Ready(tb, time.Minute, func() error { return w.call("get_version", nil, nil) })
-}
-
-// Start starts the wallet again after it was killed, and opens it as it was when it was last stored.
-func (w *MoneroWallet) Start(tb testing.TB) {
-	tb.Helper()
-	w.launch(tb)
-	w.Open(tb)
-}
-
-// Open opens the wallet after it was closed.
-func (w *MoneroWallet) Open(tb testing.TB) {
-	tb.Helper()
-	w.Call(tb, "open_wallet", map[string]any{"filename": "wallet", "password": ""}, nil)
-}
-
-// server is a process that speaks JSON-RPC.
-type server struct {
-	*Process
-	URL string
-
-	program, dir, user, password string
-	port                         int
-	client                       *http.Client
-}
-
-func newServer(tb testing.TB, program, dir, user, password string) server {
-	tb.Helper()
-	s := server{program: program, dir: dir, user: user, password: password, port: FreePort(tb)}
-	s.URL = fmt.Sprintf("http://127.0.0.1:%d", s.port)
-	s.client = &http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{}}
-	if user != "" {
-		s.client.Transport = &digest.Transport{Username: user, Password: password, Transport: s.client.Transport}
-	}
-	return s
-}
-
-func (s *server) run(tb testing.TB, args ...string) {
-	tb.Helper()
-	cmd := exec.Command(Need(tb, s.program, "monero"), append(args, "--rpc-bind-port="+strconv.Itoa(s.port))...)
-	cmd.Dir = s.dir
-	cmd.Env = append(os.Environ(), "HOME="+s.dir) // where they look for configuration and keep more than they are told to
-	s.Process = launch(tb, cmd)
-}
-
-// Freeze stops the process from running, without ending it.
-func (s *server) Freeze(tb testing.TB) {
-	tb.Helper()
-	s.Signal(tb, syscall.SIGSTOP)
-}
-
-// Thaw lets a frozen process run on. It does nothing if the process has ended.
-func (s *server) Thaw() { _ = s.cmd.Process.Signal(syscall.SIGCONT) }
-
-func (s *server) kill() {
-	if s.Process != nil {
-		s.Kill()
-	}
-	s.client.CloseIdleConnections()
-}
-
-func (s *server) ended() bool {
-	select {
-	case <-s.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// Call runs a JSON-RPC method; params and result may be nil.
-func (s *server) Call(tb testing.TB, method string, params, result any) {
-	tb.Helper()
-	if err := s.call(method, params, result); err != nil {
-		tb.Fatal(err)
-	}
-}
-
-func (s *server) call(method string, params, result any) error {
-	if params == nil {
-		params = struct{}{}
-	}
-	var answer struct {
-		Result json.RawMessage
-		Error  json.RawMessage
-	}
-	request := map[string]any{"jsonrpc": "2.0", "id": "0", "method": method, "params": params}
-	if err := s.post("/json_rpc", request, &answer); err != nil {
-		return fmt.Errorf("%s %s: %w", s.program, method, err)
-	}
-	if answer.Error != nil {
-		return fmt.Errorf("%s %s: %s", s.program, method, answer.Error)
-	}
-	if result == nil {
-		return nil
-	}
-	return json.Unmarshal(answer.Result, result)
-}
-
-func (s *server) post(path string, request, answer any) error {
-	body, err := json.Marshal(request)
-	if err != nil {
-		return err
-	}
-	res, err := s.client.Post(s.URL+path, "application/json", bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = res.Body.Close() }()
-	if res.StatusCode != http.StatusOK {
-		return errors.New(res.Status)
-	}
-	if answer == nil {
-		return nil
-	}
-	return json.NewDecoder(res.Body).Decode(answer)
 }

@@ -1,0 +1,44 @@
+package rig
+
+import (
+	"os"
+	"testing"
+	"time"
+)
+
+// MoneroDaemon is a monerod.
+type MoneroDaemon struct {
+	server
+	network []string // the arguments that choose it
+}
+
+func newMoneroDaemon(tb testing.TB, dir string, network ...string) *MoneroDaemon {
+	tb.Helper()
+	return &MoneroDaemon{server: newServer(tb, "monerod", dir, "", ""), network: network}
+}
+
+// Stagenet starts a node of another network than Monero's, for this test alone. It has only the genesis block. It takes
+// about 1 s.
+func Stagenet(tb testing.TB) *MoneroDaemon {
+	tb.Helper()
+	Need(tb, "monerod", "monero")
+	dir, err := os.MkdirTemp("", "rig-stagenet")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	d := newMoneroDaemon(tb, dir, "--stagenet")
+	tb.Cleanup(func() { // tb.TempDir would be gone before the node is
+		d.kill()
+		_ = os.RemoveAll(dir)
+	})
+	d.Start(tb)
+	return d
+}
+
+// Start starts the daemon, or starts it again after it was killed, with the chain it had.
+func (d *MoneroDaemon) Start(tb testing.TB) {
+	tb.Helper()
+	d.run(tb, append([]string{"--offline", "--disable-rpc-ban", "--non-interactive", "--no-zmq", "--rpc-ssl=disabled",
+		"--check-updates=disabled", "--disable-dns-checkpoints", "--data-dir=" + d.dir}, d.network...)...)
+	d.Ready(tb, time.Minute, func() error { return d.Ask("get_info", nil, nil) })
+}
