@@ -1,7 +1,10 @@
 // Package rate knows what coins are worth in US dollars.
 //
-// It may import package card only, and implements its Rates: it answers from memory, never from the network.
-// A live source will keep a rate fresh beside Fixed; until then rates are fixed by the operator.
+// It may import package card only, and implements its Rates: it answers from memory, never from the network. Live takes the median of
+// several public sources, which its Tick asks; Fixed is what the operator set; Markup lowers either. All of it is exact, and whatever is
+// rounded is rounded down: a lower rate asks for more coin, so that the amount is never worth less than the dollars.
+//
+// Nothing is stored. After a crash there is no rate until the first Tick has ended, and jumps are measured from the first accepted rate.
 package rate
 
 import (

@@ -1,0 +1,42 @@
+package rate
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// coinbase quotes the price and time of the last trade on Coinbase Exchange, one market a request. It has none for monero.
+// Source: https://docs.cdp.coinbase.com/api-reference/exchange-api/rest-api/products/get-product-ticker.
+type coinbase struct{ site }
+
+func newCoinbase(s site) Source {
+	s.markets = map[string]string{"bitcoin": "BTC-USD", "litecoin": "LTC-USD"}
+	return coinbase{s}
+}
+
+// Fetch implements Source.
+func (c coinbase) Fetch(ctx context.Context, coins []string) (map[string]Quote, error) {
+	return c.each(coins, func(product string) Quote {
+		answer, err := c.get(ctx, "/products/"+product+"/ticker")
+		if err != nil {
+			return Quote{Err: err}
+		}
+		return readCoinbase(answer.body)
+	}), nil
+}
+
+func readCoinbase(body []byte) Quote {
+	var ticker struct {
+		Price text `json:"price"`
+		Time  text `json:"time"`
+	}
+	if json.Unmarshal(body, &ticker) != nil {
+		return Quote{Err: errUndocumented}
+	}
+	at, err := time.Parse(time.RFC3339, string(ticker.Time))
+	if err != nil {
+		return Quote{Err: errNoTime}
+	}
+	return newQuote(ticker.Price, at)
+}

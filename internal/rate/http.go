@@ -1,0 +1,102 @@
+package rate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+const (
+	longestAnswer  = time.Minute // whatever the caller's deadline
+	largestAnswer  = 1 << 20
+	largestHeaders = 64 << 10
+)
+
+// newClient returns the client that all sources share. It checks certificates, follows no redirects and uses no proxy.
+func newClient() *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+			ForceAttemptHTTP2:      true,
+			TLSHandshakeTimeout:    10 * time.Second,
+			IdleConnTimeout:        90 * time.Second,
+			MaxResponseHeaderBytes: largestHeaders,
+			DisableCompression:     true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout:       longestAnswer,
+	}
+}
+
+// answer is what a site said.
+type answer struct {
+	body   []byte
+	header http.Header
+}
+
+// get asks a site. Anything but a whole answer with status 200 is an error, and no error repeats the body.
+func (s site) get(ctx context.Context, path string) (answer, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base+path, nil)
+	if err != nil {
+		return answer{}, err
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "cardmint")
+	res, err := s.client.Do(req)
+	if err != nil {
+		return answer{}, plain(ctx, err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusOK {
+		return answer{}, fmt.Errorf("HTTP status %d", res.StatusCode)
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, largestAnswer+1))
+	if err != nil {
+		return answer{}, plain(ctx, err)
+	}
+	if len(body) > largestAnswer {
+		return answer{}, fmt.Errorf("answer is longer than %d bytes", largestAnswer)
+	}
+	return answer{body, res.Header}, nil
+}
+
+// plain returns why a request failed, in words that may be shown to anybody: without addresses, which may be those of a network that
+// is nobody's business.
+func plain(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if dns, is := errors.AsType[*net.DNSError](err); is {
+		return fmt.Errorf("name can't be resolved: %s", dns.Err)
+	}
+	if op, is := errors.AsType[*net.OpError](err); is {
+		return fmt.Errorf("%s: %w", op.Op, op.Err)
+	}
+	if wrapped, is := errors.AsType[*url.Error](err); is {
+		return wrapped.Err
+	}
+	return err
+}
+
+// time returns when an answer was made: its Date less its Age, so that an old answer from a cache is seen to be old.
+// RFC 9111 section 4.2.3 takes the greater of both ages and needs a clock of one's own for it; their sum errs on the older side.
+func (a answer) time() (time.Time, error) {
+	at, err := http.ParseTime(a.header.Get("Date"))
+	if err != nil {
+		return time.Time{}, errors.New("answer has no Date, so it may be any age")
+	}
+	if age := a.header.Get("Age"); age != "" {
+		seconds, err := strconv.ParseUint(age, 10, 31) // what RFC 9111 section 1.2.2 allows
+		if err != nil {
+			return time.Time{}, errors.New("answer's Age is not a number of seconds")
+		}
+		at = at.Add(-time.Duration(seconds) * time.Second)
+	}
+	return at, nil
+}

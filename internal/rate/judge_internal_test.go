@@ -1,0 +1,276 @@
+package rate
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func usd(t testing.TB, text string) card.Decimal {
+	t.Helper()
+	d, err := card.ParseDecimal(text, card.RateScale)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// said reads "a=152.52 b=152.6@-6m c=!down": quotes of sources, their times as distances from noon, and failures.
+func said(t testing.TB, texts string) []quoted {
+	t.Helper()
+	var quotes []quoted
+	for field := range strings.FieldsSeq(texts) {
+		source, value, _ := strings.Cut(field, "=")
+		if why, failed := strings.CutPrefix(value, "!"); failed {
+			quotes = append(quotes, quoted{source, Quote{Err: errors.New(why)}})
+			continue
+		}
+		price, distance, timed := strings.Cut(value, "@")
+		at := noon
+		if timed {
+			d, err := time.ParseDuration(distance)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at = noon.Add(d)
+		}
+		quotes = append(quotes, quoted{source, Quote{USD: usd(t, price), At: at}})
+	}
+	return quotes
+}
+
+func config(change func(*Config)) Config {
+	c := Config{Coins: []string{"monero"}}
+	if change != nil {
+		change(&c)
+	}
+	return c.withDefaults()
+}
+
+func TestJudge_OneTick(t *testing.T) {
+	floor := func(text string) func(*Config) {
+		return func(c *Config) { c.Floor = map[string]card.Decimal{"monero": usd(t, text)} }
+	}
+	for name, test := range map[string]struct {
+		quotes string
+		config func(*Config)
+		rate   string // or none
+		source string
+		age    time.Duration
+		why    string // a part of it
+	}{
+		"one agrees with itself":               {quotes: "a=150", config: func(c *Config) { c.Quorum = 1 }, rate: "150", source: "median a=150"},
+		"two: the mean":                        {quotes: "a=150 b=151", rate: "150.5", source: "median a=150 b=151"},
+		"the mean is rounded down":             {quotes: "a=150.00000001 b=150.00000002", rate: "150.00000001", source: "median a=150.00000001 b=150.00000002"},
+		"three: the middle one":                {quotes: "b=150 c=151 a=152", rate: "151", source: "median a=152 b=150 c=151"},
+		"four: the mean of the middle ones":    {quotes: "a=149 b=150 c=151 d=152", rate: "150.5", source: "median a=149 b=150 c=151 d=152"},
+		"all the same":                         {quotes: "a=150 b=150 c=150", rate: "150", source: "median a=150 b=150 c=150"},
+		"no quotes":                            {quotes: "", why: "0 of 0 sources can be used, and 2 are needed"},
+		"failures are named":                   {quotes: "b=!no-route a=150 c=!down", why: "1 of 3 sources can be used, and 2 are needed: b: no-route; c: down"},
+		"a failure leaves a quorum":            {quotes: "a=150 b=!down c=151", rate: "150.5", source: "median a=150 c=151"},
+		"exactly of the greatest age":          {quotes: "a=150@-5m b=150", rate: "150", source: "median a=150 b=150", age: 5 * time.Minute},
+		"too old":                              {quotes: "a=150@-5m1s b=150", why: "a: quote is 5m1s old, more than 5m0s"},
+		"yesterday's":                          {quotes: "a=150@-24h b=150@-24h c=150", why: "1 of 3"},
+		"exactly as far ahead as tolerated":    {quotes: "a=150@30s b=150", rate: "150", source: "median a=150 b=150"},
+		"all ahead: never taken in the future": {quotes: "a=150@20s b=150@10s", rate: "150", source: "median a=150 b=150"},
+		"too far ahead":                        {quotes: "a=150@31s b=150", why: "a: quote is from 31s in the future, more than 30s"},
+		"oldest used counts":                   {quotes: "a=150@-1m b=150@-2m c=150@-3s", rate: "150", source: "median a=150 b=150 c=150", age: 2 * time.Minute},
+		"a dropped one's age does not count":   {quotes: "a=150@-1m b=150 c=200@-4m", rate: "150", source: "median a=150 b=150", age: time.Minute},
+		"exactly as far as tolerated":          {quotes: "a=100 b=100 c=103", rate: "100", source: "median a=100 b=100 c=103"},
+		"one unit farther":                     {quotes: "a=100 b=100 c=103.00000001", rate: "100", source: "median a=100 b=100"},
+		"one unit farther, below":              {quotes: "a=100 b=100 c=96.99999999", rate: "100", source: "median a=100 b=100"},
+		"two that disagree":                    {quotes: "a=100 b=110", why: "a: quote 100 is more than 3 percent from the median 105; b: quote 110 is"},
+		"two camps: none wins":                 {quotes: "a=90 b=90 c=110 d=110", why: "0 of 4"},
+		"three that disagree":                  {quotes: "a=100 b=120 c=140", why: "1 of 3"},
+		"below the floor":                      {quotes: "a=99 b=99.99999999", config: floor("100"), why: "99.49999999 is below the floor of 100 (median a=99 b=99.99999999)"},
+		"on the floor":                         {quotes: "a=100 b=100", config: floor("100"), rate: "100", source: "median a=100 b=100"},
+		"the least":                            {quotes: "a=0.01 b=0.01", rate: "0.01", source: "median a=0.01 b=0.01"},
+		"less than the least":                  {quotes: "a=0.00999999 b=1 c=1", rate: "1", source: "median b=1 c=1"},
+		"the most":                             {quotes: "a=100000000 b=100000000", rate: "100000000", source: "median a=100000000 b=100000000"},
+		"more than the most":                   {quotes: "a=100000000.00000001 b=100000000.00000001", why: "0 of 2 sources can be used, and 2 are needed: a: quote is not"},
+		"zero":                                 {quotes: "a=0 b=0 c=1", why: "1 of 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := judge("monero", said(t, test.quotes), standing{}, noon, config(test.config))
+			if test.why != "" {
+				if got.why == nil || !strings.Contains(got.why.Error(), test.why) || got.last != (card.Rate{}) {
+					t.Errorf("got %+v, want no rate because %q", got, test.why)
+				}
+				return
+			}
+			want := card.Rate{USD: usd(t, test.rate), At: noon.Add(-test.age), Source: test.source}
+			if diff := cmp.Diff(want, got.last); diff != "" || got.why != nil || got.withdrawn {
+				t.Errorf("%v, withdrawn %t (-want +got)\n%s", got.why, got.withdrawn, diff)
+			}
+		})
+	}
+}
+
+func TestJudge_WhatASourceShouldHaveCheckedIsCheckedAgain(t *testing.T) {
+	good := Quote{USD: usd(t, "150"), At: noon}
+	for name, bad := range map[string]Quote{
+		"nothing":        {},
+		"no time":        {USD: good.USD},
+		"negative":       {USD: card.Decimal{Units: -1, Scale: card.RateScale}, At: noon},
+		"other scale":    {USD: card.Decimal{Units: 150, Scale: 0}, At: noon},
+		"overflow":       {USD: card.Decimal{Units: 1<<63 - 1, Scale: card.RateScale}, At: noon},
+		"year 9999":      {USD: good.USD, At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)},
+		"milliseconds":   {USD: good.USD, At: time.Unix(noon.UnixMilli(), 0)},
+		"end of time":    {USD: good.USD, At: time.Unix(1<<63-1, 0)},
+		"start of time":  {USD: good.USD, At: time.Unix(-1<<63, 0)},
+		"quote and fail": {USD: good.USD, At: noon, Err: errors.New("failed")},
+	} {
+		got := judge("monero", []quoted{{"a", bad}, {"b", good}}, standing{}, noon, config(nil))
+		if got.why == nil || got.last != (card.Rate{}) {
+			t.Errorf("%s was used: %+v", name, got)
+		}
+	}
+}
+
+func TestJudge_TickAfterTick(t *testing.T) {
+	type tick struct {
+		quotes string
+		want   string // the rate that goes on, "withdrawn", or "none"
+		why    string // a part of it
+	}
+	const held = "is held until it stood 3 times (now "
+	for name, ticks := range map[string][]tick{
+		"exactly the greatest jump is none": {{"a=100 b=100", "100", ""}, {"a=115 b=115", "115", ""}, {"a=97.75 b=97.75", "97.75", ""}},
+		"a rise is held until it stands, and the old rate goes on": {{"a=100 b=100", "100", ""},
+			{"a=115.00000001 b=115.00000001", "100", held + "1"}, {"a=116 b=116", "100", held + "2"}, {"a=117 b=117", "117", ""}},
+		"a fall is held until it stands, and the old rate is withdrawn": {{"a=100 b=100", "100", ""},
+			{"a=84.99999999 b=84.99999999", "withdrawn", held + "1"}, {"a=84 b=84", "withdrawn", held + "2"}, {"a=84 b=84", "84", ""}},
+		"a spike passes": {{"a=100 b=100", "100", ""}, {"a=200 b=200", "100", held + "1"}, {"a=101 b=101", "101", ""}, {"a=200 b=200", "101", held + "1"}},
+		"a dip passes":   {{"a=100 b=100", "100", ""}, {"a=10 b=10", "withdrawn", held + "1"}, {"a=101 b=101", "101", ""}},
+		"a jump that moves on starts again": {{"a=100 b=100", "100", ""}, {"a=200 b=200", "100", held + "1"}, {"a=210 b=210", "100", held + "1"},
+			{"a=212 b=212", "100", held + "2"}, {"a=214 b=214", "214", ""}},
+		"a jump that creeps starts again: all must be close, not only neighbours": {{"a=100 b=100", "100", ""}, {"a=200 b=200", "100", held + "1"},
+			{"a=205 b=205", "100", held + "2"}, {"a=210 b=210", "100", held + "1"}},
+		"a jump to the other side starts again": {{"a=100 b=100", "100", ""}, {"a=200 b=200", "100", held + "1"}, {"a=50 b=50", "withdrawn", held + "1"},
+			{"a=200 b=200", "withdrawn", held + "1"}},
+		"Ticks without a quorum are not consecutive": {{"a=100 b=100", "100", ""}, {"a=200 b=200", "100", held + "1"}, {"a=200 b=200", "100", held + "2"},
+			{"a=200 b=!down", "100", "1 of 2"}, {"a=200 b=200", "100", held + "1"}},
+		"without a quorum the old rate goes on":          {{"a=100 b=100", "100", ""}, {"a=!down b=!down", "100", "0 of 2"}, {"a=101 b=101", "101", ""}},
+		"without a quorum a withdrawn rate stays so":     {{"a=100 b=100", "100", ""}, {"a=50 b=50", "withdrawn", held}, {"a=!down b=50", "withdrawn", "1 of 2"}},
+		"below the floor the old rate is withdrawn":      {{"a=100 b=100", "100", ""}, {"a=89 b=89", "withdrawn", "below the floor of 90"}, {"a=91 b=91", "91", ""}},
+		"the floor holds however long it stands":         {{"a=100 b=100", "100", ""}, {"a=50 b=50", "withdrawn", "floor"}, {"a=50 b=50", "withdrawn", "floor"}, {"a=50 b=50", "withdrawn", "floor"}, {"a=50 b=50", "withdrawn", "floor"}},
+		"a jump is measured from the last accepted rate": {{"a=100 b=100", "100", ""}, {"a=110 b=110", "110", ""}, {"a=120 b=120", "120", ""}, {"a=132 b=132", "132", ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config(func(c *Config) {
+				if strings.Contains(name, "floor") {
+					c.Floor = map[string]card.Decimal{"monero": usd(t, "90")}
+				}
+			})
+			var s standing
+			for i, tick := range ticks {
+				s = judge("monero", said(t, tick.quotes), s, noon, cfg)
+				got := s.last.USD.String()
+				if s.withdrawn {
+					got = "withdrawn"
+				}
+				if got != tick.want || (s.why == nil) != (tick.why == "") || s.why != nil && !strings.Contains(s.why.Error(), tick.why) {
+					t.Fatalf("Tick %d: %s because %v; want %s because %q", i, got, s.why, tick.want, tick.why)
+				}
+			}
+		})
+	}
+}
+
+func TestJudge_AJumpIsHeldHoweverOldTheLastRateIs(t *testing.T) {
+	before := judge("monero", said(t, "a=100 b=100"), standing{}, noon, config(nil))
+	quotes := said(t, "a=200@48h b=200@48h")
+	if after := judge("monero", quotes, before, noon.Add(48*time.Hour), config(nil)); after.held.ticks != 1 || after.why == nil {
+		t.Errorf("%+v", after)
+	}
+	once := config(func(c *Config) { c.HoldTicks = 1 })
+	if after := judge("monero", quotes, before, noon.Add(48*time.Hour), once); after.why != nil || after.last.USD.String() != "200" {
+		t.Errorf("with 1 none is held: %+v", after)
+	}
+}
+
+func TestJudge_ReasonsAreBounded(t *testing.T) {
+	got := judge("monero", []quoted{{"a", Quote{Err: errors.New(strings.Repeat("é", 10_000) + "\xff")}}}, standing{}, noon, config(nil))
+	if len(got.why.Error()) > 300 {
+		t.Errorf("%d bytes", len(got.why.Error()))
+	}
+}
+
+// Whatever sources say: an accepted rate lies between the least and the greatest quote that was used, at least a quorum was used, all
+// of it fresh, none far from the median, and nothing that was given was changed.
+func TestJudge_AnAcceptedRateLiesBetweenTheQuotesUsed(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	accepted := 0
+	for range 50_000 {
+		cfg := config(func(c *Config) {
+			c.Quorum = 1 + random.IntN(3)
+			c.MaxSpread = card.Decimal{Units: 1 + random.Int64N(100_000), Scale: 4}
+		})
+		quotes := make([]quoted, random.IntN(7))
+		base := 1 + random.Int64N(10_000_000_000_000_000)
+		for i := range quotes {
+			q := Quote{USD: card.Decimal{Units: base + random.Int64N(base/10+1), Scale: card.RateScale}, At: noon.Add(time.Duration(random.IntN(700)-600) * time.Second)}
+			if random.IntN(8) == 0 {
+				q = Quote{Err: errors.New("down")}
+			}
+			quotes[i] = quoted{fmt.Sprint("source", random.IntN(100), "-", i), q}
+		}
+		given := slices.Clone(quotes)
+		got := judge("monero", quotes, standing{}, noon, cfg)
+		if !slices.Equal(given, quotes) {
+			t.Fatal("the quotes were changed")
+		}
+		if got.why != nil {
+			continue
+		}
+		accepted++
+		used := strings.Fields(strings.TrimPrefix(got.last.Source, "median "))
+		least, most, oldest := int64(1<<63-1), int64(0), noon
+		for _, q := range quotes {
+			if slices.Contains(used, q.source+"="+q.USD.String()) {
+				least, most = min(least, q.USD.Units), max(most, q.USD.Units)
+				if q.At.Before(oldest) {
+					oldest = q.At
+				}
+			}
+		}
+		switch rate := got.last; {
+		case len(used) < cfg.Quorum, len(used)+len(got.dropped) != len(quotes), !slices.IsSorted(used):
+			t.Fatalf("used %v of %v", used, quotes)
+		case rate.USD.Units < least || rate.USD.Units > most:
+			t.Fatalf("%s is not between %v", rate.USD, used)
+		case !rate.At.Equal(oldest) || noon.Sub(rate.At) > cfg.MaxAge:
+			t.Fatalf("taken %s, the oldest used is of %s", rate.At, oldest)
+		}
+	}
+	if accepted < 5000 {
+		t.Errorf("only %d were accepted: the test shows little", accepted)
+	}
+}
+
+func FuzzFarther_AgreesWithFractions(f *testing.F) {
+	f.Add(int64(103), int64(100), int64(3), uint8(0))
+	f.Add(int64(1<<62), int64(1), int64(1_000_000), uint8(4))
+	f.Fuzz(func(t *testing.T, value, reference, units int64, scale uint8) {
+		if reference < 0 || value < 0 || units < 0 || scale > percentScale {
+			return
+		}
+		percent := card.Decimal{Units: units, Scale: int(scale)}
+		limit := new(big.Rat).SetFrac(new(big.Int).Mul(big.NewInt(reference), big.NewInt(units)), hundred(int(scale)))
+		distance := new(big.Rat).Abs(new(big.Rat).SetInt(new(big.Int).Sub(big.NewInt(value), big.NewInt(reference))))
+		if want := distance.Cmp(limit) > 0; farther(value, reference, percent) != want {
+			t.Errorf("farther(%d, %d, %s) is not %t", value, reference, percent, want)
+		}
+	})
+}

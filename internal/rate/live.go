@@ -1,0 +1,237 @@
+package rate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// Config is how much is believed of what sources say. Percentages have at most 4 decimals.
+type Config struct {
+	// Coins are the codes of the currencies to know, such as "monero". Defaults to none, which is refused.
+	Coins []string
+	// Quorum is how many sources must agree on a rate. Defaults to 2; with 1, a single source is believed.
+	Quorum int
+	// MaxAge is how old a quote may be, and with it a rate, by its source's own time. Defaults to 5 min.
+	MaxAge time.Duration
+	// MaxAhead is how far a quote's time may be in the future. Defaults to 30 s.
+	MaxAhead time.Duration
+	// MaxSpread is how far a quote may be from the median of all, in percent of it, before it is dropped. Defaults to 3.
+	MaxSpread card.Decimal
+	// MaxJump is how far a rate may be from the last accepted one, in percent of it, however long ago that was: the first answers
+	// after an outage are the least to be trusted. One that is farther is held. Defaults to 15.
+	MaxJump card.Decimal
+	// HoldTicks is in how many consecutive Ticks a jump must stand, within MaxSpread, to be accepted. Defaults to 3; with 1, none is held.
+	HoldTicks int
+	// Floor is the least that a coin is quoted at, in US dollars by its code. Defaults to none.
+	Floor map[string]card.Decimal
+	// Timeout is how long one source may take. Defaults to 10 s; at most a minute.
+	Timeout time.Duration
+	Now     func() time.Time // Defaults to time.Now.
+}
+
+func (c Config) withDefaults() Config {
+	set(&c.Quorum, 2)
+	set(&c.MaxAge, 5*time.Minute)
+	set(&c.MaxAhead, 30*time.Second)
+	set(&c.MaxSpread, card.Decimal{Units: 3})
+	set(&c.MaxJump, card.Decimal{Units: 15})
+	set(&c.HoldTicks, 3)
+	set(&c.Timeout, 10*time.Second)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+// set gives value its default if it is zero.
+func set[T comparable](value *T, byDefault T) {
+	var zero T
+	if *value == zero {
+		*value = byDefault
+	}
+}
+
+// Validate reports everything that is wrong. A zero field stands for its default.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var wrong []error
+	refuse := func(bad bool, format string, args ...any) {
+		if bad {
+			wrong = append(wrong, fmt.Errorf(format, args...))
+		}
+	}
+	refuse(len(c.Coins) == 0, "coins: at least one is needed")
+	for i, coin := range c.Coins {
+		refuse(coin == "" || slices.Contains(c.Coins[:i], coin), "coins: %q is empty or there twice", coin)
+	}
+	refuse(c.Quorum < 1, "quorum: must be at least 1")
+	refuse(c.HoldTicks < 1, "hold ticks: must be at least 1")
+	refuse(c.MaxAge < 0, "max age: must be more than 0")
+	refuse(c.MaxAhead < 0, "max ahead: must be more than 0")
+	refuse(c.Timeout < 0 || c.Timeout > longestAnswer, "timeout: must be more than 0, and at most %s", longestAnswer)
+	const percent = "%s: must be more than 0 and at most 100 percent, with at most %d decimals"
+	refuse(!isPercent(c.MaxSpread) || c.MaxSpread.Units == 0, percent, "max spread", percentScale)
+	refuse(!isPercent(c.MaxJump) || c.MaxJump.Units == 0, percent, "max jump", percentScale)
+	for coin, usd := range c.Floor {
+		refuse(!slices.Contains(c.Coins, coin), "floor: %q is not one of the coins", coin)
+		floor, err := exact(usd)
+		refuse(err != nil || !plausible(floor), "floor of %s: must be %s, with at most %d decimals", coin, believed, card.RateScale)
+	}
+	return errors.Join(wrong...)
+}
+
+// exact returns a decimal at the scale of rates.
+func exact(usd card.Decimal) (card.Decimal, error) {
+	if usd.Scale < 0 {
+		return card.Decimal{}, errors.New("scale is negative")
+	}
+	return usd.Rescale(card.RateScale)
+}
+
+// Live are rates that several sources agree on, as the latest Ticks saw them.
+type Live struct {
+	sources []Source // by name
+	cfg     Config
+	turn    chan struct{} // held by the Tick under way
+
+	mu    sync.RWMutex // apart, so that a rate can be read while a Tick waits for its sources
+	coins map[string]standing
+}
+
+var _ card.Rates = (*Live)(nil)
+
+// New returns rates that are unknown until the first Tick. Sources must have different names, and be at least as many as the quorum.
+func New(sources []Source, cfg Config) (*Live, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	if len(sources) < cfg.Quorum {
+		return nil, fmt.Errorf("%d sources can't make a quorum of %d", len(sources), cfg.Quorum)
+	}
+	l := &Live{sources: slices.Clone(sources), cfg: cfg, turn: make(chan struct{}, 1), coins: map[string]standing{}}
+	slices.SortFunc(l.sources, func(a, b Source) int { return strings.Compare(a.Name(), b.Name()) })
+	for i, s := range l.sources[1:] {
+		if s.Name() == l.sources[i].Name() {
+			return nil, fmt.Errorf("rate source %s is there twice", s.Name())
+		}
+	}
+	l.cfg.Coins, l.cfg.Floor = slices.Clone(cfg.Coins), map[string]card.Decimal{}
+	for coin, usd := range cfg.Floor {
+		floor, err := exact(usd)
+		if err != nil {
+			return nil, fmt.Errorf("floor of %s: %w", coin, err)
+		}
+		l.cfg.Floor[coin] = floor
+	}
+	for _, coin := range cfg.Coins {
+		l.coins[coin] = standing{why: errors.New("no source was asked yet")}
+	}
+	return l, nil
+}
+
+// Tick asks all sources at once and judges what they say. It returns why coins have no new rate; their last one goes on until it is
+// too old, unless it was withdrawn. It ends when the last source has answered or its time is up, or when ctx ends.
+func (l *Live) Tick(ctx context.Context) error {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	answers := make([]map[string]Quote, len(l.sources))
+	failures := make([]error, len(l.sources))
+	var asking sync.WaitGroup
+	for i, s := range l.sources {
+		asking.Go(func() { answers[i], failures[i] = l.ask(ctx, s) })
+	}
+	asking.Wait()
+
+	now := l.cfg.Now()
+	var without []error
+	for _, coin := range l.cfg.Coins {
+		quotes := make([]quoted, len(l.sources))
+		for i, s := range l.sources {
+			quote, there := answers[i][coin]
+			switch {
+			case failures[i] != nil:
+				quote = Quote{Err: failures[i]}
+			case !there:
+				quote = Quote{Err: errNoMarket}
+			}
+			quotes[i] = quoted{s.Name(), quote}
+		}
+		before := l.standing(coin)
+		after := judge(coin, quotes, before, now, l.cfg)
+		l.mu.Lock()
+		l.coins[coin] = after
+		l.mu.Unlock()
+		if after.why != nil {
+			without = append(without, fmt.Errorf("rate of %s: %w", coin, after.why))
+		} else if missing := after.missing(); ctx.Err() == nil && !slices.Equal(missing, before.missing()) {
+			slog.WarnContext(ctx, "other sources are missing from a rate than before", "currency", coin,
+				"missing", missing, "dropped", list(after.dropped))
+		}
+	}
+	return errors.Join(without...)
+}
+
+func (l *Live) ask(ctx context.Context, s Source) (map[string]Quote, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, l.cfg.Timeout,
+		fmt.Errorf("no answer within %s: %w", l.cfg.Timeout, context.DeadlineExceeded))
+	defer cancel()
+	return s.Fetch(ctx, slices.Clone(l.cfg.Coins))
+}
+
+// Rate implements card.Rates. A rate lapses by itself, also if Tick never runs again.
+func (l *Live) Rate(currency string) (card.Rate, error) {
+	rate, err := l.rate(currency)
+	if err != nil {
+		return card.Rate{}, card.ErrNoRate.Because(err)
+	}
+	return rate, nil
+}
+
+// Health returns, for each coin that has no fresh rate, which sources were dropped and why; nil if all have one.
+func (l *Live) Health() error {
+	var without []error
+	for _, coin := range l.cfg.Coins {
+		if _, err := l.rate(coin); err != nil {
+			without = append(without, fmt.Errorf("rate of %s: %w", coin, err))
+		}
+	}
+	return errors.Join(without...)
+}
+
+func (l *Live) rate(currency string) (card.Rate, error) {
+	s := l.standing(currency)
+	if s.withdrawn || s.last.USD.Units == 0 {
+		return card.Rate{}, s.why
+	}
+	err := l.cfg.timely(s.last.At, l.cfg.Now())
+	switch {
+	case err != nil && s.why != nil:
+		return card.Rate{}, fmt.Errorf("the last one %w; since then: %w", err, s.why)
+	case err != nil:
+		return card.Rate{}, fmt.Errorf("the last one %w, and sources were not asked since", err)
+	}
+	return s.last, nil
+}
+
+func (l *Live) standing(coin string) standing {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	s, known := l.coins[coin]
+	if !known {
+		s.why = errors.New("the currency is not configured")
+	}
+	return s
+}

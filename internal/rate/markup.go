@@ -1,0 +1,42 @@
+package rate
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// Markup returns rates at which a card costs percent more coin: each divided by 1 + percent/100, rounded down. It refuses a percentage
+// that is not from 0 to 100 or has more than 4 decimals. With 0 it returns rates itself.
+func Markup(rates card.Rates, percent card.Decimal) (card.Rates, error) {
+	if !isPercent(percent) {
+		return nil, fmt.Errorf("markup: must be 0 to 100 percent, with at most %d decimals", percentScale)
+	}
+	if percent.Units == 0 {
+		return rates, nil
+	}
+	return markup{rates, percent}, nil
+}
+
+type markup struct {
+	rates   card.Rates
+	percent card.Decimal
+}
+
+// Rate implements card.Rates.
+func (m markup) Rate(currency string) (card.Rate, error) {
+	rate, err := m.rates.Rate(currency)
+	if err != nil {
+		return card.Rate{}, err
+	}
+	whole := hundred(m.percent.Scale)
+	units := new(big.Int).Mul(big.NewInt(rate.USD.Units), whole)
+	rate.USD.Units = units.Quo(units, whole.Add(whole, big.NewInt(m.percent.Units))).Int64()
+	if rate.USD.Units <= 0 {
+		return card.Rate{}, card.ErrNoRate.Because(errors.New("nothing is left of the rate after the markup"))
+	}
+	rate.Source += " markup=" + m.percent.String() + "%"
+	return rate, nil
+}
