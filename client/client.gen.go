@@ -32,6 +32,7 @@ const (
 
 // Defines values for ProblemCode.
 const (
+	ProblemCodeAccountFrozen        ProblemCode = "account_frozen"
 	ProblemCodeAddressUnavailable   ProblemCode = "address_unavailable"
 	ProblemCodeBodyTooLarge         ProblemCode = "body_too_large"
 	ProblemCodeIdempotencyKeyReused ProblemCode = "idempotency_key_reused"
@@ -40,6 +41,7 @@ const (
 	ProblemCodeMalformedJSON        ProblemCode = "malformed_json"
 	ProblemCodeMethodNotAllowed     ProblemCode = "method_not_allowed"
 	ProblemCodeNotFound             ProblemCode = "not_found"
+	ProblemCodeQuotaExceeded        ProblemCode = "quota_exceeded"
 	ProblemCodeRateUnavailable      ProblemCode = "rate_unavailable"
 	ProblemCodeRequestTimeout       ProblemCode = "request_timeout"
 	ProblemCodeUnauthorized         ProblemCode = "unauthorized"
@@ -230,8 +232,8 @@ type Payment struct {
 	// - `underpaid`: something has arrived, but less than `amount`. Send `amount_due` to the same address.
 	// - `confirming`: enough is in blocks, but does not have `confirmations_required` yet.
 	// - `paid`: confirmed. The card is made, or being made.
-	// - `late`: the money came after `expires_at` and no longer buys the card at today's rate. Ask the operator.
-	// - `expired`: nothing arrived before `expires_at`. Do not pay any more.
+	// - `late`: money came after `expires_at` and does not buy the card at today's rate, or was still too little at `expires_at`. Ask the operator.
+	// - `expired`: nothing is held for the card: nothing arrived before `expires_at`, or the operator gave it back. Do not pay any more.
 	// - `reversed`: the card was made, but its payment left the blockchain afterwards.
 	//
 	//
@@ -250,8 +252,8 @@ type Payment struct {
 // - `underpaid`: something has arrived, but less than `amount`. Send `amount_due` to the same address.
 // - `confirming`: enough is in blocks, but does not have `confirmations_required` yet.
 // - `paid`: confirmed. The card is made, or being made.
-// - `late`: the money came after `expires_at` and no longer buys the card at today's rate. Ask the operator.
-// - `expired`: nothing arrived before `expires_at`. Do not pay any more.
+// - `late`: money came after `expires_at` and does not buy the card at today's rate, or was still too little at `expires_at`. Ask the operator.
+// - `expired`: nothing is held for the card: nothing arrived before `expires_at`, or the operator gave it back. Do not pay any more.
 // - `reversed`: the card was made, but its payment left the blockchain afterwards.
 //
 // Example: unpaid

@@ -10,7 +10,7 @@ import (
 )
 
 // PaymentError says that waiting longer for a card is of no use: its payment is [PaymentStateExpired] or [PaymentStateLate].
-// It need not be the last word. Money that came late can be settled by the service's operator, and the card is then generated
+// It need not be the last word. What came can be settled by the service's operator, and the card is then generated
 // after all; [Client.GetCard] shows it.
 type PaymentError struct {
 	UUID  uuid.UUID // the card
@@ -21,7 +21,7 @@ type PaymentError struct {
 func (e *PaymentError) Error() string {
 	advice := "nothing arrived in time; do not pay any more, ask for a new card"
 	if e.State == PaymentStateLate {
-		advice = "the money arrived too late and no longer buys the card; ask the service's operator"
+		advice = "the money came too late or was too little, and does not buy the card; ask the service's operator"
 	}
 	return fmt.Sprintf("the payment of card %s is %s: %s", e.UUID, e.State, advice)
 }

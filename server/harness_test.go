@@ -49,6 +49,7 @@ type setup struct {
 	checks    map[string]func(context.Context) error
 	noService bool // only health is served
 	pool      int  // addresses ahead. Defaults to 64.
+	limits    func(*card.Config)
 }
 
 // deployment is a running service. All its parts are the real ones; it moves on by requests, never by itself.
@@ -102,6 +103,9 @@ func deploy(t testing.TB, s setup) *deployment {
 	t.Cleanup(d.stop)
 
 	cfg := card.Config{Currencies: []card.Currency{coin}, Sandbox: s.sandbox, Mode: s.mode, Now: s.clock.now, PoolSize: s.pool}
+	if s.limits != nil {
+		s.limits(&cfg)
+	}
 	worker, err := card.New(db, keys, s.rates, issuer.NewSandbox(s.clock.now), cfg)
 	need(t, err)
 	need(t, worker.CheckKeys(ctx))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 
+	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/openapi"
 	"github.com/cardmint/cardmint/server"
 )
@@ -25,7 +27,7 @@ func TestLivez_DependsOnNothing(t *testing.T) {
 	equal(t, "body", a.body, `{"status":"ok"}`)
 }
 
-func TestReadyz_NamesWhatFailsAndNotWhy(t *testing.T) {
+func TestReadyz_NamesWhatFailsAndWhyOnlyAsFarAsAnybodyMayKnow(t *testing.T) {
 	t.Parallel()
 	well := func(context.Context) error { return nil }
 	ill := func(context.Context) error { return errors.New("dial postgres://cardmint:s3cret@10.0.0.1") }
@@ -39,6 +41,9 @@ func TestReadyz_NamesWhatFailsAndNotWhy(t *testing.T) {
 		{"all well", map[string]func(context.Context) error{"database": well, "watch monero": well}, http.StatusOK, `{"status":"ready"}`},
 		{"one fails", map[string]func(context.Context) error{"database": well, "watch monero": ill}, http.StatusServiceUnavailable,
 			`{"failing":["watch monero"],"status":"not ready"}`},
+		{"one says why", map[string]func(context.Context) error{"rates": func(context.Context) error {
+			return fmt.Errorf("%w: %w", card.Unready("monero: 1 of 2 sources"), errors.New("dial 10.0.0.1"))
+		}}, http.StatusServiceUnavailable, `{"failing":["rates"],"reasons":{"rates":"monero: 1 of 2 sources"},"status":"not ready"}`},
 		{"two fail", map[string]func(context.Context) error{"b": ill, "c": well, "a": ill}, http.StatusServiceUnavailable,
 			`{"failing":["a","b"],"status":"not ready"}`},
 	} {

@@ -27,6 +27,8 @@ func status(kind card.Kind) int {
 		return http.StatusBadRequest
 	case card.Unauthorized:
 		return http.StatusUnauthorized
+	case card.Forbidden:
+		return http.StatusForbidden
 	case card.NotFound:
 		return http.StatusNotFound
 	case card.MethodNotAllowed:
@@ -39,6 +41,8 @@ func status(kind card.Kind) int {
 		return http.StatusUnsupportedMediaType
 	case card.Invalid:
 		return http.StatusUnprocessableEntity
+	case card.LimitReached:
+		return http.StatusTooManyRequests
 	case card.Unavailable:
 		return http.StatusServiceUnavailable
 	}
@@ -87,8 +91,12 @@ func (p problemWriter) write(c *gin.Context, err error) {
 	switch known.Kind {
 	case card.Unauthorized:
 		c.Header("WWW-Authenticate", "Bearer")
-	case card.Unavailable:
+	case card.Unavailable, card.LimitReached:
 		c.Header("Retry-After", strconv.Itoa(max(1, int(math.Ceil(known.RetryAfter.Seconds())))))
+	}
+	if q := known.Quota; q != nil {
+		c.Header("RateLimit-Policy", fmt.Sprintf("%q;q=%d", q.Name, q.Limit))
+		c.Header("RateLimit", fmt.Sprintf("%q;r=%d", q.Name, q.Left))
 	}
 	switch known.Kind {
 	case card.Unauthorized, card.NotFound, card.MethodNotAllowed, card.UnsupportedMedia, card.TooLarge, card.Timeout:

@@ -75,6 +75,7 @@ func (e PaymentState) Valid() bool {
 
 // Defines values for ProblemCode.
 const (
+	ProblemCodeAccountFrozen        ProblemCode = "account_frozen"
 	ProblemCodeAddressUnavailable   ProblemCode = "address_unavailable"
 	ProblemCodeBodyTooLarge         ProblemCode = "body_too_large"
 	ProblemCodeIdempotencyKeyReused ProblemCode = "idempotency_key_reused"
@@ -83,6 +84,7 @@ const (
 	ProblemCodeMalformedJSON        ProblemCode = "malformed_json"
 	ProblemCodeMethodNotAllowed     ProblemCode = "method_not_allowed"
 	ProblemCodeNotFound             ProblemCode = "not_found"
+	ProblemCodeQuotaExceeded        ProblemCode = "quota_exceeded"
 	ProblemCodeRateUnavailable      ProblemCode = "rate_unavailable"
 	ProblemCodeRequestTimeout       ProblemCode = "request_timeout"
 	ProblemCodeUnauthorized         ProblemCode = "unauthorized"
@@ -93,6 +95,8 @@ const (
 // Valid indicates whether the value is a known member of the ProblemCode enum.
 func (e ProblemCode) Valid() bool {
 	switch e {
+	case ProblemCodeAccountFrozen:
+		return true
 	case ProblemCodeAddressUnavailable:
 		return true
 	case ProblemCodeBodyTooLarge:
@@ -108,6 +112,8 @@ func (e ProblemCode) Valid() bool {
 	case ProblemCodeMethodNotAllowed:
 		return true
 	case ProblemCodeNotFound:
+		return true
+	case ProblemCodeQuotaExceeded:
 		return true
 	case ProblemCodeRateUnavailable:
 		return true
@@ -311,8 +317,8 @@ type Payment struct {
 	// - `underpaid`: something has arrived, but less than `amount`. Send `amount_due` to the same address.
 	// - `confirming`: enough is in blocks, but does not have `confirmations_required` yet.
 	// - `paid`: confirmed. The card is made, or being made.
-	// - `late`: the money came after `expires_at` and no longer buys the card at today's rate. Ask the operator.
-	// - `expired`: nothing arrived before `expires_at`. Do not pay any more.
+	// - `late`: money came after `expires_at` and does not buy the card at today's rate, or was still too little at `expires_at`. Ask the operator.
+	// - `expired`: nothing is held for the card: nothing arrived before `expires_at`, or the operator gave it back. Do not pay any more.
 	// - `reversed`: the card was made, but its payment left the blockchain afterwards.
 	//
 	//
@@ -361,8 +367,8 @@ type Payment struct {
 // - `underpaid`: something has arrived, but less than `amount`. Send `amount_due` to the same address.
 // - `confirming`: enough is in blocks, but does not have `confirmations_required` yet.
 // - `paid`: confirmed. The card is made, or being made.
-// - `late`: the money came after `expires_at` and no longer buys the card at today's rate. Ask the operator.
-// - `expired`: nothing arrived before `expires_at`. Do not pay any more.
+// - `late`: money came after `expires_at` and does not buy the card at today's rate, or was still too little at `expires_at`. Ask the operator.
+// - `expired`: nothing is held for the card: nothing arrived before `expires_at`, or the operator gave it back. Do not pay any more.
 // - `reversed`: the card was made, but its payment left the blockchain afterwards.
 //
 // Example: unpaid
@@ -430,11 +436,17 @@ type CardUUID = openapi_types.UUID
 // BodyTooLarge An error, by RFC 9457.
 type BodyTooLarge = Problem
 
+// Forbidden An error, by RFC 9457.
+type Forbidden = Problem
+
 // InternalError An error, by RFC 9457.
 type InternalError = Problem
 
 // InvalidRequest An error, by RFC 9457.
 type InvalidRequest = Problem
+
+// LimitReached An error, by RFC 9457.
+type LimitReached = Problem
 
 // MalformedBody An error, by RFC 9457.
 type MalformedBody = Problem
@@ -698,6 +710,15 @@ type BodyTooLargeApplicationProblemPlusJSONResponse struct {
 	Headers BodyTooLargeResponseHeaders
 }
 
+type ForbiddenResponseHeaders struct {
+	XRequestID *string
+}
+type ForbiddenApplicationProblemPlusJSONResponse struct {
+	Body Problem
+
+	Headers ForbiddenResponseHeaders
+}
+
 type InternalErrorResponseHeaders struct {
 	XRequestID *string
 }
@@ -714,6 +735,18 @@ type InvalidRequestApplicationProblemPlusJSONResponse struct {
 	Body Problem
 
 	Headers InvalidRequestResponseHeaders
+}
+
+type LimitReachedResponseHeaders struct {
+	RateLimit       *string
+	RateLimitPolicy *string
+	RetryAfter      *int32
+	XRequestID      *string
+}
+type LimitReachedApplicationProblemPlusJSONResponse struct {
+	Body Problem
+
+	Headers LimitReachedResponseHeaders
 }
 
 type MalformedBodyResponseHeaders struct {
@@ -980,6 +1013,25 @@ func (response CreateCard401ApplicationProblemPlusJSONResponse) VisitCreateCardR
 	return err
 }
 
+type CreateCard403ApplicationProblemPlusJSONResponse struct {
+	ForbiddenApplicationProblemPlusJSONResponse
+}
+
+func (response CreateCard403ApplicationProblemPlusJSONResponse) VisitCreateCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CreateCard408ApplicationProblemPlusJSONResponse struct {
 	RequestTimeoutApplicationProblemPlusJSONResponse
 }
@@ -1052,6 +1104,34 @@ func (response CreateCard422ApplicationProblemPlusJSONResponse) VisitCreateCardR
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateCard429ApplicationProblemPlusJSONResponse struct {
+	LimitReachedApplicationProblemPlusJSONResponse
+}
+
+func (response CreateCard429ApplicationProblemPlusJSONResponse) VisitCreateCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }

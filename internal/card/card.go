@@ -47,6 +47,11 @@ type Card struct {
 	TipHeight int64  // of the chain, when the card was read
 	Sealed    *Sealed
 
+	// What operators decided (ResolveCard).
+	Accepted   Amount // so much is enough, whatever was asked for; 0 if nothing was decided
+	Refunded   Amount // was given back
+	WrittenOff Amount // of a generated card, is missing and will not be waited for
+
 	// Credentials are set only where Service has opened Sealed, once the card is generated.
 	Credentials *Credentials
 }
@@ -62,10 +67,21 @@ func (c *Card) Confirmations() int64 {
 // Due returns what is still to be paid.
 func (c *Card) Due() Amount {
 	price := c.Amount
-	if c.Settled > 0 {
+	switch {
+	case c.Settled > 0:
 		price = c.Settled
+	case c.Accepted > 0:
+		price = min(price, c.Accepted)
 	}
-	return max(0, price-c.Received)
+	return max(0, price-max(0, c.Received-c.Refunded))
+}
+
+// Surplus returns what was received beyond what the card was made for, and not given back.
+func (c *Card) Surplus() Amount {
+	if c.Settled == 0 {
+		return 0
+	}
+	return max(0, c.Received-c.Refunded-c.Settled)
 }
 
 // AsCreated returns the card as it was in the answer to the request that made it: unpaid, without credentials.
@@ -73,6 +89,7 @@ func (c *Card) AsCreated() *Card {
 	created := *c
 	created.Status, created.State = AwaitingPayment, Unpaid
 	created.Received, created.Settled, created.Height, created.Sealed = 0, 0, 0, nil
+	created.Accepted, created.Refunded, created.WrittenOff = 0, 0, 0
 	return &created
 }
 
@@ -115,6 +132,8 @@ type View struct {
 	Fingerprint string // of the network and the wallet; never changes for one database
 	Tip         Tip
 	Since       int64      // the view holds every incoming transfer above this height, and in the mempool
+	Kept        int64      // up to this height the chain is as it was in a view before: nothing that it held there can be gone
+	Deep        Tip        // if this block leaves the chain, the wallet can't follow; the zero Tip if the tip is as before, or it always can
 	Transfers   []Transfer // Counted is not set
 }
 
@@ -130,6 +149,13 @@ type Intent struct {
 	CardUUID uuid.UUID
 	Attempts int
 	Fence    int64 // of the claim; a write with an older one is refused
+}
+
+// Issued is a card that was made, as it is stored.
+type Issued struct {
+	Intent     Intent
+	Sealed     Sealed
+	NumberHash []byte // keyed
 }
 
 // Event is what an account is told.

@@ -2,6 +2,7 @@ package card
 
 import (
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -20,6 +21,8 @@ const (
 	UnsupportedMedia
 	Invalid
 	Unavailable
+	Forbidden
+	LimitReached
 )
 
 // Error is a failure that a client may see: a stable code and a message that says how to mend it.
@@ -30,8 +33,16 @@ type Error struct {
 	Title      string
 	Message    string
 	Fields     []FieldError  // with Invalid: everything that is wrong
-	RetryAfter time.Duration // with Unavailable: when to try again
+	RetryAfter time.Duration // with Unavailable and LimitReached: when to try again
+	Quota      *Quota        // with LimitReached
 	Cause      error         // never shown
+}
+
+// Quota is a limit that a request ran into.
+type Quota struct {
+	Name  string
+	Limit int64
+	Left  int64
 }
 
 // FieldError is one thing that is wrong with a request.
@@ -69,6 +80,13 @@ func (e *Error) Saying(message string) *Error {
 	return &c
 }
 
+// WithQuota returns a copy of e that says how much of what is allowed.
+func (e *Error) WithQuota(q Quota) *Error {
+	c := *e
+	c.Quota = &q
+	return &c
+}
+
 // WithFields returns a copy of e that names everything that is wrong.
 func (e *Error) WithFields(fields ...FieldError) *Error {
 	c := *e
@@ -88,6 +106,8 @@ var (
 	ErrUnsupportedMedia = &Error{Kind: UnsupportedMedia, Code: "unsupported_media_type", Title: "Unsupported media type", Message: `Send the body as JSON, with "Content-Type: application/json" and no Content-Encoding.`}
 	ErrInvalidRequest   = &Error{Kind: Invalid, Code: "invalid_request", Title: "Invalid request", Message: `The request is not valid. See "errors".`}
 	ErrKeyReused        = &Error{Kind: Invalid, Code: "idempotency_key_reused", Title: "Idempotency key reused", Message: "This Idempotency-Key was used for another request. Use a new key for a new card."}
+	ErrAccountFrozen    = &Error{Kind: Forbidden, Code: "account_frozen", Title: "Account frozen", Message: "The payment of a card that was generated has left its blockchain. Until the operator has settled that, your account gets no new cards."}
+	ErrQuotaExceeded    = &Error{Kind: LimitReached, Code: "quota_exceeded", Title: "Quota exceeded", Message: "Too many of your cards wait for their payment. Pay some of them, or try again when they have expired.", RetryAfter: time.Minute}
 	ErrNoRate           = &Error{Kind: Unavailable, Code: "rate_unavailable", Title: "No exchange rate", Message: "There is no fresh exchange rate for this currency. Try again in a few seconds.", RetryAfter: 10 * time.Second}
 	ErrNoAddress        = &Error{Kind: Unavailable, Code: "address_unavailable", Title: "No payment address", Message: "There is no payment address to hand out right now. Try again in a few seconds.", RetryAfter: 5 * time.Second}
 	ErrUnavailable      = &Error{Kind: Unavailable, Code: "unavailable", Title: "Service unavailable", Message: "A part that the service depends on does not answer. Try again in a few seconds.", RetryAfter: 5 * time.Second}
@@ -97,9 +117,14 @@ var (
 func PublicErrors() []*Error {
 	return []*Error{
 		ErrInternal, ErrMalformedJSON, ErrUnauthorized, ErrNotFound, ErrMethodNotAllowed, ErrRequestTimeout, ErrBodyTooLarge,
-		ErrUnsupportedMedia, ErrInvalidRequest, ErrKeyReused, ErrNoRate, ErrNoAddress, ErrUnavailable,
+		ErrUnsupportedMedia, ErrInvalidRequest, ErrKeyReused, ErrAccountFrozen, ErrQuotaExceeded, ErrNoRate, ErrNoAddress, ErrUnavailable,
 	}
 }
+
+// Unready says why the service can't work now, in words that may be shown to anybody.
+type Unready string
+
+func (u Unready) Error() string { return string(u) }
 
 // Failures inside the service.
 var (
@@ -115,8 +140,10 @@ var (
 	ErrWrongChain = errors.New("not the chain or wallet this database belongs to")
 	// ErrChainNotReady means that a chain can't be trusted at the moment: syncing, stale, or node and wallet disagree.
 	ErrChainNotReady = errors.New("chain is not ready")
+	// ErrWalletLost means that a wallet no longer knows what it knew: addresses it made, or transfers that are still in the chain.
+	// It is a case of ErrChainNotReady.
+	ErrWalletLost = fmt.Errorf("%w: the wallet lost what it knew", ErrChainNotReady)
 
 	errKeyTaken    = errors.New("idempotency key has a card")
 	errUnpaidAgain = errors.New("payment left the chain while the card was made")
-	errSameNumber  = errors.New("another card has the same number")
 )

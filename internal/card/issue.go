@@ -15,8 +15,11 @@ import (
 )
 
 const (
-	issueBatch   = 8                // cards that are made at once
+	issueAtOnce  = 16               // cards that the issuer is asked for at the same time; the smallest batch
+	issueBatch   = 512              // the largest: cards that are claimed at once, and stored together
+	issueQuick   = time.Second      // a full batch that took less is followed by a larger one
 	issueTimeout = 15 * time.Second // for one answer of the issuer
+	issueAsking  = 3 * time.Second  // after this no further card of the batch is asked for
 	issueGrace   = 25 * time.Second // for a batch to end, also when the process is asked to
 	issueClaim   = 2 * time.Minute  // longer than an attempt can take
 	longestWait  = 10 * time.Minute // between two attempts
@@ -26,86 +29,154 @@ const (
 // call it at once: each intent is claimed by one, and a claim that was lost can't write any more.
 //
 // The intent was committed before the issuer is asked, with a key that is the card's uuid; credentials, status and event are
-// one commit. Whatever goes wrong in between, the next attempt asks with the same key and gets the same card.
+// one commit, of as many cards as were made together. Whatever goes wrong in between, the next attempt asks with the same key and
+// gets the same card.
+//
+// Cards of a batch wait for each other, so a batch is small, unless there is much to do and the issuer is quick.
 func (s *Service) IssueDue(ctx context.Context) (int, error) {
-	intents, err := s.store.ClaimIntents(ctx, issueBatch, issueClaim)
-	if err != nil {
+	batch, started := int(max(issueAtOnce, s.issueBatch.Load())), time.Now()
+	intents, err := s.store.ClaimIntents(ctx, batch, issueClaim)
+	if err != nil || len(intents) == 0 {
 		return 0, err
 	}
+	defer func() {
+		next := issueAtOnce
+		if len(intents) == batch && time.Since(started) < issueQuick {
+			next = min(2*batch, issueBatch)
+		}
+		s.issueBatch.Store(int32(next))
+	}()
 	// What was claimed is finished, so that it need not wait for the claim to run out.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), issueGrace)
 	defer cancel()
-	var group errgroup.Group
-	for _, intent := range intents {
-		group.Go(func() error { return s.issue(ctx, intent) })
+	ids := make([]uuid.UUID, len(intents))
+	for i, intent := range intents {
+		ids[i] = intent.CardUUID
 	}
-	return len(intents), group.Wait()
+	cards, err := s.store.CardsByUUID(ctx, ids)
+	if err != nil {
+		return len(intents), fmt.Errorf("issue: %w", err)
+	}
+	made, failed := s.askIssuer(ctx, intents, cards)
+	return len(intents), errors.Join(failed, s.storeIssued(ctx, made))
 }
 
-func (s *Service) issue(ctx context.Context, intent Intent) error {
-	c, err := s.store.CardToIssue(ctx, intent.CardUUID)
-	if err != nil {
-		return fmt.Errorf("issue %s: %w", intent.CardUUID, err)
+// askIssuer has the cards made, and deals with the intents of those that were not.
+func (s *Service) askIssuer(ctx context.Context, intents []Intent, cards []*Card) ([]madeCard, error) {
+	byID := make(map[uuid.UUID]*Card, len(cards))
+	for _, c := range cards {
+		byID[c.UUID] = c
 	}
-	if c.State != Paid {
-		return s.postpone(ctx, intent, unpaidAgain)
+	made := make([]*madeCard, len(intents))
+	var group errgroup.Group
+	group.SetLimit(issueAtOnce)
+	started := time.Now()
+	for i, intent := range intents {
+		group.Go(func() (err error) {
+			if time.Since(started) > issueAsking {
+				return s.store.DeferIntent(ctx, intent, 0, "the issuer is slow")
+			}
+			made[i], err = s.ask(ctx, intent, byID[intent.CardUUID])
+			return err
+		})
+	}
+	err := group.Wait()
+	var all []madeCard
+	for _, m := range made {
+		if m != nil {
+			all = append(all, *m)
+		}
+	}
+	return all, err
+}
+
+// madeCard is a card that the issuer made and that is not stored yet.
+type madeCard struct {
+	card   *Card
+	issued Issued
+}
+
+// ask has one card made. It returns nil if it was not.
+func (s *Service) ask(ctx context.Context, intent Intent, c *Card) (*madeCard, error) {
+	if c == nil || c.State != Paid {
+		return nil, s.postpone(ctx, intent, unpaidAgain)
 	}
 	asking, cancel := context.WithTimeout(ctx, issueTimeout)
 	defer cancel()
-	made, err := s.issuer.Issue(asking, c.UUID.String(), c.USD)
+	credentials, err := s.issuer.Issue(asking, c.UUID.String(), c.USD)
 	switch {
 	case errors.Is(err, ErrDeclined):
-		return s.park(ctx, intent, "declined by the issuer")
+		return nil, s.park(ctx, intent, "declined by the issuer")
 	case err != nil:
 		// Unknown: the card may have been made. The same key is asked again.
 		slog.WarnContext(ctx, "issuer gave no card", "card", c.UUID, "attempt", intent.Attempts, "error", err)
-		return s.postpone(ctx, intent, "the issuer gave no clear answer")
+		return nil, s.postpone(ctx, intent, "the issuer gave no clear answer")
 	}
-	if reason := doubt(made, s.cfg.Now()); reason != "" {
-		return s.park(ctx, intent, reason)
+	if reason := doubt(credentials, s.cfg.Now()); reason != "" {
+		return nil, s.park(ctx, intent, reason)
 	}
-	err = s.commitIssued(ctx, intent, c, made)
+	sealed, err := s.seal(c.UUID, c.AccountID, credentials)
+	if err != nil {
+		return nil, fmt.Errorf("issue %s: %w", c.UUID, err)
+	}
+	number, err := s.vault.Digest("card number", []byte(credentials.CardNumber.Reveal()))
+	if err != nil {
+		return nil, fmt.Errorf("issue %s: %w", c.UUID, err)
+	}
+	return &madeCard{c, Issued{Intent: intent, Sealed: sealed, NumberHash: number}}, nil
+}
+
+// storeIssued stores cards together, or each alone if that fails, so that one can't keep the others back.
+func (s *Service) storeIssued(ctx context.Context, made []madeCard) error {
+	if len(made) == 0 {
+		return nil
+	}
+	err := s.commitIssued(ctx, made)
+	if err == nil {
+		return nil
+	}
+	if len(made) > 1 {
+		var failed []error
+		for i := range made {
+			failed = append(failed, s.storeIssued(ctx, made[i:i+1]))
+		}
+		return errors.Join(failed...)
+	}
+	intent := made[0].issued.Intent
 	switch {
 	case errors.Is(err, errUnpaidAgain):
 		return s.postpone(ctx, intent, unpaidAgain) // the same key will yield the same card once the money is back
-	case errors.Is(err, errSameNumber):
+	case errors.Is(err, ErrDuplicate):
 		return s.park(ctx, intent, "the issuer gave a card that another order has already")
 	case errors.Is(err, ErrFenced):
-		slog.WarnContext(ctx, "another process took over the issuing", "card", c.UUID)
+		slog.InfoContext(ctx, "the making of a card was ended already, or taken over by another process", "card", intent.CardUUID)
 		return nil
-	case err != nil:
-		return fmt.Errorf("issue %s: %w", c.UUID, err)
 	}
-	return nil
+	return fmt.Errorf("issue %s: %w", intent.CardUUID, err)
 }
 
-func (s *Service) commitIssued(ctx context.Context, intent Intent, c *Card, made Credentials) error {
-	sealed, err := s.seal(c.UUID, c.AccountID, made)
-	if err != nil {
-		return err
-	}
-	number, err := s.vault.Digest("card number", []byte(made.CardNumber.Reveal()))
-	if err != nil {
-		return err
+func (s *Service) commitIssued(ctx context.Context, made []madeCard) error {
+	ids, issued, events := make([]uuid.UUID, len(made)), make([]Issued, len(made)), make([]Event, len(made))
+	for i, m := range made {
+		ids[i], issued[i] = m.card.UUID, m.issued
 	}
 	return s.store.InTx(ctx, func(tx Tx) error {
-		now, err := tx.LockCard(ctx, c.UUID)
+		now, err := tx.LockCardsByUUID(ctx, ids)
 		if err != nil {
 			return err
 		}
-		if now.State != Paid {
-			return errUnpaidAgain
+		for _, c := range now {
+			if c.State != Paid {
+				return errUnpaidAgain
+			}
 		}
-		switch err := tx.FinishIntent(ctx, intent, number); {
-		case errors.Is(err, ErrDuplicate):
-			return errSameNumber
-		case err != nil:
+		if err := tx.SaveIssued(ctx, issued); err != nil {
 			return err
 		}
-		if err := tx.SaveGenerated(ctx, c.UUID, sealed); err != nil {
-			return err
+		for i, m := range made {
+			events[i] = s.event(m.card, EventGenerated, Generated, Paid)
 		}
-		return tx.InsertEvents(ctx, []Event{s.event(c, EventGenerated, Generated, now.State)})
+		return tx.InsertEvents(ctx, events)
 	})
 }
 

@@ -44,71 +44,90 @@ type Tip struct {
 type Assessment struct {
 	State       PaymentState
 	Received    Amount // sum of the counted transfers
-	Settled     Amount // what must stay for the payment to stay Paid: the price, or the less that late money was worth it; 0 if not Paid
+	Settled     Amount // what the payment was found Paid with, and must keep: the price, or the less that was worth it or accepted; 0 before
 	Height      int64  // highest block of the counted transfers; 0 if there are none or one is in the mempool
 	ReadyHeight int64  // tip at which the card must be assessed again without a new fact; 0 if never
 }
 
 // Assess decides how far the payment of a card is. It is pure: the same card, counted transfers, tip and rate give the
-// same answer, however often and in whatever order they arrived. late is today's rate, needed only for money first seen
+// same answer, however often and in whatever order they arrived. today is the current rate, needed only for money first seen
 // after the quote expired; the zero Rate means that none is known.
 //
 // A generated card is never taken back: it is Paid, or Reversed once its money left the chain.
-func Assess(c *Card, transfers []Transfer, tip Tip, late Rate) Assessment {
-	var a Assessment
-	var inTime Amount
-	mempool, locked := false, false
-	for _, t := range transfers {
-		if !t.Counted {
-			continue
-		}
-		a.Received += t.Amount
-		if t.FirstSeenAt.Before(c.ExpiresAt) {
-			inTime += t.Amount
-		}
-		mempool = mempool || t.Height == 0
-		locked = locked || t.Locked
-		a.Height = max(a.Height, t.Height)
-	}
-	if mempool {
-		a.Height = 0
-	}
-	ready := a.Height + int64(c.ConfirmationsRequired) - 1
+func Assess(c *Card, transfers []Transfer, tip Tip, today Rate) Assessment {
+	sum := add(c, transfers)
+	a := Assessment{Received: sum.received, Height: sum.height}
+	kept, late := a.Received-c.Refunded, sum.inTime < a.Received
+	// What was found enough once stays so, as long as it is there: the card may be being made.
+	enough := sum.inTime-c.Refunded >= c.Amount || (c.Accepted > 0 && kept >= c.Accepted) || (c.Settled > 0 && kept >= c.Settled)
+	expired := !tip.Time.Before(c.ExpiresAt)
 	switch {
-	case c.Status == Generated && a.Received < c.Settled:
-		a.State, a.Settled = Reversed, c.Settled
+	case c.Status == Generated && kept < c.Settled:
+		a.State = Reversed
 	case c.Status == Generated:
-		a.State, a.Settled = Paid, c.Settled
-	case a.Received == 0 && !tip.Time.Before(c.ExpiresAt):
+		a.State = Paid
+	case kept <= 0 && expired:
 		a.State = Expired
-	case a.Received == 0:
+	case kept <= 0:
 		a.State = Unpaid
-	case a.Received < c.Amount && !(inTime < a.Received && worth(c, a.Received, late)):
+	case !enough && !late && expired:
+		a.State = Late // too little, and its time is over
+	case !enough && !late:
 		a.State = Underpaid
 	case a.Height == 0:
 		a.State = Detected
-	case tip.Height < ready:
-		a.State, a.ReadyHeight = Confirming, ready
-	case locked:
+	case tip.Height < sum.ready:
+		a.State, a.ReadyHeight = Confirming, sum.ready
+	case sum.locked:
 		a.State = Confirming // unlocking is a new fact
-	case inTime >= c.Amount:
+	case enough:
 		a.State = Paid
-	case late.USD.Units == 0:
+	case today.USD.Units == 0:
 		a.State, a.ReadyHeight = Confirming, tip.Height+1 // unknown never moves toward issuing: look again with a rate
-	case worth(c, a.Received, late):
+	case c.Coin.Covers(kept, c.USD, today):
 		a.State = Paid
 	default:
 		a.State = Late
 	}
-	if a.State == Paid && a.Settled == 0 {
-		a.Settled = min(a.Received, c.Amount)
+	a.Settled = c.Settled
+	if a.State == Paid && (a.Settled == 0 || kept < a.Settled) {
+		a.Settled = min(kept, c.Amount) // a generated card is Reversed then
 	}
 	return a
 }
 
-func worth(c *Card, received Amount, rate Rate) bool {
-	return c.Coin.Covers(received, c.USD, rate)
+// counted is what the counted transfers of a card come to.
+type counted struct {
+	received, inTime Amount
+	height           int64 // of the newest; 0 if there are none or one is in the mempool
+	ready            int64 // tip at which all of them have their confirmations, unless one is in the mempool
+	locked           bool  // one of them is
 }
+
+func add(c *Card, transfers []Transfer) counted {
+	var sum counted
+	mempool := false
+	for _, t := range transfers {
+		if !t.Counted {
+			continue
+		}
+		sum.received += t.Amount
+		if t.FirstSeenAt.Before(c.ExpiresAt) {
+			sum.inTime += t.Amount
+		}
+		mempool = mempool || t.Height == 0
+		sum.locked = sum.locked || t.Locked
+		sum.height = max(sum.height, t.Height)
+	}
+	if mempool {
+		sum.height = 0
+	}
+	sum.ready = sum.height + int64(c.ConfirmationsRequired) - 1
+	return sum
+}
+
+// confirmed reports whether all of it has its confirmations and can be spent.
+func (s counted) confirmed(tip Tip) bool { return s.height > 0 && tip.Height >= s.ready && !s.locked }
 
 // EventType names what an account is told.
 type EventType string

@@ -2,6 +2,7 @@ package card
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -23,12 +24,19 @@ type addressPool struct {
 	full    bool
 	takenAt time.Time
 	filling chan struct{} // holds the right to fill
+	blind   bool          // the chain's watcher is not well for too long: a payment might not be seen
+}
+
+func (p *addressPool) setBlind(blind bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.blind = blind
 }
 
 func (p *addressPool) take() (string, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.free) == 0 {
+	if len(p.free) == 0 || p.blind {
 		return "", false
 	}
 	last := len(p.free) - 1
@@ -95,9 +103,18 @@ func (s *Service) fillMemory(ctx context.Context, currency string) error {
 	return nil
 }
 
-// Prepare takes addresses ahead of the requests that will need them. It is to be called every second or so.
+// Prepare takes addresses ahead of the requests that will need them, and hands out none while nobody could see what they
+// receive. It is to be called every second or so.
 func (s *Service) Prepare(ctx context.Context) error {
 	for _, coin := range s.cfg.Currencies {
+		age, err := s.store.PoolAge(ctx, coin.Code)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			continue // no addresses either
+		case err != nil:
+			return err
+		}
+		s.pools[coin.Code].setBlind(age > s.cfg.MaxBlind)
 		if err := s.fillMemory(ctx, coin.Code); err != nil {
 			return err
 		}

@@ -14,17 +14,28 @@ type Store interface {
 	// A lost reply to COMMIT is an error although the transaction may have happened: what f writes is found by its keys.
 	InTx(ctx context.Context, f func(Tx) error) error
 
-	// InsertCard reports false if the card's uuid, address or idempotency key is taken.
+	// InsertCard reports false if the card's uuid, address or idempotency key is taken, or money came to the address before.
 	InsertCard(ctx context.Context, c *Card) (bool, error)
 	CardByUUID(ctx context.Context, account, id uuid.UUID) (*Card, error)
 	CardByIdempotencyKey(ctx context.Context, account uuid.UUID, key string) (*Card, error)
 	// Cards returns the cards that match, newest first, at most filter.Limit.
 	Cards(ctx context.Context, filter CardFilter) ([]*Card, error)
-	// CardToIssue returns a card of whatever account.
-	CardToIssue(ctx context.Context, id uuid.UUID) (*Card, error)
+	// CardsByUUID returns cards of whatever account, by uuid.
+	CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*Card, error)
+	// FindCards returns cards of whatever account, newest first; those that need an operator oldest first.
+	FindCards(ctx context.Context, search CardSearch) ([]*Card, error)
+	// Record returns everything that is kept of a card of whatever account but its credentials.
+	Record(ctx context.Context, id uuid.UUID) (Record, error)
+	// Unattributed returns the counted transfers to addresses of no card, newest first, at most limit.
+	Unattributed(ctx context.Context, limit int) ([]Transfer, error)
+	// Books adds everything up, as of one moment.
+	Books(ctx context.Context) (Books, error)
+	// Standing says what an account owes; without open, OpenUSD is 0 and costs nothing.
+	Standing(ctx context.Context, account uuid.UUID, open bool) (Standing, error)
 
 	InsertAccount(ctx context.Context, a Account) error
 	AccountByName(ctx context.Context, name string) (Account, error)
+	Accounts(ctx context.Context) ([]Account, error)
 	InsertToken(ctx context.Context, t Token) error
 	Tokens(ctx context.Context) ([]Token, error)
 	TokenByHash(ctx context.Context, hash []byte) (Token, error)
@@ -42,6 +53,16 @@ type Store interface {
 	TakeAddresses(ctx context.Context, currency string, n int) ([]string, error)
 	// AddressPool returns how many addresses are free, and the one with the highest position ever stored, if there is any.
 	AddressPool(ctx context.Context, currency string) (free int, highest *Address, err error)
+	// PoolAge returns for how long the wallet was not seen to agree with the pool; ErrNotFound if it never was.
+	PoolAge(ctx context.Context, currency string) (time.Duration, error)
+	// DistrustPool has no address handed out until the wallet is seen to agree again.
+	DistrustPool(ctx context.Context, currency string) error
+
+	// RequestRescan has the wallet of a currency look through its whole chain again, unless it is to do so already. With believe, what it
+	// then no longer shows is un-counted. It is ErrNotFound if the currency has no wallet yet.
+	RequestRescan(ctx context.Context, currency, reason string, believe bool) error
+	// NoteRescan says how far that is.
+	NoteRescan(ctx context.Context, currency, progress string) error
 
 	// Cursor returns how far the chain has been applied; the zero Cursor before the first time.
 	Cursor(ctx context.Context, currency string) (Cursor, error)
@@ -59,6 +80,8 @@ type Tx interface {
 	// CheckLease fails with ErrFenced if the lease is no longer the caller's, and keeps it from changing hands until the end.
 	CheckLease(ctx context.Context, l Lease) error
 	SaveCursor(ctx context.Context, currency string, c Cursor) error
+	// Tip returns the newest block that was applied; the zero Tip before the first time.
+	Tip(ctx context.Context, currency string) (Tip, error)
 
 	// TransfersSince returns the counted transfers above a height or in the mempool.
 	TransfersSince(ctx context.Context, currency string, height int64) ([]Transfer, error)
@@ -69,18 +92,27 @@ type Tx interface {
 	// LockCards returns the cards of a currency, locked, that have one of the addresses, or that are ready to be assessed
 	// at the tip, or that wait for money and expired before it.
 	LockCards(ctx context.Context, currency string, addresses []string, tip Tip) ([]*Card, error)
-	LockCard(ctx context.Context, id uuid.UUID) (*Card, error)
+	// LockCardsByUUID returns those of the cards that exist, locked, by uuid.
+	LockCardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*Card, error)
 	SaveAssessments(ctx context.Context, cards []*Card, as []Assessment) error
 
 	InsertAddresses(ctx context.Context, as []Address) error
 	// CheckedPool notes that the wallet was just compared with the pool. If it has made addresses that are not stored, and the last
 	// comparison was not within a minute, no address that is stored now is handed out any more.
 	CheckedPool(ctx context.Context, currency string, walletIsAhead bool) error
+	// EndRescan notes that the whole chain was applied again.
+	EndRescan(ctx context.Context, currency string) error
 
 	InsertIntents(ctx context.Context, cards []uuid.UUID) error
-	// FinishIntent fails with ErrFenced if the claim was lost, with ErrDuplicate if another card has the same number.
-	FinishIntent(ctx context.Context, i Intent, cardNumberHash []byte) error
-	SaveGenerated(ctx context.Context, id uuid.UUID, s Sealed) error
+	// SaveIssued ends the intents and stores the credentials. It fails with ErrFenced if a claim was lost, with ErrDuplicate if
+	// another card has the same number.
+	SaveIssued(ctx context.Context, made []Issued) error
+	// ReopenIntent has a parked intent tried again.
+	ReopenIntent(ctx context.Context, card uuid.UUID) error
+	// Intent returns how far the making of a card is; nil if it was not decided.
+	Intent(ctx context.Context, card uuid.UUID) (*IntentRecord, error)
+	// InsertResolution stores what an operator decided, and the decided amounts of the card, which must be locked.
+	InsertResolution(ctx context.Context, r Resolution, c *Card) error
 
 	// InsertEvents gives the events their Seq.
 	InsertEvents(ctx context.Context, es []Event) error
@@ -90,7 +122,12 @@ type Tx interface {
 type Cursor struct {
 	Fingerprint  string
 	Tip          Tip
+	Deep         Tip   // see View; without its time
 	LowestLocked int64 // height of the lowest counted transfer that is locked; 0 if none
+	// Rescan says why the wallet has to look through its whole chain again before it is believed, and how far it is; "" if it has not.
+	Rescan string
+	// Believe says that an operator wants what the wallet then no longer shows to be un-counted.
+	Believe bool
 }
 
 // CardFilter selects cards of an account.

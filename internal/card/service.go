@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,13 +17,15 @@ import (
 // Service is every operation of the product, and every boundary of a transaction. It is safe for concurrent use, and any
 // number of replicas may work on the same store.
 type Service struct {
-	store  Store
-	vault  Vault
-	rates  Rates
-	issuer Issuer
-	cfg    Config
-	pools  map[string]*addressPool
-	tokens tokenCache
+	store      Store
+	vault      Vault
+	rates      Rates
+	issuer     Issuer
+	cfg        Config
+	pools      map[string]*addressPool
+	tokens     tokenCache
+	standings  standings
+	issueBatch atomic.Int32 // cards of the next batch
 }
 
 // Config is what an operator decides.
@@ -33,7 +36,14 @@ type Config struct {
 	Replica    string             // names this process among all; must be unique. Defaults to a random name.
 	QuoteTTL   time.Duration      // how long amount and rate are locked. Defaults to 60 minutes.
 	PoolSize   int                // free addresses to keep ahead, per currency. Defaults to 1000.
-	Now        func() time.Time   // Defaults to time.Now.
+	// MaxOpenUSD is how much an account may have open in cards that nothing was received for yet, approximately: each of those is an
+	// option to pay at an old rate. Defaults to no limit.
+	MaxOpenUSD USD
+	// FreezeReversed refuses new cards to an account as long as a generated card of its lost its money. Defaults to false.
+	FreezeReversed bool
+	// MaxBlind is for how long cards are still accepted while the watcher of their chain is not well. Defaults to 15 minutes.
+	MaxBlind time.Duration
+	Now      func() time.Time // Defaults to time.Now.
 	// Wake is called when there is work for the watcher, so that it need not wait for its next turn: a payment was simulated, or
 	// the addresses run out. Defaults to nothing.
 	Wake func()
@@ -78,6 +88,12 @@ func (c *Config) Validate() error {
 	}
 	if c.PoolSize < 1 {
 		return errors.New("the address pool must hold at least 1 address")
+	}
+	if c.MaxOpenUSD < 0 {
+		return errors.New("the limit of open cards must not be negative")
+	}
+	if c.MaxBlind == 0 {
+		c.MaxBlind = 15 * time.Minute
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -149,10 +165,10 @@ func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, r CreateReq
 	if o.key == "" || err == nil {
 		return c, false, err
 	}
-	if !errors.Is(err, errKeyTaken) && !errors.Is(err, ErrNoRate) && !errors.Is(err, ErrNoAddress) {
+	if !slices.ContainsFunc([]error{errKeyTaken, ErrNoRate, ErrNoAddress, ErrAccountFrozen, ErrQuotaExceeded}, func(e error) bool { return errors.Is(err, e) }) {
 		return nil, false, err
 	}
-	// A replay needs neither a rate nor an address.
+	// A replay needs neither a rate nor an address, nor anything open.
 	earlier, lookup := s.store.CardByIdempotencyKey(ctx, account, o.key)
 	if errors.Is(lookup, ErrNotFound) {
 		return nil, false, err
@@ -199,8 +215,17 @@ func (s *Service) currency(code string) (Currency, bool) {
 	return s.cfg.Currencies[i], true
 }
 
-func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o order) (*Card, error) {
+func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o order) (c *Card, err error) {
 	coin := o.coin
+	takeBack, err := s.reserve(ctx, account, o.usd)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if c == nil {
+			takeBack()
+		}
+	}()
 	rate, err := s.rates.Rate(coin.Code)
 	if err != nil {
 		return nil, err
@@ -215,24 +240,27 @@ func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o order) (*
 			return nil, err
 		}
 		id, createdAt := s.newID()
-		c := &Card{
+		made := &Card{
 			UUID: id, AccountID: account, CreatedAt: createdAt, USD: o.usd, Coin: coin, Amount: amount, Address: address, Rate: rate,
 			ExpiresAt: createdAt.Add(s.cfg.QuoteTTL), ConfirmationsRequired: coin.Confirmations, IdempotencyKey: o.key,
 			Status: AwaitingPayment, State: Unpaid,
 		}
 		if o.key != "" {
-			c.RequestHash = o.hash()
+			made.RequestHash = o.hash()
 		}
-		inserted, err := s.store.InsertCard(ctx, c)
+		inserted, err := s.store.InsertCard(ctx, made)
 		if err != nil {
 			return nil, err // the address may be in use now, so it is not handed out again
 		}
 		if inserted {
-			return c, nil
+			return made, nil
 		}
 		// Either the statement ran twice because its first reply was lost, or the key or the address is taken.
-		if _, err := s.store.CardByUUID(ctx, account, id); !errors.Is(err, ErrNotFound) {
-			return c, err
+		switch _, err := s.store.CardByUUID(ctx, account, id); {
+		case err == nil:
+			return made, nil
+		case !errors.Is(err, ErrNotFound):
+			return nil, err
 		}
 		if o.key != "" {
 			_, err := s.store.CardByIdempotencyKey(ctx, account, o.key)

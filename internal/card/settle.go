@@ -33,7 +33,10 @@ type transferKey struct {
 // transaction together with the cursor. The work is by what changed, not by how many cards wait.
 //
 // It fails with ErrWrongChain if the view is of another network or wallet, with ErrChainNotReady if the chain is shorter
-// than what was applied, and with ErrFenced if the lease was lost; then nothing is changed.
+// than what was applied, with ErrWalletLost if a transfer is missing although the chain did not change, and with ErrFenced if the lease
+// was lost; then nothing is changed.
+//
+// After a rescan of the wallet (cursor.Rescan) the view must be of the whole chain.
 func (s *Service) ApplyView(ctx context.Context, l Lease, currency string, cursor Cursor, v View) (Applied, error) {
 	if cursor.Fingerprint != "" && cursor.Fingerprint != v.Fingerprint {
 		return Applied{}, fmt.Errorf("%w: %q, not %q", ErrWrongChain, v.Fingerprint, cursor.Fingerprint)
@@ -50,13 +53,23 @@ func (s *Service) ApplyView(ctx context.Context, l Lease, currency string, curso
 		if err := tx.CheckLease(ctx, l); err != nil {
 			return err
 		}
-		changed, err := s.applyTransfers(ctx, tx, currency, v)
+		changed, err := applyTransfers(ctx, tx, currency, v, cursor.Believe)
 		if err != nil {
 			return err
 		}
 		done.Transfers = len(changed)
-		if v.Tip.Hash != cursor.Tip.Hash || cursor.Fingerprint == "" {
-			if err := tx.SaveCursor(ctx, currency, Cursor{Fingerprint: v.Fingerprint, Tip: v.Tip}); err != nil {
+		// Its time too: that of a block from the future grows with the clock, and what is judged between passes goes by it.
+		if v.Tip.Hash != cursor.Tip.Hash || v.Tip.Time.UnixMilli() != cursor.Tip.Time.UnixMilli() || cursor.Fingerprint == "" {
+			deep := v.Deep
+			if deep.Hash == "" {
+				deep = cursor.Deep
+			}
+			if err := tx.SaveCursor(ctx, currency, Cursor{Fingerprint: v.Fingerprint, Tip: v.Tip, Deep: deep}); err != nil {
+				return err
+			}
+		}
+		if cursor.Rescan != "" && v.Since == 0 {
+			if err := tx.EndRescan(ctx, currency); err != nil {
 				return err
 			}
 		}
@@ -69,7 +82,7 @@ func (s *Service) ApplyView(ctx context.Context, l Lease, currency string, curso
 }
 
 // applyTransfers stores what is new or different, un-counts what is gone, and returns both.
-func (s *Service) applyTransfers(ctx context.Context, tx Tx, currency string, v View) ([]Transfer, error) {
+func applyTransfers(ctx context.Context, tx Tx, currency string, v View, believe bool) ([]Transfer, error) {
 	stored, err := tx.TransfersSince(ctx, currency, v.Since)
 	if err != nil {
 		return nil, err
@@ -95,6 +108,9 @@ func (s *Service) applyTransfers(ctx context.Context, tx Tx, currency string, v 
 		}
 	}
 	for _, t := range gone {
+		if t.Height > 0 && t.Height <= v.Kept && !believe {
+			return nil, fmt.Errorf("%w: it no longer shows transaction %s of block %d, which is still in the chain", ErrWalletLost, t.TxID, t.Height)
+		}
 		t.Counted = false
 		changed = append(changed, t)
 	}
@@ -113,16 +129,31 @@ func (s *Service) assess(ctx context.Context, tx Tx, currency string, tip Tip, c
 	if err != nil {
 		return err
 	}
+	if _, err := s.judge(ctx, tx, currency, tip, cards, done); err != nil {
+		return err
+	}
+	owned := make(map[string]bool, len(cards))
+	for _, c := range cards {
+		owned[c.Address] = true
+	}
+	for _, t := range changed {
+		if !owned[t.Address] {
+			done.Unattributed++
+		}
+	}
+	return nil
+}
+
+// judge assesses cards, which are locked, and stores what follows.
+func (s *Service) judge(ctx context.Context, tx Tx, currency string, tip Tip, cards []*Card, done *Applied) ([]Assessment, error) {
 	done.Cards = len(cards)
 	addresses := make([]string, len(cards))
-	owned := make(map[string]bool, len(cards))
 	for i, c := range cards {
 		addresses[i] = c.Address
-		owned[c.Address] = true
 	}
 	facts, err := tx.TransfersTo(ctx, currency, addresses)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	byAddress := make(map[string][]Transfer, len(cards))
 	for _, t := range facts {
@@ -148,20 +179,12 @@ func (s *Service) assess(ctx context.Context, tx Tx, currency string, tip Tip, c
 	}
 	done.Paid = len(intents)
 	if err := tx.SaveAssessments(ctx, cards, assessments); err != nil {
-		return err
+		return nil, err
 	}
 	if err := tx.InsertIntents(ctx, intents); err != nil {
-		return err
+		return nil, err
 	}
-	if err := tx.InsertEvents(ctx, events); err != nil {
-		return err
-	}
-	for _, t := range changed {
-		if !owned[t.Address] {
-			done.Unattributed++
-		}
-	}
-	return nil
+	return assessments, tx.InsertEvents(ctx, events)
 }
 
 func (s *Service) event(c *Card, kind EventType, status Status, state PaymentState) Event {
@@ -169,21 +192,26 @@ func (s *Service) event(c *Card, kind EventType, status Status, state PaymentSta
 	return Event{ID: id, AccountID: c.AccountID, Type: kind, CardUUID: c.UUID, Status: status, State: state, CreatedAt: at}
 }
 
-// CheckPool compares the wallet with the store's pool of addresses, through compare: it gets the newest address that is stored, and
-// reports whether the wallet has made others since, or an error if the wallet does not have it. Until this was done within the last
-// minute no address is handed out.
+// ComparePool compares the wallet with the store's pool of addresses, through compare: it gets the newest address that is stored, and
+// reports whether the wallet has made others since, or an error if the wallet does not have it.
+func (s *Service) ComparePool(ctx context.Context, currency string, compare func(context.Context, Address) (ahead bool, err error)) (ahead bool, err error) {
+	_, newest, err := s.store.AddressPool(ctx, currency)
+	if err != nil || newest == nil {
+		return false, err
+	}
+	ahead, err = compare(ctx, *newest)
+	if err != nil {
+		return false, fmt.Errorf("check address pool: %w", err)
+	}
+	return ahead, nil
+}
+
+// TrustPool notes that a pass went well after the wallet was compared with the pool. Until that was done within the last minute no address
+// is handed out.
 //
 // A wallet that is ahead of a store that was not compared for longer means that the store was restored from a backup: what it
 // thinks free may have been handed out since. All of it is skipped, at the price of some addresses, and none is ever used twice.
-func (s *Service) CheckPool(ctx context.Context, l Lease, currency string, compare func(context.Context, Address) (ahead bool, err error)) error {
-	_, newest, err := s.store.AddressPool(ctx, currency)
-	if err != nil || newest == nil {
-		return err
-	}
-	ahead, err := compare(ctx, *newest)
-	if err != nil {
-		return fmt.Errorf("check address pool: %w", err)
-	}
+func (s *Service) TrustPool(ctx context.Context, l Lease, currency string, ahead bool) error {
 	return s.store.InTx(ctx, func(tx Tx) error {
 		if err := tx.CheckLease(ctx, l); err != nil {
 			return err
@@ -192,9 +220,22 @@ func (s *Service) CheckPool(ctx context.Context, l Lease, currency string, compa
 	})
 }
 
+// DistrustPool has no address handed out until TrustPool is called again.
+func (s *Service) DistrustPool(ctx context.Context, currency string) error {
+	return s.store.DistrustPool(ctx, currency)
+}
+
+// NewestAddress returns the newest address that is stored; nil if there is none.
+func (s *Service) NewestAddress(ctx context.Context, currency string) (*Address, error) {
+	_, newest, err := s.store.AddressPool(ctx, currency)
+	return newest, err
+}
+
 // FillAddresses keeps the pool of a currency full: it asks create for up to limit new addresses and stores them. It returns how many.
+// Addresses that are not newer than all that are stored mean that the wallet has forgotten those: that is ErrWalletLost, for now that it
+// has some of them again nothing else would tell.
 func (s *Service) FillAddresses(ctx context.Context, l Lease, currency string, limit int, create func(ctx context.Context, n int) ([]Address, error)) (int, error) {
-	free, _, err := s.store.AddressPool(ctx, currency)
+	free, newest, err := s.store.AddressPool(ctx, currency)
 	if err != nil {
 		return 0, err
 	}
@@ -205,6 +246,11 @@ func (s *Service) FillAddresses(ctx context.Context, l Lease, currency string, l
 	fresh, err := create(ctx, n)
 	if err != nil {
 		return 0, fmt.Errorf("make addresses: %w", err)
+	}
+	for _, a := range fresh {
+		if newest != nil && a.Position <= newest.Position {
+			return 0, fmt.Errorf("%w: it made number %d anew, but %d was stored", ErrWalletLost, a.Position, newest.Position)
+		}
 	}
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		if err := tx.CheckLease(ctx, l); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -18,15 +19,25 @@ type MoneroConfig struct {
 	// WalletUser and WalletPassword are what monero-wallet-rpc was given as --rpc-login. Defaults to no login.
 	WalletUser     string
 	WalletPassword card.Secret
+	// WalletFile is the name of the wallet in monero-wallet-rpc's --wallet-dir, which is opened whenever no wallet is open.
+	// Defaults to none: then somebody else has to open it, as --wallet-file does.
+	WalletFile string
+	// WalletFilePassword is the password of WalletFile. Defaults to the empty one.
+	WalletFilePassword card.Secret
 	// DaemonURL is the address of monerod's unrestricted RPC. Defaults to http://127.0.0.1:18081.
 	DaemonURL string
 	// DaemonUser and DaemonPassword are what monerod was given as --rpc-login. Defaults to no login.
 	DaemonUser     string
 	DaemonPassword card.Secret
-	// Timeout limits each call but the wallet's refresh. Defaults to 15 s.
+	// MaxTipAge is how long the node's newest block may be the newest: a node that is stopped or cut off thinks that it is
+	// synchronised. Defaults to 30 min; negative for any age.
+	MaxTipAge time.Duration
+	// Timeout limits each call but the following. Defaults to 15 s.
 	Timeout time.Duration
-	// RefreshTimeout limits how long the wallet may read new blocks in one pass. Defaults to 1 min.
+	// RefreshTimeout limits how long the wallet may take to open, and to read new blocks in one pass. Defaults to 1 min.
 	RefreshTimeout time.Duration
+	// RescanTimeout limits how long the wallet may look through the whole chain. Defaults to 24 h.
+	RescanTimeout time.Duration
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
 }
@@ -39,11 +50,17 @@ func (c MoneroConfig) withDefaults() MoneroConfig {
 	if c.DaemonURL == "" {
 		c.DaemonURL = "http://127.0.0.1:18081"
 	}
+	if c.MaxTipAge == 0 {
+		c.MaxTipAge = 30 * time.Minute
+	}
 	if c.Timeout == 0 {
 		c.Timeout = 15 * time.Second
 	}
 	if c.RefreshTimeout == 0 {
 		c.RefreshTimeout = time.Minute
+	}
+	if c.RescanTimeout == 0 {
+		c.RescanTimeout = 24 * time.Hour
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -58,7 +75,13 @@ func (c MoneroConfig) Validate() error {
 		checkEndpoint("wallet URL", c.WalletURL, c.WalletUser, c.WalletPassword),
 		checkEndpoint("daemon URL", c.DaemonURL, c.DaemonUser, c.DaemonPassword),
 	}
-	if c.Timeout < 0 || c.RefreshTimeout < 0 {
+	if c.WalletFile == "" && c.WalletFilePassword != "" {
+		wrong = append(wrong, errors.New("wallet file: has a password but no name"))
+	}
+	if strings.ContainsAny(c.WalletFile, `/\`) { // monero-wallet-rpc refuses it
+		wrong = append(wrong, errors.New("wallet file: must be a name in monero-wallet-rpc's --wallet-dir, not a path"))
+	}
+	if c.Timeout < 0 || c.RefreshTimeout < 0 || c.RescanTimeout < 0 {
 		wrong = append(wrong, errors.New("timeouts: must be positive"))
 	}
 	return errors.Join(wrong...)
@@ -72,6 +95,7 @@ type Monero struct {
 	daemon *rpc
 	// scanned is the primary address of the wallet that Scan saw last.
 	scanned atomic.Pointer[string]
+	stretch int64 // of blocks, that one call may ask the transfers of
 }
 
 // NewMonero returns the adapter; it asks nobody anything yet.
@@ -83,33 +107,36 @@ func NewMonero(config MoneroConfig) (*Monero, error) {
 	return &Monero{
 		config: config,
 		wallet: newRPC(config.WalletURL, config.WalletUser, config.WalletPassword),
-		daemon: newRPC(config.DaemonURL, config.DaemonUser, config.DaemonPassword),
+		daemon: newRPC(config.DaemonURL, config.DaemonUser, config.DaemonPassword), stretch: stretchOfBlocks,
 	}, nil
 }
 
 // Currency implements watcher.Chain.
 func (m *Monero) Currency() string { return card.Monero().Code }
 
-// Scan implements watcher.Chain. A wallet with a spend key is never used: the first pass fails with ErrSpendKey.
+// Scan implements watcher.Chain. A wallet with a spend key is never used: the first pass fails with ErrSpendKey. One for
+// another network than the node's is card.ErrWrongChain in every pass.
 //
-// The error is card.ErrChainNotReady if node and wallet don't show one settled state of the chain: synchronising, wallet closed or
-// at another height, or a block that came or went meanwhile. The next pass will see.
+// The error is card.ErrChainNotReady if node and wallet don't show one settled state of the chain: synchronising, cut off, wallet
+// closed or at another height, or a block that came or went meanwhile. The next pass will see.
 //
 // Every incoming transfer is returned, also those that belong to no card: to the primary address (also through an integrated
 // address), to other accounts, and coinbases. Locked means that the sender's unlock time has not come; that outputs can't be
 // spent for 10 blocks is no lock. Mempool entries that the node knows to be spent twice are left out.
-func (m *Monero) Scan(ctx context.Context, since int64) (card.View, error) {
-	network, err := m.network(ctx)
+func (m *Monero) Scan(ctx context.Context, known []card.Tip, since int64) (card.View, error) {
+	return again(func() (card.View, error) { return m.scan(ctx, known, since) })
+}
+
+func (m *Monero) scan(ctx context.Context, known []card.Tip, since int64) (card.View, error) {
+	network, wallet, err := m.identify(ctx)
 	if err != nil {
 		return card.View{}, err
 	}
-	if m.scanned.Load() == nil {
-		if err := m.checkWallet(ctx); err != nil {
-			return card.View{}, err
-		}
-	}
 	tip, err := m.topBlock(ctx)
 	if err != nil {
+		return card.View{}, err
+	}
+	if err := m.fresh(tip); err != nil {
 		return card.View{}, err
 	}
 	if err := m.refresh(ctx); err != nil {
@@ -118,13 +145,20 @@ func (m *Monero) Scan(ctx context.Context, since int64) (card.View, error) {
 	if err := m.walletAt(ctx, tip); err != nil {
 		return card.View{}, err
 	}
-	entries, err := m.incoming(ctx, since)
+	entries, err := m.incoming(ctx, since, tip.Height)
 	if err != nil {
 		return card.View{}, err
 	}
-	// asked after the transfers: a wallet that was opened in between must not pass them off as another's
-	primary, err := m.primaryAddress(ctx)
+	kept, err := m.kept(ctx, known, tip)
 	if err != nil {
+		return card.View{}, err
+	}
+	deep, err := m.deep(ctx, known, tip)
+	if err != nil {
+		return card.View{}, err
+	}
+	// what was read in between is of this wallet and this chain only if both are still the same
+	if err := m.stillOpen(ctx, wallet); err != nil {
 		return card.View{}, err
 	}
 	if err := m.stillAt(ctx, tip); err != nil {
@@ -134,22 +168,84 @@ func (m *Monero) Scan(ctx context.Context, since int64) (card.View, error) {
 	if err != nil {
 		return card.View{}, fmt.Errorf("get transfers: %w", err)
 	}
-	m.scanned.Store(&primary)
-	return card.View{Fingerprint: network + " " + primary, Tip: tip, Since: since, Transfers: transfers}, nil
+	m.scanned.Store(&wallet)
+	return card.View{Fingerprint: network + " " + wallet, Tip: tip, Since: since, Kept: kept, Deep: deep, Transfers: transfers}, nil
 }
 
-// network returns the name and the genesis block of a node that is ready. The name is needed because a regtest chain
-// (fakechain) has the genesis block and the addresses of mainnet.
-func (m *Monero) network(ctx context.Context) (string, error) {
+// identify returns the name and the genesis block of a node that is ready, and the primary address of a wallet that fits. The
+// name is needed because a regtest chain (fakechain) has the genesis block and the addresses of mainnet.
+func (m *Monero) identify(ctx context.Context) (network, wallet string, err error) {
 	info, err := m.daemonInfo(ctx)
 	if err != nil {
-		return "", err
+		return "", "", err
+	}
+	if m.scanned.Load() == nil {
+		wallet, err = m.checkWallet(ctx, info)
+	} else if wallet, err = m.primaryAddress(ctx); err == nil {
+		err = sameNetwork(wallet, info.Network)
+	}
+	if err != nil {
+		return "", "", err
 	}
 	if err := info.ready(); err != nil {
-		return "", err
+		return "", "", err
 	}
 	genesis, err := m.genesis(ctx)
-	return info.Network + " " + genesis, err
+	return info.Network + " " + genesis, wallet, err
+}
+
+// fresh fails if the node has had no new block for too long.
+func (m *Monero) fresh(tip card.Tip) error {
+	age := m.config.Now().Sub(tip.Time)
+	if m.config.MaxTipAge < 0 || age <= m.config.MaxTipAge {
+		return nil
+	}
+	return fmt.Errorf("%w: the node's newest block, %d, is %d minutes old: the node is cut off from the network, or this machine's clock "+
+		"is wrong", card.ErrChainNotReady, tip.Height, int64(age.Round(time.Minute)/time.Minute))
+}
+
+// deepestReorg is how many blocks the wallet lets be replaced (ORPHANED_BLOCKS_MAX_COUNT of wallet2). After more it stays as it is, though
+// refresh says that all is well, and only its height may tell.
+const deepestReorg = 100
+
+// deep returns the block that the wallet does not let be replaced, if tip is new.
+func (m *Monero) deep(ctx context.Context, known []card.Tip, tip card.Tip) (card.Tip, error) {
+	if tip.Height <= deepestReorg || len(known) > 0 && known[0].Hash == tip.Hash {
+		return card.Tip{}, nil
+	}
+	return m.block(ctx, tip.Height-deepestReorg)
+}
+
+// kept returns the height of the first of known that is part of the chain that ends with tip; 0 if none is.
+func (m *Monero) kept(ctx context.Context, known []card.Tip, tip card.Tip) (int64, error) {
+	for _, k := range known {
+		if k.Hash == tip.Hash {
+			return k.Height, nil
+		}
+		if k.Height >= tip.Height {
+			continue // the chain is shorter now, or has another block there
+		}
+		there, err := m.block(ctx, k.Height)
+		if err != nil && !hasCode(err, codeTooBigHeight) {
+			return 0, err
+		}
+		if there.Hash == k.Hash {
+			return k.Height, nil
+		}
+	}
+	return 0, nil
+}
+
+// stillOpen fails if the wallet is no longer the one with the primary address wallet.
+func (m *Monero) stillOpen(ctx context.Context, wallet string) error {
+	now, err := m.primaryAddress(ctx)
+	if err != nil {
+		return err
+	}
+	if now != wallet {
+		return fmt.Errorf("%w: another wallet was opened during the pass", card.ErrChainNotReady)
+	}
+	return nil
 }
 
 // walletAt fails unless the wallet has read exactly the blocks up to tip. A wallet that is ahead shows transfers and
@@ -164,7 +260,7 @@ func (m *Monero) walletAt(ctx context.Context, tip card.Tip) error {
 			card.ErrChainNotReady, height, tip.Height)
 	case height < tip.Height:
 		return fmt.Errorf("%w: wallet is at block %d, node at %d: if this stays so, the chain reorganised deeper than the wallet follows "+
-			"(100 blocks, mend with rescan_blockchain), or wallet and node use different nodes", card.ErrChainNotReady, height, tip.Height)
+			"(100 blocks, mend with 'cardmint wallet rescan'), or wallet and node use different nodes", card.ErrChainNotReady, height, tip.Height)
 	}
 	return nil
 }
@@ -248,15 +344,23 @@ func (e transferEntry) transfer(now time.Time, tip card.Tip) (card.Transfer, err
 	}, nil
 }
 
-// Ahead implements watcher.Chain (get_address). It is card.ErrWrongChain if the wallet has another address in newest's place.
+// Ahead implements watcher.Chain (get_address). It is card.ErrWrongChain if the wallet has another address in newest's place,
+// or is another than the last Scan saw.
 func (m *Monero) Ahead(ctx context.Context, newest card.Address) (bool, error) {
+	return again(func() (bool, error) { return m.ahead(ctx, newest) })
+}
+
+func (m *Monero) ahead(ctx context.Context, newest card.Address) (bool, error) {
+	if err := m.asScanned(ctx); err != nil { // first: another wallet has lost nothing
+		return false, err
+	}
 	have, err := m.subaddress(ctx, newest.Position)
 	switch {
 	case err != nil:
 		return false, err
 	case have == "":
-		return false, fmt.Errorf("%w: the wallet does not have subaddress %d, which was made before: its cache was lost; make its addresses "+
-			"up to there again (create_address) and look for their payments (rescan_blockchain)", card.ErrChainNotReady, newest.Position)
+		return false, fmt.Errorf("%w: it does not have subaddress %d, which was made before: its cache file was lost, or replaced by an "+
+			"older one", card.ErrWalletLost, newest.Position)
 	case have != newest.Address:
 		return false, fmt.Errorf("%w: subaddress %d of the wallet is another", card.ErrWrongChain, newest.Position)
 	}
@@ -264,10 +368,26 @@ func (m *Monero) Ahead(ctx context.Context, newest card.Address) (bool, error) {
 	return next != "", err
 }
 
+// asScanned fails with card.ErrWrongChain if the wallet is another than the last Scan saw.
+func (m *Monero) asScanned(ctx context.Context) error {
+	wallet, err := m.primaryAddress(ctx)
+	if err != nil {
+		return err
+	}
+	if scanned := m.scanned.Load(); scanned != nil && *scanned != wallet {
+		return fmt.Errorf("%w: another wallet was opened", card.ErrWrongChain)
+	}
+	return nil
+}
+
 // NewAddresses implements watcher.Chain: n fresh subaddresses of account 0, which the wallet has written to its file. After
 // an error some may have been made, which is harmless. It refuses with card.ErrWrongChain if another wallet was opened
 // since the last Scan.
 func (m *Monero) NewAddresses(ctx context.Context, n int) ([]card.Address, error) {
+	return again(func() ([]card.Address, error) { return m.newAddresses(ctx, n) })
+}
+
+func (m *Monero) newAddresses(ctx context.Context, n int) ([]card.Address, error) {
 	made := make([]card.Address, 0, max(0, n))
 	for len(made) < n {
 		batch, err := m.createAddresses(ctx, min(n-len(made), maxAddressesPerCall))
@@ -279,12 +399,8 @@ func (m *Monero) NewAddresses(ctx context.Context, n int) ([]card.Address, error
 	if err := m.store(ctx); err != nil {
 		return nil, err
 	}
-	primary, err := m.primaryAddress(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if scanned := m.scanned.Load(); scanned != nil && *scanned != primary {
-		return nil, fmt.Errorf("create address: %w: another wallet was opened", card.ErrWrongChain)
+	if err := m.asScanned(ctx); err != nil {
+		return nil, fmt.Errorf("create address: %w", err)
 	}
 	return made, nil
 }

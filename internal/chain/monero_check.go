@@ -31,6 +31,10 @@ type MoneroReport struct {
 // another network than the node, and card.ErrChainNotReady if no wallet is open; the report then holds what was found before.
 // A node or wallet that is still synchronising is no error.
 func (m *Monero) Check(ctx context.Context) (MoneroReport, error) {
+	return again(func() (MoneroReport, error) { return m.check(ctx) })
+}
+
+func (m *Monero) check(ctx context.Context) (MoneroReport, error) {
 	var r MoneroReport
 	info, err := m.daemonInfo(ctx)
 	if err != nil {
@@ -58,21 +62,17 @@ func (m *Monero) Check(ctx context.Context) (MoneroReport, error) {
 	return r, fitting(r.ViewOnly, r.PrimaryAddress, r.Network)
 }
 
-// checkWallet is the part of Check that a pass depends on; unlike Check it does not grow with what the wallet has seen.
-func (m *Monero) checkWallet(ctx context.Context) error {
-	info, err := m.daemonInfo(ctx)
-	if err != nil {
-		return err
-	}
-	primary, err := m.primaryAddress(ctx)
-	if err != nil {
-		return err
+// checkWallet is the part of Check that a pass depends on; unlike Check it does not grow with what the wallet has seen. It returns
+// the wallet's primary address.
+func (m *Monero) checkWallet(ctx context.Context, info daemonInfo) (primary string, err error) {
+	if primary, err = m.primaryAddress(ctx); err != nil {
+		return "", err
 	}
 	viewOnly, err := m.viewOnly(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
-	return fitting(viewOnly, primary, info.Network)
+	return primary, fitting(viewOnly, primary, info.Network)
 }
 
 // fitting returns why a wallet must not be used.
@@ -80,7 +80,12 @@ func fitting(viewOnly bool, primary, network string) error {
 	if !viewOnly {
 		return fmt.Errorf("check wallet: %w", ErrSpendKey)
 	}
-	if of := networkOf(primary); of != "" && of != network && !(of == "mainnet" && network == "fakechain") {
+	return sameNetwork(primary, network)
+}
+
+// sameNetwork fails if a wallet is for another network than the node; one that is busy does not tell its own.
+func sameNetwork(primary, network string) error {
+	if of := networkOf(primary); of != "" && network != "" && of != network && !(of == "mainnet" && network == "fakechain") {
 		return fmt.Errorf("check wallet: %w: wallet is for %s, node for %s", card.ErrWrongChain, of, network)
 	}
 	return nil

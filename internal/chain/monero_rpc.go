@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
@@ -15,11 +16,13 @@ import (
 
 // Codes of wallet_rpc_server_error_codes.h and core_rpc_server_error_codes.h.
 const (
+	codeTooBigHeight  = -2
 	codeDaemonBusy    = -3
 	codeDenied        = -7
 	codeCoreBusy      = -9
 	codeNotOpen       = -13
 	codeAddressIndex  = -15
+	codeNoWalletDir   = -23
 	codeWatchOnly     = -29
 	codeNoDaemon      = -38
 	codeBadUnsignedTx = -39
@@ -29,6 +32,7 @@ const (
 	smallAnswer = 1 << 20
 	largeAnswer = 64 << 20
 
+	stretchOfBlocks     = 20_000
 	maxAddressesPerCall = 64 // more are refused: "Count must be between 1 and 64."
 )
 
@@ -116,13 +120,18 @@ func (m *Monero) topBlock(ctx context.Context) (card.Tip, error) {
 	return h.tip()
 }
 
-func (m *Monero) genesis(ctx context.Context) (hash string, err error) {
+// block returns the block that the chain has at a height now; codeTooBigHeight if there is none.
+func (m *Monero) block(ctx context.Context, height int64) (card.Tip, error) {
 	var h header
-	if err := m.askDaemon(ctx, "get_block_header_by_height", map[string]any{"height": 0}, &h); err != nil {
-		return "", err
+	if err := m.askDaemon(ctx, "get_block_header_by_height", map[string]any{"height": height}, &h); err != nil {
+		return card.Tip{}, err
 	}
-	tip, err := h.tip()
-	return tip.Hash, err
+	return h.tip()
+}
+
+func (m *Monero) genesis(ctx context.Context) (hash string, err error) {
+	first, err := m.block(ctx, 0)
+	return first.Hash, err
 }
 
 // refresh makes the wallet read what is new. It reports success also when the wallet could not follow the node, as after a
@@ -177,20 +186,30 @@ func (m *Monero) subaddress(ctx context.Context, index int64) (string, error) {
 	return answer.Addresses[0].Address, nil
 }
 
-// incoming returns what all accounts received above the height since, and in the mempool.
-func (m *Monero) incoming(ctx context.Context, since int64) ([]transferEntry, error) {
-	var answer struct {
-		In   []transferEntry `json:"in"`
-		Pool []transferEntry `json:"pool"`
+// incoming returns what all accounts received above the height since up to tip, and in the mempool. Of a long stretch, as after a
+// rescan, it asks for a part at a time, so that no answer grows with everything that was ever received.
+func (m *Monero) incoming(ctx context.Context, since, tip int64) ([]transferEntry, error) {
+	var all []transferEntry
+	for from := max(0, since); ; from += m.stretch {
+		var answer struct {
+			In   []transferEntry `json:"in"`
+			Pool []transferEntry `json:"pool"`
+		}
+		params := map[string]any{"in": true, "all_accounts": true, "filter_by_height": true, "min_height": from} // exclusive
+		last := from+m.stretch >= tip
+		if last {
+			params["pool"] = true // is not filtered by height
+		} else {
+			params["max_height"] = from + m.stretch // inclusive
+		}
+		if err := m.askWallet(ctx, m.large(), "get_transfers", params, &answer); err != nil {
+			return nil, err
+		}
+		all = append(append(all, answer.In...), answer.Pool...)
+		if last {
+			return all, nil
+		}
 	}
-	params := map[string]any{
-		"in": true, "pool": true, "all_accounts": true,
-		"filter_by_height": true, "min_height": max(0, since), // exclusive; the mempool is not filtered
-	}
-	if err := m.askWallet(ctx, m.large(), "get_transfers", params, &answer); err != nil {
-		return nil, err
-	}
-	return append(answer.In, answer.Pool...), nil
 }
 
 // createAddresses makes 1 to maxAddressesPerCall subaddresses of account 0.
@@ -235,6 +254,17 @@ func (m *Monero) askDaemon(ctx context.Context, method string, params, result an
 
 func (m *Monero) askWallet(ctx context.Context, limit rpcLimit, method string, params, result any) error {
 	err := m.wallet.call(ctx, limit, method, params, result)
+	if hasCode(err, codeNotOpen) && m.config.WalletFile != "" {
+		if err := m.open(ctx); err != nil {
+			return err
+		}
+		return errOpened
+	}
+	return walletFailure(ctx, err)
+}
+
+// walletFailure returns an error of monero-wallet-rpc with what an operator should know of it, or nil.
+func walletFailure(ctx context.Context, err error) error {
 	switch {
 	case hasCode(err, codeNotOpen):
 		return fmt.Errorf("%w: monero-wallet-rpc has no wallet open; start it with --wallet-file: %w", card.ErrChainNotReady, err)
@@ -246,6 +276,8 @@ func (m *Monero) askWallet(ctx context.Context, limit rpcLimit, method string, p
 		return fmt.Errorf("start monero-wallet-rpc without --restricted-rpc: %w", err)
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 		return fmt.Errorf("%w: monero-wallet-rpc still reads the chain, or its node does not answer: %w", card.ErrChainNotReady, err)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("monero-wallet-rpc does not run; if it ends as soon as it starts because its cache is damaged, %s: %w", mendCache, err)
 	case err != nil:
 		return fmt.Errorf("monero-wallet-rpc: %w", err)
 	}

@@ -38,6 +38,11 @@ func hash(digit string) string { return strings.Repeat(digit, 64) }
 // newScript plays a node and a wallet at block 100 that hold nothing.
 func newScript(t testing.TB) (*script, *chain.Monero) {
 	t.Helper()
+	return newScriptWith(t, chain.MoneroConfig{})
+}
+
+func newScriptWith(t testing.TB, config chain.MoneroConfig) (*script, *chain.Monero) {
+	t.Helper()
 	s := &script{answers: map[string][]string{
 		"get_info": {`{"height":101,"synchronized":true,"nettype":"mainnet","status":"OK"}`},
 		"get_block_header_by_height": {
@@ -54,8 +59,9 @@ func newScript(t testing.TB) (*script, *chain.Monero) {
 	}}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	return s, newMonero(t, chain.MoneroConfig{WalletURL: server.URL + "/", DaemonURL: server.URL, Timeout: time.Second,
-		Now: func() time.Time { return clock }})
+	config.WalletURL, config.DaemonURL, config.Timeout = server.URL+"/", server.URL, time.Second
+	config.Now = func() time.Time { return clock }
+	return s, newMonero(t, config)
 }
 
 func header(height int64, digit string) string {
@@ -123,7 +129,7 @@ func TestMonero_NotReady(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, m := newScript(t)
 			s.set(tc.method, tc.answer)
-			view, err := m.Scan(t.Context(), 0)
+			view, err := m.Scan(t.Context(), nil, 0)
 			if !errors.Is(err, card.ErrChainNotReady) || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("got %+v, %v; want ErrChainNotReady with %q", view, err, tc.says)
 			}
@@ -137,7 +143,7 @@ func TestMonero_TipSwappedDuringPass(t *testing.T) {
 			s, m := newScript(t)
 			s.set("get_last_block_header", header(100, "a"), after, header(100, "a"))
 			s.set("get_transfers", `{"in":[`+entry(t, nil)+`]}`)
-			if view, err := m.Scan(t.Context(), 0); !errors.Is(err, card.ErrChainNotReady) {
+			if view, err := m.Scan(t.Context(), nil, 0); !errors.Is(err, card.ErrChainNotReady) {
 				t.Fatalf("got %+v, %v; want ErrChainNotReady", view, err)
 			}
 			if view := scan(t, m, 0); len(view.Transfers) != 1 {
@@ -219,6 +225,49 @@ func TestMonero_Transfers(t *testing.T) {
 	}
 }
 
+// Two transactions may pay to the same one-time key, of which only one can ever be spent. The wallet keeps the larger; the
+// get_transfers here are what it shows of the other, and spendable is what its get_balance says.
+func TestMonero_BurningBugIsNeverCreditedTwice(t *testing.T) {
+	paid := func(digit string, height, amount int) string {
+		return entry(t, map[string]any{"txid": hash(digit), "height": height, "amount": amount})
+	}
+	for name, tc := range map[string]struct {
+		answers   []string // of get_transfers, after each block
+		spendable []card.Amount
+	}{
+		"larger first, second of no amount": {
+			[]string{`{"in":[` + paid("b", 90, 500) + `]}`, `{"in":[` + paid("b", 90, 500) + `,` + paid("c", 91, 0) + `]}`},
+			[]card.Amount{500, 500}},
+		"larger first, second is absent": {
+			[]string{`{"in":[` + paid("b", 90, 500) + `]}`, `{"in":[` + paid("b", 90, 500) + `]}`},
+			[]card.Amount{500, 500}},
+		"equal": {
+			[]string{`{"in":[` + paid("b", 90, 500) + `]}`, `{"in":[` + paid("b", 90, 500) + `,` + paid("c", 91, 0) + `]}`},
+			[]card.Amount{500, 500}},
+		"smaller first, second is the difference": {
+			[]string{`{"in":[` + paid("b", 90, 200) + `]}`, `{"in":[` + paid("b", 90, 200) + `,` + paid("c", 91, 300) + `]}`},
+			[]card.Amount{200, 500}},
+		"growing three times": {
+			[]string{`{"in":[` + paid("b", 90, 200) + `]}`, `{"in":[` + paid("b", 90, 200) + `,` + paid("c", 91, 300) + `]}`,
+				`{"in":[` + paid("b", 90, 200) + `,` + paid("c", 91, 300) + `,` + paid("d", 92, 1) + `]}`},
+			[]card.Amount{200, 500, 501}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, m := newScript(t)
+			for i, answer := range tc.answers {
+				s.set("get_transfers", answer)
+				var credited card.Amount
+				for _, got := range scan(t, m, 80).Transfers {
+					credited += got.Amount
+				}
+				if credited > tc.spendable[i] {
+					t.Errorf("after %d blocks: credited %d of %d that can be spent", i+1, credited, tc.spendable[i])
+				}
+			}
+		})
+	}
+}
+
 func TestMonero_ImpossibleAnswers(t *testing.T) {
 	for name, tc := range map[string]struct{ method, answer string }{
 		"amount of 2^63":       {"get_transfers", `{"in":[` + entry(t, map[string]any{"amount": uint64(1 << 63)}) + `]}`},
@@ -240,7 +289,7 @@ func TestMonero_ImpossibleAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, m := newScript(t)
 			s.set(tc.method, tc.answer)
-			if view, err := m.Scan(t.Context(), 0); err == nil {
+			if view, err := m.Scan(t.Context(), nil, 0); err == nil {
 				t.Errorf("no error: %+v", view)
 			}
 		})
@@ -260,7 +309,7 @@ func FuzzMonero_Transfers(f *testing.F) {
 	s, m := newScript(f)
 	f.Fuzz(func(t *testing.T, answer string) {
 		s.set("get_transfers", answer)
-		view, err := m.Scan(t.Context(), 80)
+		view, err := m.Scan(t.Context(), nil, 80)
 		if err != nil {
 			return
 		}
@@ -325,7 +374,7 @@ func TestMonero_BadTransport(t *testing.T) {
 				}
 				tc.raw(w, r)
 			}
-			_, err := m.Scan(t.Context(), 0)
+			_, err := m.Scan(t.Context(), nil, 0)
 			if err == nil || !strings.Contains(err.Error(), tc.says) || !strings.Contains(err.Error(), "get info: ") || len(err.Error()) > 500 {
 				t.Errorf("got %v, want %q", err, tc.says)
 			}
@@ -337,7 +386,7 @@ func TestMonero_CallerGivesUp(t *testing.T) {
 	s, m := newScript(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	s.raw = func(_ http.ResponseWriter, r *http.Request) { cancel() }
-	if _, err := m.Scan(ctx, 0); !errors.Is(err, context.Canceled) {
+	if _, err := m.Scan(ctx, nil, 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -379,6 +428,11 @@ func TestMoneroConfig_Validate(t *testing.T) {
 		"user alone":          {chain.MoneroConfig{WalletUser: "u"}, "both a user and a password"},
 		"password alone":      {chain.MoneroConfig{DaemonPassword: "hunter2"}, "both a user and a password"},
 		"negative time limit": {chain.MoneroConfig{Timeout: -1}, "timeouts"},
+		"no limit to look":    {chain.MoneroConfig{RescanTimeout: -1}, "timeouts"},
+		"any age of the tip":  {chain.MoneroConfig{MaxTipAge: -1}, ""},
+		"wallet to open":      {chain.MoneroConfig{WalletFile: "wallet", WalletFilePassword: "p"}, ""},
+		"path of a wallet":    {chain.MoneroConfig{WalletFile: "../wallet"}, "wallet file"},
+		"wallet without name": {chain.MoneroConfig{WalletFilePassword: "hunter2"}, "wallet file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := chain.NewMonero(tc.config)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
@@ -37,7 +38,7 @@ func newMonero(t testing.TB, config chain.MoneroConfig) *chain.Monero {
 
 func scan(t *testing.T, m *chain.Monero, since int64) card.View {
 	t.Helper()
-	view, err := m.Scan(t.Context(), since)
+	view, err := m.Scan(t.Context(), nil, since)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,17 +131,19 @@ func TestMonero_ReorgMinesTransferAtAnotherHeight(t *testing.T) {
 	address := newAddress(t, m)
 	start := net.Height(t)
 	tx := net.Conflict(t, address.Address, net.Address)[0] // made now, so that its decoys are old enough for the lower height
-	net.Mine(t, 2)
+	net.Mine(t, 8)
 	if err := net.Send(t, tx); err != nil {
 		t.Fatal(err)
 	}
-	net.Mine(t, 1)
-	if got := one(t, scan(t, m, start), address.Address); got.Height != start+3 {
-		t.Fatalf("height %d, want %d", got.Height, start+3)
+	net.Confirm(t, tx.TxID, 1)
+	high := net.Height(t)
+	if got := one(t, scan(t, m, start), address.Address); got.Height != high {
+		t.Fatalf("height %d, want %d", got.Height, high)
 	}
-	net.Reorg(t, 3, 4, false)
-	if got := one(t, scan(t, m, start), address.Address); got.TxID != tx.TxID || got.Height != start+1 {
-		t.Errorf("got %+v, want %s at %d", got, tx.TxID, start+1)
+	net.Reorg(t, int(high-start), 1, false)
+	net.Confirm(t, tx.TxID, 1) // a node that is busy leaves it out of the first blocks
+	if got := one(t, scan(t, m, start), address.Address); got.TxID != tx.TxID || got.Height <= start || got.Height >= high {
+		t.Errorf("got %+v, want %s between %d and %d", got, tx.TxID, start, high)
 	}
 }
 
@@ -152,7 +155,7 @@ func TestMonero_StaleConfirmationsAfterPopBlocks(t *testing.T) {
 	net.Mine(t, 3)
 	one(t, scan(t, m, start), address.Address)
 	net.Pop(t, 3)
-	view, err := m.Scan(t.Context(), start)
+	view, err := m.Scan(t.Context(), nil, start)
 	if !errors.Is(err, card.ErrChainNotReady) {
 		t.Fatalf("got %+v, %v; want ErrChainNotReady", view, err)
 	}
@@ -206,6 +209,31 @@ func TestMonero_OneTransactionSeveralOutputs(t *testing.T) {
 		net.Mine(t, 1)
 	}
 }
+
+func TestMonero_AskedForInPartsTheTransfersAreTheSame(t *testing.T) {
+	net, m := merchant(t)
+	a := newAddress(t, m)
+	for range 4 { // in blocks next to each other, so that some part begins at one
+		net.PayMany(t, 0, rig.MoneroOutput{Address: a.Address, Amount: 7})
+		net.Mine(t, 1)
+	}
+	net.Pay(t, a.Address, 8)
+	whole := scan(t, m, 0)
+	if len(to(whole, a.Address)) != 5 {
+		t.Fatalf("%d transfers", len(to(whole, a.Address)))
+	}
+	for stretch := range int64(3) {
+		m.Stretch(stretch + 1)
+		if diff := cmp.Diff(whole.Transfers, scan(t, m, 0).Transfers, byTxID, cmpopts.IgnoreFields(card.Transfer{}, "FirstSeenAt")); diff != "" {
+			t.Errorf("in parts of %d: %s", stretch+1, diff)
+		}
+	}
+}
+
+// byTxID leaves the order of transfers out of a comparison.
+var byTxID = cmpopts.SortSlices(func(a, b card.Transfer) bool {
+	return a.TxID < b.TxID || a.TxID == b.TxID && a.Output < b.Output
+})
 
 func TestMonero_MoneyForNoCard(t *testing.T) {
 	net, m := merchant(t)
@@ -335,7 +363,7 @@ func TestMonero_LoginSurvivesWalletRestart(t *testing.T) {
 		if wrong == "" {
 			config.WalletUser = ""
 		}
-		_, err := newMonero(t, config).Scan(t.Context(), 0)
+		_, err := newMonero(t, config).Scan(t.Context(), nil, 0)
 		if err == nil || !strings.Contains(err.Error(), "login refused") || strings.Contains(err.Error(), "battery") {
 			t.Errorf("password %q: got %v", wrong.Reveal(), err)
 		}
@@ -373,9 +401,9 @@ func TestMonero_RefusesWalletWithSpendKey(t *testing.T) {
 
 func TestMonero_ClosedWallet(t *testing.T) {
 	net, m := merchant(t)
-	net.Wallet.Call(t, "close_wallet", nil, nil)
+	net.Wallet.Close(t)
 	for name, do := range map[string]func(context.Context) error{
-		"scan":          func(ctx context.Context) error { _, err := m.Scan(ctx, 0); return err },
+		"scan":          func(ctx context.Context) error { _, err := m.Scan(ctx, nil, 0); return err },
 		"new addresses": func(ctx context.Context) error { _, err := m.NewAddresses(ctx, 1); return err },
 		"check":         func(ctx context.Context) error { _, err := m.Check(ctx); return err },
 	} {
@@ -391,12 +419,12 @@ func TestMonero_FrozenNode(t *testing.T) {
 	net := rig.Monero(t)
 	const limit = 300 * time.Millisecond
 	m := newMonero(t, chain.MoneroConfig{WalletURL: net.WalletURL, DaemonURL: net.DaemonURL, Timeout: limit, RefreshTimeout: limit})
-	recovers := func() error { _, err := m.Scan(t.Context(), 0); return err }
+	recovers := func() error { _, err := m.Scan(t.Context(), nil, 0); return err }
 	net.Daemon.Ready(t, 10*time.Second, recovers)
 	net.Daemon.Freeze(t)
 	t.Cleanup(net.Daemon.Thaw)
 	started := time.Now()
-	_, err := m.Scan(t.Context(), 0)
+	_, err := m.Scan(t.Context(), nil, 0)
 	if !errors.Is(err, context.DeadlineExceeded) || time.Since(started) > 5*limit {
 		t.Errorf("got %v after %s", err, time.Since(started))
 	}
@@ -412,12 +440,12 @@ func TestMonero_KilledNode(t *testing.T) {
 	net, m := merchant(t)
 	height := scan(t, m, 0).Tip.Height
 	net.Daemon.Kill()
-	if _, err := m.Scan(t.Context(), 0); err == nil {
+	if _, err := m.Scan(t.Context(), nil, 0); err == nil {
 		t.Error("no error without a node")
 	}
 	net.Daemon.Start(t)
 	var view card.View
-	net.Daemon.Ready(t, 30*time.Second, func() (err error) { view, err = m.Scan(t.Context(), 0); return err })
+	net.Daemon.Ready(t, 30*time.Second, func() (err error) { view, err = m.Scan(t.Context(), nil, 0); return err })
 	if view.Tip.Height != height {
 		t.Errorf("height %d, want %d", view.Tip.Height, height)
 	}
@@ -438,7 +466,7 @@ func TestMonero_AheadTellsWhetherTheWalletAgreesWithThePool(t *testing.T) {
 	}{
 		"agrees":                   {made[1], false, nil},
 		"has made more":            {made[0], true, nil},
-		"has lost its addresses":   {unknown, false, card.ErrChainNotReady},
+		"has lost its addresses":   {unknown, false, card.ErrWalletLost},
 		"has another in its place": {other, false, card.ErrWrongChain},
 	} {
 		ahead, err := m.Ahead(t.Context(), tt.newest)

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
@@ -40,19 +41,26 @@ func NewSimulated(currency string, ledger Ledger, now func() time.Time) *Simulat
 // Currency implements watcher.Chain.
 func (s *Simulated) Currency() string { return s.currency }
 
-// Scan implements watcher.Chain. The newest block is always from just now.
-func (s *Simulated) Scan(ctx context.Context, since int64) (card.View, error) {
+// Scan implements watcher.Chain. The newest block is always from just now. Once the chain was reorganised, none of its blocks are the same.
+func (s *Simulated) Scan(ctx context.Context, known []card.Tip, since int64) (card.View, error) {
 	height, reorgs, ts, err := s.ledger.SimulatedScan(ctx, s.currency, since)
 	if err != nil {
 		return card.View{}, fmt.Errorf("scan simulated chain: %w", err)
 	}
+	kept := int64(0)
+	if i := slices.IndexFunc(known, func(t card.Tip) bool { return t.Hash == blockHash(reorgs, t.Height) }); i >= 0 {
+		kept = known[i].Height
+	}
 	return card.View{
 		Fingerprint: "simulated " + s.currency,
-		Tip:         card.Tip{Height: height, Hash: fmt.Sprintf("simulated-%d-%d", reorgs, height), Time: s.now()},
+		Tip:         card.Tip{Height: height, Hash: blockHash(reorgs, height), Time: s.now()},
 		Since:       since,
+		Kept:        kept,
 		Transfers:   ts,
 	}, nil
 }
+
+func blockHash(reorgs, height int64) string { return fmt.Sprintf("simulated-%d-%d", reorgs, height) }
 
 // NewAddresses implements watcher.Chain. The addresses have the length and alphabet of stagenet subaddresses, but their
 // checksums are wrong: no wallet will pay to one by mistake.
@@ -75,10 +83,13 @@ func (s *Simulated) Ahead(ctx context.Context, newest card.Address) (bool, error
 		return false, fmt.Errorf("next simulated address: %w", err)
 	}
 	if next <= newest.Position {
-		return false, fmt.Errorf("%w: the wallet has %d addresses, but number %d was stored", card.ErrChainNotReady, next, newest.Position)
+		return false, fmt.Errorf("%w: it has %d addresses, but number %d was stored", card.ErrWalletLost, next, newest.Position)
 	}
 	return next > newest.Position+1, nil
 }
+
+// Recover implements watcher.Chain. The wallet is the ledger, which loses nothing.
+func (s *Simulated) Recover(context.Context, string, *card.Address, func(string)) error { return nil }
 
 const base58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 

@@ -41,11 +41,22 @@ type commands struct {
 		List   tokenListCommand   `cmd:"" help:"List the tokens, without their texts."`
 		Revoke tokenRevokeCommand `cmd:"" help:"Make a token invalid."`
 	} `cmd:"" help:"API tokens. A token belongs to an account."`
+	Card struct {
+		List    cardListCommand    `cmd:"" help:"List cards of all accounts."`
+		Show    cardShowCommand    `cmd:"" help:"Show everything that is kept of a card but its credentials."`
+		Resolve cardResolveCommand `cmd:"" help:"Settle a payment that is late, too little or lost, or a card that was not made."`
+	} `cmd:"" help:"Cards, as an operator sees them."`
+	Transfers transfersCommand `cmd:"" help:"List transfers that belong to no card."`
+	Reconcile reconcileCommand `cmd:"" help:"Add up what was received and issued, and say what does not agree."`
+	Rate      struct {
+		Show rateShowCommand `cmd:"" help:"Ask the sources of live rates."`
+	} `cmd:"" help:"What coins are worth."`
 	Keys struct {
 		Create keysCreateCommand `cmd:"" help:"Make a key file."`
 	} `cmd:"" help:"The keys that credentials are encrypted with."`
 	Wallet struct {
-		Check walletCheckCommand `cmd:"" help:"Look whether node and wallet are fit for use."`
+		Check  walletCheckCommand  `cmd:"" help:"Look whether node and wallet are fit for use."`
+		Rescan walletRescanCommand `cmd:"" help:"Have a wallet look through its whole chain again."`
 	} `cmd:"" help:"The wallets that receive payments."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }

@@ -43,7 +43,8 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 		return hint(err, "--rate takes US dollars for one coin, for example 152.52")
 	}
 	return g.run(ctx, v, plan{
-		listen: c.Listen, api: true, worker: true, currencies: []card.Currency{card.Monero()}, rates: rates, poolSize: devPool, chains: simulated,
+		listen: c.Listen, api: true, worker: true, rates: rates, chains: simulated, simulated: true,
+		service: card.Config{Currencies: []card.Currency{card.Monero()}, PoolSize: devPool},
 		started: func(ctx context.Context, service *card.Service, url string) error {
 			token, err := service.DevToken(ctx)
 			if err != nil {

@@ -35,7 +35,9 @@ func TestE2E(t *testing.T) {
 			t.Run("underpayment with a top-up", shop.topUp)
 			t.Run("mempool first", shop.mempoolFirst)
 			t.Run("every card once", shop.everyCardOnce)
+			wantOutput(t, p.must(t, "wallet", "rescan"), "done; applied up to block")
 			s.stop(t)
+			wantOutput(t, p.must(t, "reconcile"), "4 issued, 4 paid", "everything agrees")
 		})
 	}
 }

@@ -60,7 +60,7 @@ func (g *globals) openVault() (*vault.Vault, error) {
 	return v, hint(err, "make a key file once with: cardmint keys create --keys %s", g.Keys)
 }
 
-// office opens what the commands need that only read and write accounts and tokens.
+// office opens what the commands need that work on the database alone. It knows no rates: what depends on one waits for a worker.
 func (g *globals) office(ctx context.Context, f func(*card.Service) error) error {
 	v, err := g.openVault()
 	if err != nil {

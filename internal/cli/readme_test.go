@@ -68,7 +68,7 @@ func TestREADME_ListsTheFlagsOfServe(t *testing.T) {
 					value = "`" + f.Default + "`"
 				}
 				if f.IsBool() {
-					value = "off"
+					value = map[bool]string{true: "on", false: "off"}[f.Default == "true"]
 				}
 				want = append(want, fmt.Sprintf("| `--%s` | `%s` | %s |", f.Name, f.Envs[0], value))
 			}

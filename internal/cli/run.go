@@ -3,17 +3,20 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net"
 	"os"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/issuer"
+	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/vault"
 	"github.com/cardmint/cardmint/internal/watcher"
@@ -38,12 +41,14 @@ type plan struct {
 	listen     string
 	api        bool
 	worker     bool
-	currencies []card.Currency
 	rates      card.Rates
-	quoteTTL   time.Duration
-	poolSize   int
+	live       *rate.Live // keeps rates fresh; nil if they are fixed
+	ratesEvery time.Duration
+	service    card.Config // what is not wired in here
 	// chains returns the chains to watch, and pays without money where they are simulated.
 	chains func(*store.Store) ([]watched, map[string]card.Sandbox, error)
+	// simulated chains need nobody else: the service is announced only once it could make a card.
+	simulated bool
 	// started is called when the service answers at url.
 	started func(ctx context.Context, service *card.Service, url string) error
 }
@@ -97,7 +102,8 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 			w.up()
 		}
 	}
-	cfg := card.Config{Currencies: p.currencies, Sandbox: sandbox, Mode: g.Mode, QuoteTTL: p.quoteTTL, PoolSize: p.poolSize, Wake: wakeAll}
+	cfg := p.service
+	cfg.Sandbox, cfg.Mode, cfg.Wake = sandbox, g.Mode, wakeAll
 	apiService, err := card.New(apiStore, v, p.rates, nil, cfg)
 	if err != nil {
 		return err
@@ -114,6 +120,13 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
+	if p.live != nil {
+		checks["rates"] = func(context.Context) error { return freshRates(p.live, p.service.Currencies) }
+		group.Go(func() error {
+			loop(ctx, p.ratesEvery, nil, p.live.Tick)
+			return nil
+		})
+	}
 	if p.worker {
 		for i, c := range chains {
 			w := watcher.New(workerService, c.chain, watcher.Config{FillBatch: c.fillBatch})
@@ -152,11 +165,46 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 		return err
 	}
 	group.Go(func() error { return server.Serve(ctx, listener, handler, shutdownGrace) })
+	if p.simulated {
+		awaitReady(ctx, checks)
+	}
 	if err := p.started(ctx, apiService, "http://"+listener.Addr().String()); err != nil {
 		cancel() // the loops use what is closed next
 		return errors.Join(err, group.Wait())
 	}
 	return group.Wait()
+}
+
+// awaitReady waits until every check is passed, or for a while.
+func awaitReady(ctx context.Context, checks map[string]func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for _, check := range checks {
+		for check(ctx) != nil {
+			select {
+			case <-again.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// freshRates says of which coins there is no fresh rate. Why, which may name addresses and bounds of ours, is for the log.
+func freshRates(live *rate.Live, coins []card.Currency) error {
+	why := live.Health()
+	if why == nil {
+		return nil
+	}
+	var without []string
+	for _, coin := range coins {
+		if _, err := live.Rate(coin.Code); err != nil {
+			without = append(without, coin.Code)
+		}
+	}
+	return fmt.Errorf("%w: %w", card.Unready("no fresh rate of "+strings.Join(without, ", ")), why)
 }
 
 // closing runs f even though ctx has ended.
@@ -178,11 +226,16 @@ func (w wake) up() {
 	}
 }
 
+// longestPause is between two attempts of a loop that keeps failing.
+const longestPause = 10 * time.Second
+
 // loop calls tick until ctx ends: at once, when it is woken, and after every interval, which varies by a tenth so that replicas
-// do not work in step. An error is logged when it is new, and once a minute as long as it lasts.
+// do not work in step, and doubles with each failure in a row up to longestPause. An error is logged when it is new, and once a minute
+// as long as it lasts.
 func loop(ctx context.Context, every time.Duration, woken wake, tick func(context.Context) error) {
 	var last string
 	var lastAt time.Time
+	wait := every
 	for ctx.Err() == nil {
 		err := tick(ctx)
 		switch {
@@ -195,7 +248,12 @@ func loop(ctx context.Context, every time.Duration, woken wake, tick func(contex
 			slog.Info("worker is well again", "after", last)
 			last = ""
 		}
-		pause := time.NewTimer(every*9/10 + rand.N(every/5))
+		if err == nil {
+			wait = every
+		} else {
+			wait = max(every, min(2*wait, longestPause))
+		}
+		pause := time.NewTimer(wait*9/10 + rand.N(wait/5))
 		select {
 		case <-ctx.Done():
 		case <-pause.C:

@@ -50,15 +50,47 @@ func (s *Store) InsertAccount(ctx context.Context, a card.Account) error {
 	return err
 }
 
+type accountRow struct {
+	ID        uuid.UUID `db:"id"`
+	Name      string    `db:"name"`
+	CreatedAt int64     `db:"created_at"`
+}
+
+func (r *accountRow) account() card.Account {
+	return card.Account{ID: r.ID, Name: r.Name, CreatedAt: fromMillis(r.CreatedAt)}
+}
+
 // AccountByName implements card.Store.
 func (s *Store) AccountByName(ctx context.Context, name string) (card.Account, error) {
-	var row struct {
-		ID        uuid.UUID `db:"id"`
-		Name      string    `db:"name"`
-		CreatedAt int64     `db:"created_at"`
-	}
+	var row accountRow
 	err := s.get(ctx, s.r, &row, "select account", "SELECT id, name, created_at FROM accounts WHERE name = ?", name)
-	return card.Account{ID: row.ID, Name: row.Name, CreatedAt: fromMillis(row.CreatedAt)}, err
+	return row.account(), err
+}
+
+// Accounts implements card.Store.
+func (s *Store) Accounts(ctx context.Context) ([]card.Account, error) {
+	var found []accountRow
+	err := s.list(ctx, s.r, &found, "select accounts", "SELECT id, name, created_at FROM accounts ORDER BY name")
+	accounts := make([]card.Account, len(found))
+	for i := range found {
+		accounts[i] = found[i].account()
+	}
+	return accounts, err
+}
+
+// Standing implements card.Store.
+func (s *Store) Standing(ctx context.Context, account uuid.UUID, open bool) (card.Standing, error) {
+	var row struct {
+		Open     int64 `db:"open"`
+		Reversed bool  `db:"reversed"`
+	}
+	sum, args := "0", []any{account}
+	if open {
+		sum = "(SELECT CAST(COALESCE(SUM(usd_cents), 0) AS BIGINT) FROM cards WHERE account_id = ? AND payment_state IN ('unpaid', 'underpaid'))"
+		args = append(args, account)
+	}
+	err := s.get(ctx, s.r, &row, "select standing", "SELECT "+sum+" AS open, EXISTS (SELECT 1 FROM cards c WHERE c.account_id = ? AND c.payment_state = 'reversed' AND "+isLost+") AS reversed", args...)
+	return card.Standing{OpenUSD: card.USD(row.Open), Reversed: row.Reversed}, err
 }
 
 // InsertToken implements card.Store.

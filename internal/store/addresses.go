@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
 )
@@ -97,4 +98,42 @@ func (t *tx) InsertAddresses(ctx context.Context, as []card.Address) error {
 	}
 	return insertAll(ctx, t, "insert addresses", "addresses (currency, address, position)", "(?, ?, ?)", "", as,
 		func(a card.Address) []any { return []any{a.Currency, a.Address, a.Position} })
+}
+
+// PoolAge implements card.Store.
+func (s *Store) PoolAge(ctx context.Context, currency string) (time.Duration, error) {
+	var ms int64
+	err := s.get(ctx, s.r, &ms, "select age of address pool", "SELECT "+s.dialect.now+" - checked_at FROM address_pools WHERE currency = ?", currency)
+	return time.Duration(ms) * time.Millisecond, err
+}
+
+// DistrustPool implements card.Store.
+func (s *Store) DistrustPool(ctx context.Context, currency string) error {
+	_, err := s.exec(ctx, s.w, "distrust address pool", "UPDATE address_pools SET checked_at = 0 WHERE currency = ?", currency)
+	return err
+}
+
+// RequestRescan implements card.Store.
+func (s *Store) RequestRescan(ctx context.Context, currency, reason string, believe bool) error {
+	set, args := "rescan = COALESCE(rescan, ?)", []any{reason, currency}
+	if believe {
+		set += ", rescan_believed = TRUE"
+	}
+	n, err := s.exec(ctx, s.w, "request rescan", "UPDATE address_pools SET "+set+" WHERE currency = ?", args...)
+	if err == nil && n == 0 {
+		return card.ErrNotFound
+	}
+	return err
+}
+
+// NoteRescan implements card.Store.
+func (s *Store) NoteRescan(ctx context.Context, currency, progress string) error {
+	_, err := s.exec(ctx, s.w, "note rescan", "UPDATE address_pools SET rescan = ? WHERE currency = ? AND rescan IS NOT NULL", progress, currency)
+	return err
+}
+
+// EndRescan implements card.Tx.
+func (t *tx) EndRescan(ctx context.Context, currency string) error {
+	_, err := t.s.exec(ctx, t.t, "end rescan", "UPDATE address_pools SET rescan = NULL, rescan_believed = FALSE WHERE currency = ?", currency)
+	return err
 }

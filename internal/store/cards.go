@@ -16,13 +16,18 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-const insertCard = `INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source,
+// insertCard stores nothing if money came to the address before it had a card: nobody would know whose it is.
+func (d dialect) insertCard() string {
+	return `INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source,
 	expires_at, confirmations_required, idempotency_key, request_hash)
-	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+	SELECT ` + d.uuid + ", " + d.uuid + strings.Repeat(", CAST(? AS BIGINT)", 2) + `, CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT),
+	CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS INTEGER), CAST(? AS TEXT), CAST(? AS ` + d.bytes + `)
+	WHERE NOT EXISTS (SELECT 1 FROM transfers t WHERE t.currency = ? AND t.address = ?) ON CONFLICT DO NOTHING`
+}
 
 const selectCards = `SELECT c.uuid, c.account_id, c.created_at, c.usd_cents, c.currency, c.amount, c.address, c.rate, c.rate_at,
 	c.rate_source, c.expires_at, c.confirmations_required, COALESCE(c.idempotency_key, '') AS idempotency_key, c.request_hash,
-	c.status, c.payment_state, c.received, c.settled, c.height, COALESCE(k.height, 0) AS tip_height,
+	c.status, c.payment_state, c.received, c.settled, c.height, COALESCE(k.height, 0) AS tip_height, c.accepted, c.refunded, c.written_off,
 	s.card_number, s.expiration_date, s.security_code, s.url, s.url_password
 	FROM cards c LEFT JOIN chains k ON k.currency = c.currency LEFT JOIN credentials s ON s.card_uuid = c.uuid`
 
@@ -47,6 +52,9 @@ type cardRow struct {
 	Settled               int64             `db:"settled"`
 	Height                int64             `db:"height"`
 	TipHeight             int64             `db:"tip_height"`
+	Accepted              int64             `db:"accepted"`
+	Refunded              int64             `db:"refunded"`
+	WrittenOff            int64             `db:"written_off"`
 	CardNumber            []byte            `db:"card_number"`
 	ExpirationDate        []byte            `db:"expiration_date"`
 	SecurityCode          []byte            `db:"security_code"`
@@ -66,6 +74,7 @@ func (r *cardRow) card() (*card.Card, error) {
 		ExpiresAt: fromMillis(r.ExpiresAt), ConfirmationsRequired: r.ConfirmationsRequired,
 		IdempotencyKey: r.IdempotencyKey, RequestHash: r.RequestHash,
 		Status: r.Status, State: r.State, Received: card.Amount(r.Received), Settled: card.Amount(r.Settled), Height: r.Height, TipHeight: r.TipHeight,
+		Accepted: card.Amount(r.Accepted), Refunded: card.Amount(r.Refunded), WrittenOff: card.Amount(r.WrittenOff),
 	}
 	if r.CardNumber != nil {
 		c.Sealed = &card.Sealed{CardNumber: r.CardNumber, ExpirationDate: r.ExpirationDate, SecurityCode: r.SecurityCode,
@@ -84,7 +93,7 @@ func (s *Store) InsertCard(ctx context.Context, c *card.Card) (bool, error) {
 	}
 	result, err := s.hot.insertCard.ExecContext(ctx, c.UUID, c.AccountID, c.CreatedAt.UnixMilli(), int64(c.USD), c.Coin.Code,
 		int64(c.Amount), c.Address, rate.Units, c.Rate.At.UnixMilli(), c.Rate.Source, c.ExpiresAt.UnixMilli(),
-		c.ConfirmationsRequired, nullString(c.IdempotencyKey), c.RequestHash)
+		c.ConfirmationsRequired, nullString(c.IdempotencyKey), c.RequestHash, c.Coin.Code, c.Address)
 	if err != nil {
 		return false, s.fail("insert card", err)
 	}
@@ -126,13 +135,27 @@ func (s *Store) Cards(ctx context.Context, filter card.CardFilter) ([]*card.Card
 	return toCards(found)
 }
 
-// CardToIssue implements card.Store.
-func (s *Store) CardToIssue(ctx context.Context, id uuid.UUID) (*card.Card, error) {
-	var row cardRow
-	if err := s.get(ctx, s.r, &row, "select card to issue", selectCards+" WHERE c.uuid = ?", id); err != nil {
-		return nil, err
-	}
-	return row.card()
+// CardsByUUID implements card.Store.
+func (s *Store) CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {
+	return s.cardsByUUID(ctx, s.r, ids)
+}
+
+func (s *Store) cardsByUUID(ctx context.Context, on runner, ids []uuid.UUID) ([]*card.Card, error) {
+	var cards []*card.Card
+	err := inBatches(ids, func(some []uuid.UUID) error {
+		query, args, err := sqlx.In(selectCards+" WHERE c.uuid IN (?) ORDER BY c.uuid", some)
+		if err != nil {
+			return err
+		}
+		var found []cardRow
+		if err := s.list(ctx, on, &found, "select cards", query, args...); err != nil {
+			return err
+		}
+		these, err := toCards(found)
+		cards = append(cards, these...)
+		return err
+	})
+	return cards, err
 }
 
 func toCards(found []cardRow) ([]*card.Card, error) {
@@ -146,6 +169,9 @@ func toCards(found []cardRow) ([]*card.Card, error) {
 	return cards, nil
 }
 
+// mostDue is how many cards that only the tip concerns are assessed in one transaction.
+const mostDue = 10000
+
 // LockCards implements card.Tx.
 func (t *tx) LockCards(ctx context.Context, currency string, addresses []string, tip card.Tip) ([]*card.Card, error) {
 	found := map[uuid.UUID]bool{}
@@ -155,11 +181,11 @@ func (t *tx) LockCards(ctx context.Context, currency string, addresses []string,
 		arg       int64
 	}{
 		{"ready_height <= ? ORDER BY ready_height", tip.Height},
-		{"payment_state = 'unpaid' AND expires_at <= ? ORDER BY expires_at", tip.Time.UnixMilli()},
+		{"payment_state IN ('unpaid', 'underpaid') AND expires_at <= ? ORDER BY expires_at", tip.Time.UnixMilli()},
 	} {
 		var ids []uuid.UUID
-		query := "SELECT uuid FROM cards WHERE currency = ? AND " + due.condition + " LIMIT 1000"
-		if err := t.s.list(ctx, t.t, &ids, "select due cards", query, currency, due.arg); err != nil {
+		query := "SELECT uuid FROM cards WHERE currency = ? AND " + due.condition + " LIMIT ?"
+		if err := t.s.list(ctx, t.t, &ids, "select due cards", query, currency, due.arg, mostDue); err != nil {
 			return nil, err
 		}
 		for _, id := range ids {
@@ -186,44 +212,32 @@ func (t *tx) LockCards(ctx context.Context, currency string, addresses []string,
 	return t.lockCards(ctx, sortedIDs(found))
 }
 
-// LockCard implements card.Tx.
-func (t *tx) LockCard(ctx context.Context, id uuid.UUID) (*card.Card, error) {
-	cards, err := t.lockCards(ctx, []uuid.UUID{id})
-	if err != nil {
-		return nil, err
+// LockCardsByUUID implements card.Tx.
+func (t *tx) LockCardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {
+	set := make(map[uuid.UUID]bool, len(ids))
+	for _, id := range ids {
+		set[id] = true
 	}
-	if len(cards) == 0 {
-		return nil, card.ErrNotFound
-	}
-	return cards[0], nil
+	return t.lockCards(ctx, sortedIDs(set))
 }
 
 // lockCards locks in the order of ids, which must be sorted, so that two transactions never wait for each other.
 func (t *tx) lockCards(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {
-	var cards []*card.Card
-	err := inBatches(ids, func(some []uuid.UUID) error {
-		query, args, err := sqlx.In("SELECT uuid FROM cards WHERE uuid IN (?) ORDER BY uuid"+t.s.dialect.forUpdate, some)
+	if t.s.dialect.forUpdate != "" {
+		err := inBatches(ids, func(some []uuid.UUID) error {
+			query, args, err := sqlx.In("SELECT uuid FROM cards WHERE uuid IN (?) ORDER BY uuid"+t.s.dialect.forUpdate, some)
+			if err != nil {
+				return err
+			}
+			var locked []uuid.UUID
+			return t.s.list(ctx, t.t, &locked, "lock cards", query, args...)
+		})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		var locked []uuid.UUID
-		if err := t.s.list(ctx, t.t, &locked, "lock cards", query, args...); err != nil {
-			return err
-		}
-		// Only now that they are locked is what they say true until the end.
-		query, args, err = sqlx.In(selectCards+" WHERE c.uuid IN (?) ORDER BY c.uuid", some)
-		if err != nil {
-			return err
-		}
-		var found []cardRow
-		if err := t.s.list(ctx, t.t, &found, "select locked cards", query, args...); err != nil {
-			return err
-		}
-		these, err := toCards(found)
-		cards = append(cards, these...)
-		return err
-	})
-	return cards, err
+	}
+	// Only now that they are locked is what they say true until the end.
+	return t.s.cardsByUUID(ctx, t.t, ids)
 }
 
 // SaveAssessments implements card.Tx.
@@ -250,18 +264,6 @@ func (t *tx) SaveAssessments(ctx context.Context, cards []*card.Card, as []card.
 		cards, as = cards[n:], as[n:]
 	}
 	return nil
-}
-
-// SaveGenerated implements card.Tx.
-func (t *tx) SaveGenerated(ctx context.Context, id uuid.UUID, c card.Sealed) error {
-	_, err := t.s.exec(ctx, t.t, "insert credentials", `INSERT INTO credentials
-		(card_uuid, card_number, expiration_date, security_code, url, url_password) VALUES (?, ?, ?, ?, ?, ?)`,
-		id, c.CardNumber, c.ExpirationDate, c.SecurityCode, c.URL, c.URLPassword)
-	if err != nil {
-		return err
-	}
-	_, err = t.s.exec(ctx, t.t, "update card", "UPDATE cards SET status = ? WHERE uuid = ?", card.Generated, id)
-	return err
 }
 
 func sortedIDs(set map[uuid.UUID]bool) []uuid.UUID {

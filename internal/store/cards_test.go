@@ -80,12 +80,45 @@ func TestInsertCard_AddressAndKeyAreUnique(t *testing.T) {
 	})
 }
 
+func TestInsertCard_NotWhereMoneyCameBefore(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		c := newCard(newAccount(t, s))
+		arrive(t, s, card.Transfer{Address: c.Address, Amount: 1})
+		if inserted, err := s.InsertCard(t.Context(), c); err != nil || inserted {
+			t.Errorf("inserted: %t, error %v", inserted, err)
+		}
+	})
+}
+
 func TestCardByUUID_AnotherAccountsCardIsNotFound(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		c := insertCard(t, s, newCard(newAccount(t, s)))
 		_, err := s.CardByUUID(t.Context(), newAccount(t, s), c.UUID)
 		wantError(t, err, card.ErrNotFound)
 	})
+}
+
+// generate stores a card as made.
+func generate(t *testing.T, s *store.Store, id uuid.UUID) {
+	t.Helper()
+	cards, err := s.CardsByUUID(t.Context(), []uuid.UUID{id})
+	check(t, err)
+	inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+		if err := tx.SaveAssessments(ctx, cards, []card.Assessment{{State: card.Paid, Received: cards[0].Amount, Settled: cards[0].Amount}}); err != nil {
+			return err
+		}
+		return tx.InsertIntents(ctx, []uuid.UUID{id})
+	})
+	claims, err := s.ClaimIntents(t.Context(), 1, time.Hour)
+	check(t, err)
+	inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+		return tx.SaveIssued(ctx, []card.Issued{issued(claims[0], "number "+id.String())})
+	})
+}
+
+func issued(i card.Intent, number string) card.Issued {
+	return card.Issued{Intent: i, NumberHash: []byte(number), Sealed: card.Sealed{CardNumber: []byte("n"), ExpirationDate: []byte("e"),
+		SecurityCode: []byte("c"), URL: []byte("u"), URLPassword: []byte("p")}}
 }
 
 func TestCards_NewestFirstFilteredAndPaged(t *testing.T) {
@@ -97,9 +130,7 @@ func TestCards_NewestFirstFilteredAndPaged(t *testing.T) {
 			newest = append(newest, insertCard(t, s, newCard(account)).UUID)
 		}
 		slices.Reverse(newest)
-		inTx(t, s, func(ctx context.Context, tx card.Tx) error {
-			return tx.SaveGenerated(ctx, newest[2], card.Sealed{CardNumber: []byte("n"), ExpirationDate: []byte("e"), SecurityCode: []byte("c"), URL: []byte("u"), URLPassword: []byte("p")})
-		})
+		generate(t, s, newest[2])
 		for name, tt := range map[string]struct {
 			filter card.CardFilter
 			want   []uuid.UUID

@@ -306,7 +306,7 @@ func TestClaimIntents_OnlyWhilePaid(t *testing.T) {
 	})
 }
 
-func TestFinishIntent_LostClaimCannotWrite(t *testing.T) {
+func TestSaveIssued_LostClaimCannotWrite(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		ctx := t.Context()
 		payCards(t, s, 1)
@@ -318,7 +318,7 @@ func TestFinishIntent_LostClaimCannotWrite(t *testing.T) {
 			t.Fatalf("claims: %+v, then %+v", zombie, owner)
 		}
 		finish := func(i card.Intent) error {
-			return s.InTx(ctx, func(tx card.Tx) error { return tx.FinishIntent(ctx, i, []byte("hash")) })
+			return s.InTx(ctx, func(tx card.Tx) error { return tx.SaveIssued(ctx, []card.Issued{issued(i, "number")}) })
 		}
 		wantError(t, finish(zombie[0]), card.ErrFenced)
 		wantError(t, s.DeferIntent(ctx, zombie[0], time.Hour, "late"), card.ErrFenced)
@@ -328,14 +328,14 @@ func TestFinishIntent_LostClaimCannotWrite(t *testing.T) {
 	})
 }
 
-func TestFinishIntent_TheSameCardNumberTwiceIsRefused(t *testing.T) {
+func TestSaveIssued_TheSameCardNumberTwiceIsRefused(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		ctx := t.Context()
 		payCards(t, s, 2)
 		claims, err := s.ClaimIntents(ctx, 2, time.Hour)
 		check(t, err)
 		finish := func(i card.Intent) error {
-			return s.InTx(ctx, func(tx card.Tx) error { return tx.FinishIntent(ctx, i, []byte("the same")) })
+			return s.InTx(ctx, func(tx card.Tx) error { return tx.SaveIssued(ctx, []card.Issued{issued(i, "the same")}) })
 		}
 		check(t, finish(claims[0]))
 		wantError(t, finish(claims[1]), card.ErrDuplicate)

@@ -20,10 +20,12 @@ import (
 // dialect is everything in which the two databases differ.
 type dialect struct {
 	name       string
-	now        string // the database's clock, Unix milliseconds
-	uuid       string // a placeholder for a uuid where no column gives it a type
-	forUpdate  string // locks the selected rows until the transaction ends
-	skipLocked string // the same for the table named q, but passes over rows that are locked already
+	now        string             // the database's clock, Unix milliseconds
+	uuid       string             // a placeholder for a uuid where no column gives it a type
+	bytes      string             // the type of a column of bytes
+	forUpdate  string             // locks the selected rows until the transaction ends
+	snapshot   sql.IsolationLevel // at which all statements of a transaction read the same moment
+	skipLocked string             // the same for the table named q, but passes over rows that are locked already
 	classify   func(error) class
 }
 
@@ -40,7 +42,9 @@ var postgres = dialect{
 	name:       "postgres",
 	now:        "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
 	uuid:       "CAST(? AS UUID)",
+	bytes:      "BYTEA",
 	forUpdate:  " FOR UPDATE",
+	snapshot:   sql.LevelRepeatableRead,
 	skipLocked: " FOR UPDATE OF q SKIP LOCKED",
 	classify: func(err error) class {
 		var e *pq.Error
@@ -61,9 +65,10 @@ var postgres = dialect{
 
 // SQLite has one writer at a time, so its transactions lock everything and need no row locks.
 var sqlite = dialect{
-	name: "sqlite",
-	now:  "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
-	uuid: "?",
+	name:  "sqlite",
+	now:   "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
+	uuid:  "?",
+	bytes: "BLOB",
 	classify: func(err error) class {
 		var e *modernc.Error
 		if !errors.As(err, &e) {

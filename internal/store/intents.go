@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
 	"github.com/cardmint/cardmint/internal/card"
 )
@@ -22,7 +23,7 @@ func (s *Store) ClaimIntents(ctx context.Context, n int, ttl time.Duration) ([]c
 		Attempts int       `db:"attempts"`
 		Fence    int64     `db:"fence"`
 	}
-	now := s.dialect.now
+	now := "(SELECT " + s.dialect.now + ")" // once for the statement, so that an index can be searched by it
 	err := s.list(ctx, s.w, &found, "claim intents", `UPDATE intents SET fence = fence + 1, attempts = attempts + 1, due_at = `+now+` + ?
 		WHERE card_uuid IN (SELECT q.card_uuid FROM intents q JOIN cards c ON c.uuid = q.card_uuid
 			WHERE q.state = 'open' AND q.due_at <= `+now+` AND c.payment_state = 'paid' ORDER BY q.due_at, q.card_uuid LIMIT ?`+s.dialect.skipLocked+`)
@@ -44,9 +45,51 @@ func (s *Store) ParkIntent(ctx context.Context, i card.Intent, reason string) er
 	return s.settleIntent(ctx, s.w, i, "park intent", "state = 'parked', reason = ?", reason)
 }
 
-// FinishIntent implements card.Tx.
-func (t *tx) FinishIntent(ctx context.Context, i card.Intent, cardNumberHash []byte) error {
-	return t.s.settleIntent(ctx, t.t, i, "finish intent", "state = 'done', reason = NULL, card_number_hash = ?", cardNumberHash)
+// SaveIssued implements card.Tx.
+func (t *tx) SaveIssued(ctx context.Context, made []card.Issued) error {
+	finished := int64(0)
+	err := inBatches(made, func(some []card.Issued) error {
+		var args []any
+		for _, m := range some {
+			args = append(args, m.Intent.CardUUID, m.Intent.Fence, m.NumberHash)
+		}
+		group := "(" + t.s.dialect.uuid + ", CAST(? AS BIGINT), CAST(? AS " + t.s.dialect.bytes + "))"
+		n, err := t.s.exec(ctx, t.t, "finish intents", `UPDATE intents SET state = 'done', reason = NULL, card_number_hash = v.column3
+			FROM (VALUES `+rows(group, len(some))+`) AS v WHERE intents.card_uuid = v.column1 AND intents.fence = v.column2 AND intents.state = 'open'`, args...)
+		finished += n
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if finished != int64(len(made)) {
+		return card.ErrFenced
+	}
+	err = insertAll(ctx, t, "insert credentials", "credentials (card_uuid, card_number, expiration_date, security_code, url, url_password)",
+		"(?, ?, ?, ?, ?, ?)", "", made, func(m card.Issued) []any {
+			return []any{m.Intent.CardUUID, m.Sealed.CardNumber, m.Sealed.ExpirationDate, m.Sealed.SecurityCode, m.Sealed.URL, m.Sealed.URLPassword}
+		})
+	if err != nil {
+		return err
+	}
+	return inBatches(made, func(some []card.Issued) error {
+		ids := make([]uuid.UUID, len(some))
+		for i, m := range some {
+			ids[i] = m.Intent.CardUUID
+		}
+		query, args, err := sqlx.In("UPDATE cards SET status = ? WHERE uuid IN (?)", card.Generated, ids)
+		if err != nil {
+			return err
+		}
+		_, err = t.s.exec(ctx, t.t, "update cards", query, args...)
+		return err
+	})
+}
+
+// ReopenIntent implements card.Tx.
+func (t *tx) ReopenIntent(ctx context.Context, id uuid.UUID) error {
+	_, err := t.s.exec(ctx, t.t, "reopen intent", "UPDATE intents SET state = 'open', due_at = 0 WHERE card_uuid = ? AND state = 'parked'", id)
+	return err
 }
 
 // settleIntent writes to an intent only as long as the claim is the newest.

@@ -110,7 +110,7 @@ func (s *Store) prepare(ctx context.Context) error {
 		db    *sqlx.DB
 		query string
 	}{
-		{&s.hot.insertCard, s.w, insertCard},
+		{&s.hot.insertCard, s.w, s.dialect.insertCard()},
 		{&s.hot.cardByUUID, s.r, selectCards + " WHERE c.account_id = ? AND c.uuid = ?"},
 		{&s.hot.cardByKey, s.r, selectCards + " WHERE c.account_id = ? AND c.idempotency_key = ?"},
 		{&s.hot.tokenByHash, s.r, selectTokens + " WHERE t.hash = ?"},

@@ -49,8 +49,12 @@ func (t *tx) TransfersTo(ctx context.Context, currency string, addresses []strin
 }
 
 func (t *tx) transfers(ctx context.Context, query string, args ...any) ([]card.Transfer, error) {
+	return t.s.transfers(ctx, t.t, query, args...)
+}
+
+func (s *Store) transfers(ctx context.Context, on runner, query string, args ...any) ([]card.Transfer, error) {
 	var found []transferRow
-	if err := t.s.list(ctx, t.t, &found, "select transfers", query, args...); err != nil {
+	if err := s.list(ctx, on, &found, "select transfers", query, args...); err != nil {
 		return nil, err
 	}
 	ts := make([]card.Transfer, len(found))
@@ -78,21 +82,43 @@ func (s *Store) Cursor(ctx context.Context, currency string) (card.Cursor, error
 		Height       int64  `db:"height"`
 		Hash         string `db:"hash"`
 		Time         int64  `db:"time"`
+		DeepHeight   int64  `db:"deep_height"`
+		DeepHash     string `db:"deep_hash"`
 		LowestLocked int64  `db:"lowest_locked"`
+		Rescan       string `db:"rescan"`
+		Believe      bool   `db:"believe"`
 	}
-	err := s.get(ctx, s.r, &row, "select cursor", `SELECT fingerprint, height, hash, time, (SELECT COALESCE(MIN(t.height), 0) FROM transfers t
-		WHERE t.currency = chains.currency AND t.counted AND t.locked AND t.height > 0) AS lowest_locked FROM chains WHERE currency = ?`, currency)
+	err := s.get(ctx, s.r, &row, "select cursor", `SELECT fingerprint, height, hash, time, deep_height, deep_hash, (SELECT COALESCE(MIN(t.height), 0) FROM transfers t
+		WHERE t.currency = chains.currency AND t.counted AND t.locked AND t.height > 0) AS lowest_locked,
+		COALESCE(p.rescan, '') AS rescan, COALESCE(p.rescan_believed, FALSE) AS believe
+		FROM chains LEFT JOIN address_pools p ON p.currency = chains.currency WHERE chains.currency = ?`, currency)
 	if errors.Is(err, card.ErrNotFound) {
 		return card.Cursor{}, nil
 	}
-	return card.Cursor{Fingerprint: row.Fingerprint, LowestLocked: row.LowestLocked,
-		Tip: card.Tip{Height: row.Height, Hash: row.Hash, Time: fromMillis(row.Time)}}, err
+	return card.Cursor{Fingerprint: row.Fingerprint, LowestLocked: row.LowestLocked, Rescan: row.Rescan, Believe: row.Believe,
+		Tip:  card.Tip{Height: row.Height, Hash: row.Hash, Time: fromMillis(row.Time)},
+		Deep: card.Tip{Height: row.DeepHeight, Hash: row.DeepHash}}, err
 }
 
 // SaveCursor implements card.Tx.
 func (t *tx) SaveCursor(ctx context.Context, currency string, c card.Cursor) error {
-	_, err := t.s.exec(ctx, t.t, "save cursor", `INSERT INTO chains (currency, fingerprint, height, hash, time) VALUES (?, ?, ?, ?, ?)
-		ON CONFLICT (currency) DO UPDATE SET fingerprint = excluded.fingerprint, height = excluded.height, hash = excluded.hash, time = excluded.time`,
-		currency, c.Fingerprint, c.Tip.Height, c.Tip.Hash, c.Tip.Time.UnixMilli())
+	_, err := t.s.exec(ctx, t.t, "save cursor", `INSERT INTO chains (currency, fingerprint, height, hash, time, deep_height, deep_hash) VALUES (?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (currency) DO UPDATE SET fingerprint = excluded.fingerprint, height = excluded.height, hash = excluded.hash, time = excluded.time,
+		deep_height = excluded.deep_height, deep_hash = excluded.deep_hash`,
+		currency, c.Fingerprint, c.Tip.Height, c.Tip.Hash, c.Tip.Time.UnixMilli(), c.Deep.Height, c.Deep.Hash)
 	return err
+}
+
+// Tip implements card.Tx.
+func (t *tx) Tip(ctx context.Context, currency string) (card.Tip, error) {
+	var row struct {
+		Height int64  `db:"height"`
+		Hash   string `db:"hash"`
+		Time   int64  `db:"time"`
+	}
+	err := t.s.get(ctx, t.t, &row, "select tip", "SELECT height, hash, time FROM chains WHERE currency = ?", currency)
+	if errors.Is(err, card.ErrNotFound) {
+		return card.Tip{}, nil
+	}
+	return card.Tip{Height: row.Height, Hash: row.Hash, Time: fromMillis(row.Time)}, err
 }

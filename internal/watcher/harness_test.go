@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
@@ -36,6 +37,7 @@ type shop struct {
 	account uuid.UUID
 	now     time.Time
 	url     string
+	doubts  []string // what the books may doubt when the test ends
 }
 
 // onEach runs a test on every database.
@@ -58,6 +60,7 @@ func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
 			check(t, err)
 			first.account = a.ID
 			f(t, first)
+			first.reconcile()
 		})
 	}
 }
@@ -136,6 +139,39 @@ func (s *shop) want(c *card.Card, status card.Status, state card.PaymentState, r
 		s.t.Errorf("card is %s, credentials: %v", status, got.Credentials != nil)
 	}
 	return got
+}
+
+// reconcile is the last assertion of every test: all that was received is credited, surplus or of no card, and what was made is what was
+// paid.
+func (s *shop) reconcile() {
+	s.t.Helper()
+	books, err := s.service.Reconcile(context.Background())
+	check(s.t, err)
+	var doubts []string
+	for _, d := range books.Doubts {
+		doubts = append(doubts, d.Text)
+	}
+	if diff := cmp.Diff(s.doubts, doubts); diff != "" {
+		s.t.Errorf("doubts: %s\n%+v", diff, books)
+	}
+}
+
+// wantBooks compares the books of monero.
+func (s *shop) wantBooks(want card.CoinBooks) {
+	s.t.Helper()
+	books, err := s.service.Reconcile(s.t.Context())
+	check(s.t, err)
+	want.Currency = "monero"
+	if diff := cmp.Diff([]card.CoinBooks{want}, books.Coins); diff != "" {
+		s.t.Error(diff)
+	}
+}
+
+func (s *shop) resolve(c *card.Card, kind card.ResolutionKind) card.Resolved {
+	s.t.Helper()
+	done, err := s.service.ResolveCard(s.t.Context(), card.Decision{CardUUID: c.UUID, Kind: kind, Note: "as agreed", Operator: "alice"})
+	check(s.t, err)
+	return done
 }
 
 // wantIssued compares how many cards the issuer made with how many it should have.

@@ -92,6 +92,7 @@ func TestIssue_DeclinedAndDoubtfulCardsWaitForAnOperator(t *testing.T) {
 				s.issuer.fault = nil
 				s.settle() // is not asked for again
 				s.want(c, card.AwaitingPayment, card.Paid, coin, 10)
+				s.doubts = []string{parked}
 			})
 		})
 	}
@@ -106,6 +107,7 @@ func TestIssue_ACardThatAnotherOrderHasIsNotGivenOut(t *testing.T) {
 		s.settle()
 		s.want(first, card.Generated, card.Paid, coin, 20)
 		s.want(second, card.AwaitingPayment, card.Paid, coin, 10)
+		s.doubts = []string{parked}
 	})
 }
 

@@ -5,12 +5,16 @@
 package watcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/cardmint/cardmint/internal/card"
 )
@@ -18,14 +22,19 @@ import (
 // Chain is what the watcher asks of the node and wallet of one coin.
 type Chain interface {
 	Currency() string
-	// Scan returns the chain's tip, and every incoming transfer above the height since and in the mempool.
+	// Scan returns the chain's tip, and every incoming transfer above the height since and in the mempool. known are the tips of views
+	// before, newest first: View.Kept is the height of the first that is still part of the chain, 0 if none is.
 	// No transfer (transaction and output) is there twice. It returns card.ErrChainNotReady if the chain can't be trusted at the moment.
-	Scan(ctx context.Context, since int64) (card.View, error)
+	Scan(ctx context.Context, known []card.Tip, since int64) (card.View, error)
 	// NewAddresses makes n addresses, in ascending positions that it never returns again.
 	NewAddresses(ctx context.Context, n int) ([]card.Address, error)
-	// Ahead reports whether the wallet has made addresses after newest. It returns card.ErrChainNotReady if the wallet does not
+	// Ahead reports whether the wallet has made addresses after newest. It returns card.ErrWalletLost if the wallet does not
 	// have newest itself: then it would not see payments to its own addresses.
 	Ahead(ctx context.Context, newest card.Address) (bool, error)
+	// Recover has a wallet that lost what it knew make its addresses up to newest again, if there are any, and look through the whole
+	// chain again. It can take hours; progress is told what goes on, in words for an operator. Repeating it is harmless.
+	// It is card.ErrWrongChain, and nothing is done, if the fingerprint of node and wallet is not the one given, unless that is "".
+	Recover(ctx context.Context, fingerprint string, newest *card.Address, progress func(string)) error
 }
 
 // longestLock is for how many blocks a locked transfer is read again and again. One that is locked for longer is not waited for.
@@ -33,6 +42,9 @@ const longestLock = 5000
 
 // checkPoolEvery is well below the minute for which a comparison of wallet and pool is believed.
 const checkPoolEvery = 15 * time.Second
+
+// recoverEvery is how long a wallet that looked through its whole chain in vain is not made to do it again.
+const recoverEvery = time.Hour
 
 // Config is how a watcher works.
 type Config struct {
@@ -55,7 +67,11 @@ type Watcher struct {
 	mu       sync.Mutex // one Tick at a time
 	lease    *card.Lease
 	leasedAt time.Time
-	poolAt   time.Time // of the last comparison of wallet and pool
+	poolAt   time.Time  // of the last comparison of wallet and pool
+	known    []card.Tip // that were applied and are part of the chain, newest first
+	// recoveredAt is when the wallet last looked through its whole chain. It is not made to do that again within recoverEvery:
+	// if it did not help, an operator is needed.
+	recoveredAt time.Time
 
 	health struct { // apart, so that it can be asked while a Tick hangs
 		sync.Mutex
@@ -98,6 +114,9 @@ func (w *Watcher) Tick(ctx context.Context) error {
 	if standby || errors.Is(err, card.ErrFenced) {
 		w.lease = nil
 	}
+	if err != nil && !standby {
+		err = w.react(ctx, err)
+	}
 	w.report(err)
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", w.chain.Currency(), err)
@@ -105,27 +124,56 @@ func (w *Watcher) Tick(ctx context.Context) error {
 	return nil
 }
 
+// react does what an error calls for, and returns it.
+func (w *Watcher) react(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, card.ErrWrongChain):
+		// Whatever is there: an address that is handed out now might not be ours.
+		w.poolAt = time.Time{}
+		return errors.Join(err, w.service.DistrustPool(ctx, w.chain.Currency()))
+	case errors.Is(err, card.ErrWalletLost):
+		w.poolAt = time.Time{}
+		if !w.recoveredAt.IsZero() {
+			return errors.Join(err, w.service.NoteRescan(ctx, w.chain.Currency(),
+				"the wallet looked through the whole chain, and still: "+err.Error()+"; is the height too late from which it was restored? If the money never came: cardmint wallet rescan --believe"))
+		}
+		return errors.Join(err, w.service.RequestRescan(ctx, w.chain.Currency(), err.Error(), false))
+	}
+	return err
+}
+
 // pass reads the chain once and applies what it shows. It has the lease.
 func (w *Watcher) pass(ctx context.Context) error {
 	currency := w.chain.Currency()
-	if w.cfg.Now().Sub(w.poolAt) >= checkPoolEvery {
-		// First of all: a wallet that lost addresses shows a chain without their payments.
-		if err := w.service.CheckPool(ctx, *w.lease, currency, w.chain.Ahead); err != nil {
-			return err
-		}
-		w.poolAt = w.cfg.Now()
-	}
 	cursor, err := w.service.Cursor(ctx, currency)
 	if err != nil {
 		return err
 	}
-	since := cursor.Tip.Height - w.cfg.Reread
-	if cursor.LowestLocked > 0 { // until it is unlocked it must be seen again
-		since = min(since, max(cursor.LowestLocked-1, cursor.Tip.Height-longestLock))
+	if cursor.Rescan == "" {
+		w.recoveredAt = time.Time{} // the last one helped: the next need not wait
+	} else if err := w.recover(ctx, cursor); err != nil {
+		return err
 	}
-	view, err := w.chain.Scan(ctx, max(0, since))
+	if cursor.Tip.Hash != "" && (len(w.known) == 0 || w.known[0].Hash != cursor.Tip.Hash) {
+		w.known = []card.Tip{cursor.Tip} // another process has worked meanwhile
+		if cursor.Deep.Hash != "" {
+			w.known = append(w.known, cursor.Deep)
+		}
+	}
+	view, err := w.chain.Scan(ctx, w.known, w.since(cursor))
 	if err != nil {
 		return err
+	}
+	if cursor.Deep.Hash != "" && view.Kept < cursor.Deep.Height && cursor.Rescan == "" {
+		return fmt.Errorf("%w: the chain is another from below block %d on, and the wallet can't have followed", card.ErrWalletLost, cursor.Deep.Height)
+	}
+	// Before anything is applied: a wallet that lost addresses shows a chain without their payments. One that is not ours at all has
+	// other addresses, and is refused for that.
+	comparing, ahead := w.cfg.Now().Sub(w.poolAt) >= checkPoolEvery, false
+	if ours := cursor.Fingerprint == "" || cursor.Fingerprint == view.Fingerprint; comparing && ours {
+		if ahead, err = w.service.ComparePool(ctx, currency, w.chain.Ahead); err != nil {
+			return err
+		}
 	}
 	if err := w.keepLease(ctx); err != nil { // reading may have taken longer than the lease
 		return err
@@ -134,9 +182,102 @@ func (w *Watcher) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	w.remember(view)
 	w.log(ctx, view, applied)
+	if comparing {
+		if err := w.service.TrustPool(ctx, *w.lease, currency, ahead); err != nil {
+			return err
+		}
+		w.poolAt = w.cfg.Now()
+	}
 	_, err = w.service.FillAddresses(ctx, *w.lease, currency, w.cfg.FillBatch, w.chain.NewAddresses)
 	return err
+}
+
+// remember keeps the newest tips that are part of the chain, as many as are read again: they tell how deep it is reorganised.
+func (w *Watcher) remember(v card.View) {
+	if len(w.known) > 0 && w.known[0].Hash == v.Tip.Hash {
+		return
+	}
+	known := []card.Tip{v.Tip}
+	for _, k := range w.known {
+		if k.Height <= v.Kept && k.Height > v.Tip.Height-w.cfg.Reread {
+			known = append(known, k)
+		}
+	}
+	if v.Deep.Hash != "" {
+		known = append(known, v.Deep)
+		slices.SortStableFunc(known, func(a, b card.Tip) int { return cmp.Compare(b.Height, a.Height) })
+	}
+	w.known = known
+}
+
+// since returns the height above which the chain is read.
+func (w *Watcher) since(cursor card.Cursor) int64 {
+	if cursor.Rescan != "" {
+		return 0
+	}
+	since := cursor.Tip.Height - w.cfg.Reread
+	if cursor.LowestLocked > 0 { // until it is unlocked it must be seen again
+		since = min(since, max(cursor.LowestLocked-1, cursor.Tip.Height-longestLock))
+	}
+	return max(0, since)
+}
+
+// recover has the wallet look through the whole chain again, and keeps the lease meanwhile. What it then shows is applied by the pass.
+func (w *Watcher) recover(ctx context.Context, cursor card.Cursor) error {
+	if !w.recoveredAt.IsZero() && w.cfg.Now().Sub(w.recoveredAt) < recoverEvery {
+		return nil // what the wallet shows by now may do
+	}
+	w.recoveredAt = time.Time{}
+	currency := w.chain.Currency()
+	newest, err := w.service.NewestAddress(ctx, currency)
+	if err != nil {
+		return err
+	}
+	started := w.cfg.Now()
+	slog.WarnContext(ctx, "wallet looks through its whole chain again", "currency", currency, "reason", cursor.Rescan)
+	progress := func(text string) {
+		slog.InfoContext(ctx, "wallet recovers", "currency", currency, "progress", text)
+		w.report(fmt.Errorf("%w: it recovers since %s: %s", card.ErrWalletLost, started.UTC().Format(time.RFC3339), text))
+		if err := w.service.NoteRescan(ctx, currency, text); err != nil {
+			slog.WarnContext(ctx, "note progress", "error", err)
+		}
+	}
+	recovering, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var group errgroup.Group
+	group.Go(func() error {
+		err := w.chain.Recover(recovering, cursor.Fingerprint, newest, progress)
+		if cause := context.Cause(recovering); cause != nil && ctx.Err() == nil {
+			return cause
+		}
+		cancel(nil)
+		return err
+	})
+	group.Go(func() error {
+		again := time.NewTicker(w.cfg.LeaseTTL / 4)
+		defer again.Stop()
+		for {
+			select {
+			case <-recovering.Done():
+				return nil
+			case <-again.C:
+				// Only if another process has the chain now: the wallet goes on whether or not somebody waits for it.
+				if err := w.keepLease(ctx); errors.Is(err, card.ErrFenced) {
+					cancel(err)
+				} else if err != nil {
+					slog.WarnContext(ctx, "keep lease", "error", err)
+				}
+			}
+		}
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	w.recoveredAt = w.cfg.Now()
+	slog.InfoContext(ctx, "wallet has recovered", "currency", currency, "took", w.recoveredAt.Sub(started).Round(time.Second))
+	return nil
 }
 
 func (w *Watcher) log(ctx context.Context, view card.View, applied card.Applied) {
@@ -175,14 +316,25 @@ func (w *Watcher) report(err error) {
 	w.health.err, w.health.at = err, w.cfg.Now()
 }
 
-// Health returns why the chain is not being watched, or nil: the last Tick failed, or none has ended for a minute.
+// Health returns why the chain is not being watched, or nil: the last Tick failed, or none has ended for a minute. It is a card.Unready.
 func (w *Watcher) Health() error {
 	w.health.Lock()
 	defer w.health.Unlock()
-	if since := w.cfg.Now().Sub(w.health.at); w.health.err == nil && since > time.Minute {
-		return fmt.Errorf("no pass has ended for %s", since.Round(time.Second))
+	since := w.cfg.Now().Sub(w.health.at)
+	why := card.Unready("the last pass failed")
+	switch err := w.health.err; {
+	case err == nil && since > time.Minute:
+		return card.Unready("no pass has ended for " + since.Round(time.Second).String())
+	case err == nil:
+		return nil
+	case errors.Is(err, card.ErrWrongChain):
+		why = "node or wallet is not the one that this database belongs to"
+	case errors.Is(err, card.ErrWalletLost):
+		why = "the wallet lost what it knew, and is to look through the whole chain again"
+	case errors.Is(err, card.ErrChainNotReady):
+		why = "node or wallet is not ready"
 	}
-	return w.health.err
+	return fmt.Errorf("%w: %w", why, w.health.err)
 }
 
 // Close gives up the chain, so that another replica can go on at once.

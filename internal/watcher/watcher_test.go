@@ -219,8 +219,8 @@ func TestWatcher_AnotherChainIsRefused(t *testing.T) {
 
 type swapped struct{ watcher.Chain }
 
-func (s swapped) Scan(ctx context.Context, since int64) (card.View, error) {
-	v, err := s.Chain.Scan(ctx, since)
+func (s swapped) Scan(ctx context.Context, known []card.Tip, since int64) (card.View, error) {
+	v, err := s.Chain.Scan(ctx, known, since)
 	v.Fingerprint = "another network"
 	return v, err
 }
@@ -240,7 +240,7 @@ func TestWatcher_AShorterChainFreezesEverything(t *testing.T) {
 
 type shorter struct{ watcher.Chain }
 
-func (s shorter) Scan(context.Context, int64) (card.View, error) {
+func (s shorter) Scan(context.Context, []card.Tip, int64) (card.View, error) {
 	return card.View{Fingerprint: "simulated monero", Tip: card.Tip{Height: 3, Hash: "x", Time: time.Now()}}, nil
 }
 
@@ -286,7 +286,7 @@ func TestWatcher_AWalletThatLostAddressesIsNotTrusted(t *testing.T) {
 		c := s.order()
 		s.pay(c, coin, 5)
 		s.tick()
-		w := watcher.New(s.service, forgetful{s.chain}, watcher.Config{Now: s.clock})
+		w := watcher.New(s.service, forgetful{emptied{s.chain}}, watcher.Config{Now: s.clock})
 		if err := w.Tick(t.Context()); !errors.Is(err, card.ErrChainNotReady) {
 			t.Errorf("error %v", err)
 		}
@@ -295,14 +295,36 @@ func TestWatcher_AWalletThatLostAddressesIsNotTrusted(t *testing.T) {
 }
 
 // forgetful is a wallet that was restored from its keys: the same network and address, but none of the subaddresses.
-type forgetful struct{ watcher.Chain }
+type forgetful struct{ emptied }
 
 func (f forgetful) Ahead(context.Context, card.Address) (bool, error) {
-	return false, card.ErrChainNotReady
+	return false, card.ErrWalletLost
 }
 
-func (f forgetful) Scan(ctx context.Context, since int64) (card.View, error) {
-	v, err := f.Chain.Scan(ctx, since)
+func TestWatcher_MoneyThatIsMissingThoughItsBlockIsThereIsUncountedOnlyOnAnOperatorsWord(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin, 5)
+		s.tick()
+		w := watcher.New(s.service, emptied{s.chain}, watcher.Config{Now: s.clock})
+		for range 3 { // it looks through the whole chain meanwhile
+			if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWalletLost) {
+				t.Errorf("error %v", err)
+			}
+		}
+		s.want(c, card.AwaitingPayment, card.Confirming, coin, 5)
+		check(t, s.service.RequestRescan(t.Context(), "monero", "it never came", true))
+		check(t, w.Tick(t.Context()))
+		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
+		check(t, w.Close(t.Context()))
+	})
+}
+
+// emptied is a wallet that has its addresses, and none of their payments.
+type emptied struct{ watcher.Chain }
+
+func (e emptied) Scan(ctx context.Context, known []card.Tip, since int64) (card.View, error) {
+	v, err := e.Chain.Scan(ctx, known, since)
 	v.Transfers = nil
 	return v, err
 }
@@ -344,9 +366,9 @@ type slowChain struct {
 	meanwhile func()
 }
 
-func (s slowChain) Scan(ctx context.Context, since int64) (card.View, error) {
+func (s slowChain) Scan(ctx context.Context, known []card.Tip, since int64) (card.View, error) {
 	s.meanwhile()
-	return s.Chain.Scan(ctx, since)
+	return s.Chain.Scan(ctx, known, since)
 }
 
 func expireLeases(t *testing.T, s *shop) {

@@ -1,0 +1,306 @@
+package chain_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/rig"
+)
+
+// proxied returns the adapter of a wallet and the node, each behind a proxy.
+func proxied(t *testing.T, net *rig.MoneroNet, walletURL string, config chain.MoneroConfig) (m *chain.Monero, wallet, daemon *rig.Proxy) {
+	t.Helper()
+	wallet, daemon = rig.NewProxy(t, walletURL), rig.NewProxy(t, net.DaemonURL)
+	config.WalletURL, config.DaemonURL = wallet.URL, daemon.URL
+	return newMonero(t, config), wallet, daemon
+}
+
+// notReady fails the test unless err is card.ErrChainNotReady and has all the words.
+func notReady(t *testing.T, err error, says ...string) {
+	t.Helper()
+	if !errors.Is(err, card.ErrChainNotReady) {
+		t.Errorf("got %v, want ErrChainNotReady", err)
+		return
+	}
+	for _, s := range says {
+		if !strings.Contains(err.Error(), s) {
+			t.Errorf("got %v, want %q in it", err, s)
+		}
+	}
+}
+
+func TestMonero_KeptUntilABlockIsReplaced(t *testing.T) {
+	net := rig.Monero(t)
+	m, _, daemon := proxied(t, net, net.WalletURL, chain.MoneroConfig{})
+	kept := func(known ...card.Tip) int64 {
+		t.Helper()
+		view, err := m.Scan(t.Context(), known, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return view.Kept
+	}
+	same := func(last card.Tip) bool {
+		t.Helper()
+		return kept(last) == last.Height
+	}
+	last := scan(t, m, 0).Tip
+	asked := daemon.Calls("get_block_header_by_height")
+	if !same(last) {
+		t.Error("nothing happened: not the same")
+	}
+	if more := daemon.Calls("get_block_header_by_height") - asked; more != 1 { // the genesis block
+		t.Errorf("asked for %d blocks although the tip is the same", more)
+	}
+	net.Mine(t, 2)
+	if !same(last) {
+		t.Error("two blocks more: not the same")
+	}
+	net.Reorg(t, 2, 3, true)
+	if !same(last) {
+		t.Error("blocks above replaced: not the same")
+	}
+	net.Reorg(t, 4, 5, true)
+	if same(last) {
+		t.Error("replaced by another block: the same")
+	}
+	older := scan(t, m, 0).Tip
+	net.Mine(t, 3)
+	newer := scan(t, m, 0).Tip
+	net.Reorg(t, 2, 3, true)
+	if got := kept(newer, last, older); got != older.Height {
+		t.Errorf("kept up to %d, want %d", got, older.Height)
+	}
+	if got := kept(newer, last); got != 0 {
+		t.Errorf("nothing is known of what was kept, got %d", got)
+	}
+	last = scan(t, m, 0).Tip
+	net.Reorg(t, 3, 1, true)
+	if same(last) {
+		t.Error("the chain is shorter now: the same")
+	}
+}
+
+func TestMonero_ReorgDuringPass(t *testing.T) {
+	net := rig.Monero(t)
+	m, wallet, _ := proxied(t, net, net.WalletURL, chain.MoneroConfig{})
+	net.Mine(t, 3)
+	last := scan(t, m, 0).Tip
+	for name, reorganise := range map[string]func(){
+		"at the same height": func() { net.Reorg(t, 2, 2, true) },
+		"longer":             func() { net.Reorg(t, 2, 3, true) },
+		"shorter":            func() { net.Reorg(t, 2, 1, true) },
+	} {
+		wallet.Before("get_transfers", reorganise)
+		if view, err := m.Scan(t.Context(), []card.Tip{last}, 0); err == nil {
+			t.Errorf("%s: got %+v", name, view)
+		} else {
+			notReady(t, err, "during the pass")
+		}
+	}
+	if view, err := m.Scan(t.Context(), []card.Tip{last}, 0); err != nil || view.Kept != 0 {
+		t.Errorf("got %+v, %v", view, err)
+	}
+}
+
+func TestMonero_StaleTipOfANodeThatIsCutOff(t *testing.T) {
+	net := rig.Monero(t)
+	later := func(age, limit time.Duration) error {
+		now := func() time.Time { return time.Now().Add(age) }
+		m := newMonero(t, chain.MoneroConfig{WalletURL: net.WalletURL, DaemonURL: net.DaemonURL, MaxTipAge: limit, Now: now})
+		_, err := m.Scan(t.Context(), nil, 0)
+		return err
+	}
+	if err := later(29*time.Minute, 0); err != nil {
+		t.Errorf("29 minutes: %v", err)
+	}
+	if err := later(300*time.Hour, -1); err != nil {
+		t.Errorf("any age: %v", err)
+	}
+	if err := later(-2*time.Hour, 0); err != nil {
+		t.Errorf("block from the future: %v", err)
+	}
+	notReady(t, later(47*time.Minute, 0), "newest block", "47 minutes old", "clock")
+	notReady(t, later(3*time.Minute, 2*time.Minute), "3 minutes old")
+}
+
+func TestMonero_ClosedWalletIsOpened(t *testing.T) {
+	net := rig.Monero(t)
+	m := newMonero(t, chain.MoneroConfig{WalletURL: net.WalletURL, DaemonURL: net.DaemonURL, WalletFile: "wallet"})
+	want := scan(t, m, 0)
+	net.Wallet.Close(t)
+	got := scan(t, m, 0)
+	if got.Fingerprint != want.Fingerprint || got.Tip != want.Tip || len(got.Transfers) != len(want.Transfers) {
+		t.Errorf("got %d transfers at %+v, want %d at %+v", len(got.Transfers), got.Tip, len(want.Transfers), want.Tip)
+	}
+	for name, do := range map[string]func(context.Context, *chain.Monero) error{
+		"scan":          func(ctx context.Context, m *chain.Monero) error { _, err := m.Scan(ctx, nil, 0); return err },
+		"new addresses": func(ctx context.Context, m *chain.Monero) error { _, err := m.NewAddresses(ctx, 1); return err },
+		"ahead": func(ctx context.Context, m *chain.Monero) error {
+			_, err := m.Ahead(ctx, card.Address{Address: primary})
+			return err
+		},
+		"check":   func(ctx context.Context, m *chain.Monero) error { _, err := m.Check(ctx); return err },
+		"recover": func(ctx context.Context, m *chain.Monero) error { return m.Recover(ctx, "", nil, func(string) {}) },
+	} {
+		const closed = `"error":{"code":-13,"message":"No wallet file"}`
+		s, m := newScriptWith(t, chain.MoneroConfig{WalletFile: "wallet"})
+		s.set("open_wallet", `{}`)
+		s.set("rescan_blockchain", `{}`)
+		s.set("get_address", closed, `{"address":"`+primary+`","addresses":[{"address":"`+primary+`"}]}`)
+		if err := do(t.Context(), m); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		s.set("get_address", closed)
+		notReady(t, do(t.Context(), m), "it is opened now") // closed by somebody as often as it is opened
+	}
+}
+
+func TestMonero_WalletThatCannotBeOpened(t *testing.T) {
+	net := rig.Monero(t)
+	net.Wallet.Close(t)
+	for name, config := range map[string]chain.MoneroConfig{
+		"no such wallet": {WalletFile: "wallte"},
+		"wrong password": {WalletFile: "wallet", WalletFilePassword: "hunter2"},
+	} {
+		config.WalletURL, config.DaemonURL = net.WalletURL, net.DaemonURL
+		_, err := newMonero(t, config).Scan(t.Context(), nil, 0)
+		notReady(t, err, `can't open the wallet "`+config.WalletFile+`"`, "--wallet-dir", "password")
+		if strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: the error tells the password", name)
+		}
+	}
+	t.Run("started with --wallet-file", func(t *testing.T) {
+		s, m := newScriptWith(t, chain.MoneroConfig{WalletFile: "wallet"})
+		s.set("get_address", `"error":{"code":-13,"message":"No wallet file"}`)
+		s.set("open_wallet", `"error":{"code":-23,"message":"No wallet dir configured"}`)
+		_, err := m.Scan(t.Context(), nil, 0)
+		notReady(t, err, "start it with --wallet-dir in place of --wallet-file")
+	})
+}
+
+func TestMonero_WalletKilledDuringPass(t *testing.T) {
+	net := rig.Monero(t)
+	wallet := net.NewWallet(t, "", "")
+	m, proxy, _ := proxied(t, net, wallet.URL, chain.MoneroConfig{WalletFile: "wallet"})
+	address, start := newAddress(t, m), net.Height(t)
+	txID := net.Pay(t, address.Address, xmr)
+	net.Confirm(t, txID, 1)
+	// it is started again as it was when it was stored, before the payment; nobody opens it
+	proxy.Before("get_transfers", func() {
+		wallet.Kill()
+		wallet.Launch(t)
+	})
+	if got := one(t, scan(t, m, start), address.Address); got.TxID != txID || got.Height == 0 {
+		t.Errorf("got %+v, want %s in a block", got, txID)
+	}
+	if n := proxy.Calls("refresh"); n != 2 {
+		t.Errorf("read the chain %d times, want 2: before and after it was killed", n)
+	}
+}
+
+func TestMonero_WalletKilledWhileItReads(t *testing.T) {
+	net := rig.Monero(t)
+	wallet := net.NewWallet(t, "", "")
+	m := newMonero(t, chain.MoneroConfig{WalletURL: wallet.URL, DaemonURL: net.DaemonURL, WalletFile: "wallet"})
+	address, start := newAddress(t, m), net.Height(t)
+	txID := net.Pay(t, address.Address, xmr)
+	net.Confirm(t, txID, 20)
+	net.Daemon.Freeze(t) // so that the wallet waits for blocks when it dies
+	t.Cleanup(net.Daemon.Thaw)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if err := m.Recover(ctx, "", nil, func(string) {}); err == nil {
+		t.Error("no error without a node")
+	}
+	wallet.Kill()
+	net.Daemon.Thaw()
+	wallet.Launch(t)
+	if got := one(t, scan(t, m, start), address.Address); got.TxID != txID || got.Height == 0 {
+		t.Errorf("got %+v, want %s in a block", got, txID)
+	}
+	if _, err := m.Ahead(t.Context(), address); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMonero_WalletOfOtherKeys(t *testing.T) {
+	net, m := merchant(t)
+	view, newest := scan(t, m, 0), newAddress(t, m)
+	fingerprint := view.Fingerprint
+	net.Wallet.OpenOther(t)
+	if _, err := m.Ahead(t.Context(), newest); !errors.Is(err, card.ErrWrongChain) {
+		t.Errorf("ahead: got %v, want ErrWrongChain", err)
+	}
+	if as, err := m.NewAddresses(t.Context(), 1); !errors.Is(err, card.ErrWrongChain) {
+		t.Errorf("new addresses: got %v, %v; want ErrWrongChain", as, err)
+	}
+	if view := scan(t, m, 0); view.Fingerprint == fingerprint || len(view.Transfers) != 0 {
+		t.Errorf("got %d transfers of %s", len(view.Transfers), view.Fingerprint)
+	}
+	net.Wallet.Open(t)
+	if f := scan(t, m, 0).Fingerprint; f != fingerprint {
+		t.Errorf("opened again: fingerprint %s, want %s", f, fingerprint)
+	}
+}
+
+func TestMonero_WalletSwappedDuringPass(t *testing.T) {
+	net := rig.Monero(t)
+	m, wallet, _ := proxied(t, net, net.WalletURL, chain.MoneroConfig{})
+	wallet.Before("get_transfers", func() { net.Wallet.OpenOther(t) })
+	_, err := m.Scan(t.Context(), nil, 0)
+	notReady(t, err, "another wallet was opened")
+	net.Wallet.Open(t)
+	scan(t, m, 0)
+}
+
+func TestMonero_NodeOfAnotherNetwork(t *testing.T) {
+	net := rig.Monero(t)
+	m, _, daemon := proxied(t, net, net.WalletURL, chain.MoneroConfig{})
+	other := rig.Stagenet(t)
+	fresh := func() *chain.Monero {
+		return newMonero(t, chain.MoneroConfig{WalletURL: net.WalletURL, DaemonURL: daemon.URL})
+	}
+	want := scan(t, m, 0).Fingerprint
+	daemon.Target(other.URL)
+	for name, m := range map[string]*chain.Monero{"in the middle": m, "at the start": fresh()} {
+		if view, err := m.Scan(t.Context(), nil, 0); !errors.Is(err, card.ErrWrongChain) {
+			t.Errorf("%s: got %+v, %v; want ErrWrongChain", name, view, err)
+		}
+	}
+	daemon.Target(net.DaemonURL)
+	if got := scan(t, m, 0).Fingerprint; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestMonero_BrokenAnswersAreBoundedAndPass(t *testing.T) {
+	net := rig.Monero(t)
+	const limit = 500 * time.Millisecond
+	m, wallet, daemon := proxied(t, net, net.WalletURL, chain.MoneroConfig{Timeout: limit, RefreshTimeout: limit})
+	scan(t, m, 0)
+	for name, fault := range map[string]rig.Fault{"hang": rig.Hang, "reset": rig.Reset, "lost answer": rig.LoseAnswer,
+		"error": rig.RPCError, "truncated": rig.TruncatedJSON, "HTML": rig.HTML, "endless": rig.EndlessBody, "500": rig.Status500} {
+		for method, proxy := range map[string]*rig.Proxy{"get_transfers": wallet, "refresh": wallet, "create_address": wallet,
+			"get_last_block_header": daemon} {
+			proxy.Break(fault, method)
+			started := time.Now()
+			_, scanned := m.Scan(t.Context(), nil, 0)
+			_, created := m.NewAddresses(t.Context(), 1)
+			if (scanned == nil) == (method != "create_address") || (created == nil) == (method == "create_address") {
+				t.Errorf("%s of %s: scan %v, new addresses %v", name, method, scanned, created)
+			}
+			if took := time.Since(started); took > 4*time.Second {
+				t.Errorf("%s of %s: took %s", name, method, took)
+			}
+			proxy.Mend()
+		}
+	}
+	scan(t, m, 0)
+	newAddress(t, m)
+}

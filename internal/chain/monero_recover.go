@@ -1,0 +1,107 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// mendCache says how to mend what Recover mends by itself once the wallet can be opened.
+const mendCache = "delete the wallet's cache file, which has no ending, but keep the .keys file: its addresses and payments are then " +
+	"made and looked for again by themselves"
+
+// errOpened means that the wallet was closed and could be opened. It is as it was when it was last stored, so that what was
+// asked before must be asked again.
+var errOpened = fmt.Errorf("%w: monero-wallet-rpc had no wallet open; it is opened now", card.ErrChainNotReady)
+
+// again runs f, and from its start once more if it found the wallet closed and had it opened.
+func again[T any](f func() (T, error)) (T, error) {
+	v, err := f()
+	if errors.Is(err, errOpened) {
+		return f()
+	}
+	return v, err
+}
+
+// open opens the configured wallet (open_wallet), which stores one that is open. Its error says how to mend what failed.
+func (m *Monero) open(ctx context.Context) error {
+	name := m.config.WalletFile
+	var ignored struct{}
+	params := map[string]any{"filename": name, "password": m.config.WalletFilePassword.Reveal()}
+	err := m.wallet.call(ctx, rpcLimit{m.config.RefreshTimeout, smallAnswer}, "open_wallet", params, &ignored)
+	failure, ok := errors.AsType[*rpcError](err)
+	switch {
+	case !ok:
+		return walletFailure(ctx, err)
+	case failure.Code == codeNoWalletDir:
+		return fmt.Errorf("%w: monero-wallet-rpc can't open the wallet %q: start it with --wallet-dir in place of --wallet-file: %w",
+			card.ErrChainNotReady, name, err)
+	}
+	return fmt.Errorf("%w: monero-wallet-rpc can't open the wallet %q: its log says why; if %[2]s.keys is not in its --wallet-dir, put it "+
+		"there; if the password is wrong, mend the configuration; if another program has the wallet open, end that; if its cache is "+
+		"damaged, %[3]s: %[4]w", card.ErrChainNotReady, name, mendCache, err)
+}
+
+// Recover implements watcher.Chain (create_address, rescan_blockchain). It is card.ErrWrongChain also if the wallet has another address
+// in newest's place: nothing is looked through then.
+//
+// The wallet stores its addresses before it looks through the chain, and what it found after. Of one that was killed in between
+// nobody can tell that it has not looked, so whoever was not told that Recover succeeded must repeat it. While the wallet looks
+// it answers nothing else, not even after the caller has left.
+func (m *Monero) Recover(ctx context.Context, fingerprint string, newest *card.Address, progress func(string)) error {
+	_, err := again(func() (struct{}, error) { return struct{}{}, m.recover(ctx, fingerprint, newest, progress) })
+	return err
+}
+
+func (m *Monero) recover(ctx context.Context, fingerprint string, newest *card.Address, progress func(string)) error {
+	network, wallet, err := m.identify(ctx)
+	if err != nil {
+		return err
+	}
+	if is := network + " " + wallet; fingerprint != "" && is != fingerprint {
+		return fmt.Errorf("%w: %q, not %q", card.ErrWrongChain, is, fingerprint)
+	}
+	if newest != nil {
+		if err := m.remake(ctx, *newest, progress); err != nil {
+			return fmt.Errorf("make addresses again: %w", err)
+		}
+	}
+	progress("the wallet looks through the whole chain again")
+	if err := m.rescan(ctx); err != nil {
+		return err
+	}
+	return m.store(ctx)
+}
+
+// remake makes the addresses that the wallet lacks up to newest, and stores them.
+func (m *Monero) remake(ctx context.Context, newest card.Address, progress func(string)) error {
+	have, err := m.subaddress(ctx, newest.Position)
+	if err != nil {
+		return err
+	}
+	missing := int64(1) // at least; the first to be made tells
+	for have == "" && missing > 0 {
+		made, err := m.createAddresses(ctx, int(min(missing, maxAddressesPerCall)))
+		if err != nil {
+			return err
+		}
+		last := made[len(made)-1].Position
+		missing = newest.Position - last
+		progress(fmt.Sprintf("made %d of %d addresses again", last, newest.Position))
+	}
+	if have, err = m.subaddress(ctx, newest.Position); err != nil {
+		return err
+	}
+	if have != newest.Address {
+		return fmt.Errorf("%w: subaddress %d of the wallet is another", card.ErrWrongChain, newest.Position)
+	}
+	return m.store(ctx)
+}
+
+// rescan has the wallet forget what it received, and look through the whole chain for it. It keeps its addresses.
+func (m *Monero) rescan(ctx context.Context) error {
+	var ignored struct{}
+	return m.askWallet(ctx, rpcLimit{m.config.RescanTimeout, smallAnswer}, "rescan_blockchain", map[string]any{"hard": false}, &ignored)
+}

@@ -1,0 +1,192 @@
+package chain_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/rig"
+)
+
+// ownWallet returns a wallet of the test's own, the adapter that opens it, and n addresses it has made.
+func ownWallet(t *testing.T, net *rig.MoneroNet, n int) (*rig.MoneroWallet, *chain.Monero, []card.Address) {
+	t.Helper()
+	wallet := net.NewWallet(t, "", "")
+	m := newMonero(t, chain.MoneroConfig{WalletURL: wallet.URL, DaemonURL: net.DaemonURL, WalletFile: "wallet"})
+	made, err := m.NewAddresses(t.Context(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wallet, m, made
+}
+
+// farAhead is more than the addresses that a wallet watches ahead of those it has made.
+const farAhead = 300
+
+func TestMonero_RecoverFindsPaymentsFarAhead(t *testing.T) {
+	net := rig.Monero(t)
+	wallet, m, made := ownWallet(t, net, farAhead)
+	newest, start := made[farAhead-1], net.Height(t)
+	paid := map[string]card.Address{}
+	for _, address := range []card.Address{made[0], made[farAhead-40], newest} {
+		txID := net.Pay(t, address.Address, xmr)
+		net.Confirm(t, txID, 1)
+		paid[txID] = address
+	}
+	before := scan(t, m, start)
+	wallet.LoseCache(t)
+
+	if ahead, err := m.Ahead(t.Context(), newest); ahead || !errors.Is(err, card.ErrWalletLost) {
+		t.Fatalf("got %t, %v; want ErrWalletLost", ahead, err)
+	}
+	if n := len(to(scan(t, m, start), newest.Address)); n != 0 {
+		t.Fatalf("the wallet sees %d payments that it should have lost", n)
+	}
+	var progress []string
+	recovers := func() {
+		t.Helper()
+		progress = nil
+		if err := m.Recover(t.Context(), "", &newest, func(s string) { progress = append(progress, s) }); err != nil {
+			t.Fatal(err)
+		}
+		view, err := m.Scan(t.Context(), []card.Tip{before.Tip}, start)
+		if err != nil || view.Kept != before.Tip.Height || view.Fingerprint != before.Fingerprint {
+			t.Fatalf("got %+v, %v", view, err)
+		}
+		for txID, address := range paid {
+			if got := one(t, view, address.Address); got.TxID != txID || got.Output != address.Position || got.Height == 0 {
+				t.Errorf("got %+v, want %s", got, txID)
+			}
+		}
+	}
+	recovers()
+	all := fmt.Sprintf("made %[1]d of %[1]d addresses again", newest.Position)
+	if n := len(progress); n < 5 || progress[n-2] != all || progress[n-1] != "the wallet looks through the whole chain again" {
+		t.Errorf("progress: %q", progress)
+	}
+	if ahead, err := m.Ahead(t.Context(), newest); ahead || err != nil {
+		t.Errorf("got %t, %v", ahead, err)
+	}
+	if next := newAddress(t, m); next.Position != newest.Position+1 {
+		t.Errorf("next address is number %d, want %d", next.Position, newest.Position+1)
+	}
+	wallet.Kill()
+	wallet.Launch(t)
+	recovers() // once more than needed, of what it stored
+	if len(progress) != 1 || strings.Contains(progress[0], "addresses") {
+		t.Errorf("nothing was lost: progress %q", progress)
+	}
+}
+
+func TestMonero_RecoverKilledHalfWay(t *testing.T) {
+	net := rig.Monero(t)
+	wallet, _, made := ownWallet(t, net, farAhead)
+	newest, start := made[farAhead-1], net.Height(t)
+	txID := net.Pay(t, newest.Address, xmr)
+	net.Confirm(t, txID, 1)
+	m, proxy, _ := proxied(t, net, wallet.URL, chain.MoneroConfig{WalletFile: "wallet"})
+	wallet.Kill()
+	wallet.DeleteCache(t)
+	wallet.Launch(t)
+	proxy.Before("rescan_blockchain", wallet.Kill)
+	if err := m.Recover(t.Context(), "", &newest, func(string) {}); err == nil {
+		t.Error("no error of a wallet that was killed")
+	}
+	wallet.Launch(t)
+	if _, err := m.Ahead(t.Context(), newest); err != nil { // its addresses don't tell that it has not looked for payments
+		t.Error(err)
+	}
+	if err := m.Recover(t.Context(), "", &newest, func(string) {}); err != nil {
+		t.Error(err)
+	}
+	if got := one(t, scan(t, m, start), newest.Address); got.TxID != txID {
+		t.Errorf("got %+v, want %s", got, txID)
+	}
+}
+
+func TestMonero_RecoverLooksAlsoWithoutAddresses(t *testing.T) {
+	_, m := merchant(t)
+	before := scan(t, m, 0)
+	var progress []string
+	if err := m.Recover(t.Context(), "", nil, func(s string) { progress = append(progress, s) }); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(progress, []string{"the wallet looks through the whole chain again"}) {
+		t.Errorf("progress: %q", progress)
+	}
+	if after := scan(t, m, 0); len(after.Transfers) != len(before.Transfers) || len(after.Transfers) == 0 {
+		t.Errorf("%d transfers, before %d", len(after.Transfers), len(before.Transfers))
+	}
+}
+
+func TestMonero_RecoverRefusesAWalletOfOtherKeys(t *testing.T) {
+	net, own := merchant(t)
+	m, proxy, daemon := proxied(t, net, net.WalletURL, chain.MoneroConfig{})
+	older, newest := newAddress(t, own), newAddress(t, own)
+	scan(t, own, 0)
+	refuses := func(name string, m *chain.Monero, newest card.Address, want error) {
+		t.Helper()
+		if err := m.Recover(t.Context(), "", &newest, func(string) {}); !errors.Is(err, want) {
+			t.Errorf("%s: got %v, want %v", name, err, want)
+		}
+	}
+	refuses("another in its place", m, card.Address{Currency: "monero", Address: older.Address, Position: newest.Position}, card.ErrWrongChain)
+	net.Wallet.OpenOther(t)
+	refuses("other keys", m, newest, card.ErrWrongChain)
+	refuses("other keys than scanned", own, newest, card.ErrWrongChain)
+	net.Wallet.Open(t)
+	proxy.Target(net.Payer.URL)
+	refuses("spend key", m, newest, chain.ErrSpendKey)
+	proxy.Target(net.WalletURL)
+	daemon.Target(rig.Stagenet(t).URL)
+	refuses("other network", m, newest, card.ErrWrongChain)
+	if n := proxy.Calls("rescan_blockchain"); n != 0 {
+		t.Errorf("looked %d times", n)
+	}
+}
+
+func TestMonero_RecoverIsGivenUp(t *testing.T) {
+	net := rig.Monero(t)
+	m, wallet, _ := proxied(t, net, net.WalletURL, chain.MoneroConfig{RescanTimeout: 200 * time.Millisecond})
+	wallet.Break(rig.Hang, "rescan_blockchain")
+	notReady(t, m.Recover(t.Context(), "", nil, func(string) {}), "rescan blockchain", "no answer within 200ms")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	wallet.Before("rescan_blockchain", cancel)
+	if err := m.Recover(ctx, "", nil, func(string) {}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	wallet.Mend()
+	scan(t, m, 0)
+}
+
+func TestMonero_CorruptCacheTellsHowToMendIt(t *testing.T) {
+	net := rig.Monero(t)
+	wallet, m, made := ownWallet(t, net, 3)
+	newest := made[2]
+	wallet.CorruptCache(t)
+	_, err := m.Scan(t.Context(), nil, 0)
+	notReady(t, err, "delete the wallet's cache file", "keep the .keys file")
+	wallet.Kill() // as monero-wallet-rpc ends by itself if it was started with --wallet-file
+	_, err = m.Scan(t.Context(), nil, 0)
+	if err == nil || !strings.Contains(err.Error(), "delete the wallet's cache file") {
+		t.Errorf("got %v", err)
+	}
+	wallet.Launch(t)
+	wallet.DeleteCache(t)
+	if _, err := m.Ahead(t.Context(), newest); !errors.Is(err, card.ErrWalletLost) {
+		t.Errorf("got %v, want ErrWalletLost", err)
+	}
+	if err := m.Recover(t.Context(), "", &newest, func(string) {}); err != nil {
+		t.Error(err)
+	}
+	if ahead, err := m.Ahead(t.Context(), newest); ahead || err != nil {
+		t.Errorf("got %t, %v", ahead, err)
+	}
+}

@@ -1,0 +1,137 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/shopspring/decimal"
+
+	"github.com/cardmint/cardmint/client"
+	"github.com/cardmint/cardmint/internal/rig"
+)
+
+// order creates a card of 150 US dollars, which costs a coin, and pays so much of it.
+func (s *server) order(t *testing.T, token, pays string) *client.Card {
+	t.Helper()
+	c := newClient(t, s.url, token)
+	card, err := c.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	amount, err := decimal.NewFromString(pays)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if card, err = c.SimulatePayment(t.Context(), card.UUID, client.SimulatePaymentRequest{Amount: &amount}); err != nil {
+		t.Fatal(err)
+	}
+	return card
+}
+
+// wantOutput fails unless the text holds everything.
+func wantOutput(t *testing.T, text string, all ...string) {
+	t.Helper()
+	for _, want := range all {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in:\n%s", want, text)
+		}
+	}
+}
+
+func TestCLI_AnOperatorSettlesAPaymentThatIsTooLittle(t *testing.T) {
+	p := newProgram(t, "")
+	token := p.account(t)
+	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150")
+	short := s.order(t, token, "0.9")
+	made := s.order(t, token, "1.5")
+
+	wantOutput(t, p.must(t, "card", "list"), short.UUID.String(), made.UUID.String(), "underpaid", "shop")
+	wantOutput(t, p.must(t, "card", "list", "--state", "underpaid", "--account", "shop"), short.UUID.String())
+	if list := p.must(t, "card", "list", "--state", "late"); strings.Contains(list, short.UUID.String()) {
+		t.Errorf("listed as late:\n%s", list)
+	}
+	wantOutput(t, p.must(t, "card", "show", short.UUID.String()), "underpaid", "0.9", "due 0.1", "payment.underpaid", short.Payment.Address)
+	wantOutput(t, p.must(t, "reconcile"), "everything agrees", "counted", "2.4", "0.5", "1 issued, 1 paid")
+
+	decide := []string{"card", "resolve", short.UUID.String(), "accept", "--note", "a good customer", "--operator", "alice"}
+	stdout, stderr, code := p.run(decide...)
+	if code != 0 {
+		t.Errorf("exit code %d without --yes: %s", code, stderr)
+	}
+	wantOutput(t, stdout, "would accept 0.9 monero as enough for a card of 150 USD", "Nothing was changed", "--amount 0.9 --yes")
+	if c, err := newClient(t, s.url, token).GetCard(t.Context(), short.UUID); err != nil || c.Status != client.CardStatusAwaitingPayment {
+		t.Errorf("without --yes it was done: %+v, %v", c, err)
+	}
+	if _, stderr, code := p.run(append(decide, "--amount", "0.8", "--yes")...); code != 1 || !strings.Contains(stderr, "0.9, not 0.8") {
+		t.Errorf("another amount: exit code %d, %s", code, stderr)
+	}
+	decide = append(decide, "--amount", "0.9", "--yes")
+	wantOutput(t, p.must(t, decide...), "recorded: accept 0.9", "was underpaid, is paid")
+	wantOutput(t, p.must(t, decide...), "nothing left to do")
+	card, err := newClient(t, s.url, token).WaitForCard(t.Context(), short.UUID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := p.must(t, "card", "show", short.UUID.String())
+	wantOutput(t, shown, "generated", "accept", "alice", "a good customer", "card.generated")
+	for _, secret := range []string{card.Credentials.CardNumber, card.Credentials.SecurityCode, card.Credentials.URLPassword} {
+		if strings.Contains(shown, secret) {
+			t.Errorf("a credential is shown:\n%s", shown)
+		}
+	}
+	wantOutput(t, p.must(t, "card", "resolve", made.UUID.String(), "refund", "--note", "surplus", "--amount", "0.5", "--yes"), "give back 0.5 monero")
+	wantOutput(t, p.must(t, "reconcile"), "everything agrees", "2 issued, 2 paid")
+	wantOutput(t, p.must(t, "transfers", "--unattributed"), "TRANSACTION")
+	wantOutput(t, p.must(t, "wallet", "rescan"), "done; applied up to block")
+}
+
+func TestCLI_ReconcileFailsWhenTheBooksDoNotAgree(t *testing.T) {
+	url := rig.Postgres(t)
+	p := newProgram(t, url)
+	token := p.account(t)
+	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150")
+	card := s.order(t, token, "1")
+	s.stop(t)
+	wantOutput(t, p.must(t, "reconcile"), "everything agrees")
+	if _, err := rig.OpenSQL(t, url).Exec("DELETE FROM transfers"); err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, code := p.run("reconcile")
+	if code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	wantOutput(t, stdout, "doubt: "+card.UUID.String(), "what it received is not what its transfers say", "0 were counted")
+	wantOutput(t, stderr, "hint: ")
+}
+
+func TestCLI_OperatorsMistakesAreExplained(t *testing.T) {
+	p := newProgram(t, "")
+	p.account(t)
+	const nobody = "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
+	for _, tt := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"card show " + nobody, 1, "there is no card " + nobody},
+		{"card show x", 1, `"x" is not the uuid of a card`},
+		{"card list --account nobody", 1, `there is no account "nobody"`},
+		{"card list --state odd", 2, "--state must be one of"},
+		{"card resolve " + nobody + " accept --note x", 1, "there is no card"},
+		{"card resolve " + nobody + " accept", 2, "--note"},
+		{"card resolve " + nobody + " accept --note x --yes", 1, "--yes needs --amount"},
+		{"card list --limit 0", 1, "--limit 0"},
+		{"wallet rescan dogecoin", 1, "not the code of a currency"},
+		{"card resolve " + nobody + " burn --note x", 2, "must be one of"},
+		{"transfers", 2, "--unattributed"},
+		{"wallet rescan", 1, "has no wallet yet"},
+		{"rate show --rate-sources nobody", 1, "nobody"},
+		{"rate show --rate-max-spread x", 1, "--rate-max-spread"},
+	} {
+		stdout, stderr, code := p.run(strings.Fields(tt.args)...)
+		if code != tt.code || stdout != "" {
+			t.Errorf("%s: exit code %d, printed %q", tt.args, code, stdout)
+		}
+		wantOutput(t, stderr, tt.want, "hint: ")
+	}
+}

@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/rate"
+)
+
+// rateFlags say what coins are worth: what live sources agree on, or what the operator fixed.
+type rateFlags struct {
+	Rate   map[string]string `env:"CARDMINT_RATE" placeholder:"COIN=USD" help:"Fixed rates instead of live ones, in US dollars for one coin, for example monero=152.52. Only in test mode."`
+	Live   liveFlags         `embed:""`
+	Markup string            `env:"CARDMINT_MARKUP" default:"0" placeholder:"PERCENT" help:"How much more coin a card costs than it is worth (${default})."`
+}
+
+// liveFlags say whom to ask, and how much of it to believe.
+type liveFlags struct {
+	RateSources   []string          `env:"CARDMINT_RATE_SOURCES" default:"bitfinex,coinbase,coingecko,kraken" placeholder:"NAME" help:"Who is asked for live rates (${default})."`
+	RateURL       map[string]string `name:"rate-url" env:"CARDMINT_RATE_URL" placeholder:"SOURCE=URL" help:"Where a source is, if not at its usual address: a proxy of yours, for example."`
+	RateEvery     time.Duration     `env:"CARDMINT_RATE_EVERY" default:"1m" placeholder:"DURATION" help:"How often they are asked (${default})."`
+	RateQuorum    int               `env:"CARDMINT_RATE_QUORUM" default:"2" placeholder:"N" help:"How many must agree (${default})."`
+	RateMaxAge    time.Duration     `env:"CARDMINT_RATE_MAX_AGE" default:"5m" placeholder:"DURATION" help:"How old a rate may be, by its source's own time (${default})."`
+	RateMaxSpread string            `env:"CARDMINT_RATE_MAX_SPREAD" default:"3" placeholder:"PERCENT" help:"A source that is farther from the median is left out (${default})."`
+	RateMaxJump   string            `env:"CARDMINT_RATE_MAX_JUMP" default:"15" placeholder:"PERCENT" help:"A rate that is farther from the last one is held until it stood three times (${default})."`
+	RateFloor     map[string]string `env:"CARDMINT_RATE_FLOOR" placeholder:"COIN=USD" help:"Below this no card is sold, for example monero=50."`
+}
+
+// open returns the rates of coins, and if they are live what keeps them fresh.
+func (f rateFlags) open(mode string, coins []card.Currency) (card.Rates, *rate.Live, error) {
+	markup, err := percent("markup", f.Markup)
+	if err != nil {
+		return nil, nil, err
+	}
+	rates, live, err := f.unmarked(mode, coins)
+	if err != nil {
+		return nil, nil, err
+	}
+	marked, err := rate.Markup(rates, markup)
+	return marked, live, hint(err, "--markup takes a percentage, for example 1.5")
+}
+
+func (f rateFlags) unmarked(mode string, coins []card.Currency) (card.Rates, *rate.Live, error) {
+	codes := make([]string, len(coins))
+	for i, c := range coins {
+		codes[i] = c.Code
+	}
+	if len(f.Rate) == 0 {
+		live, err := f.Live.open(codes)
+		return live, live, err
+	}
+	if mode == card.LiveMode {
+		return nil, nil, hint(errors.New("fixed rates are for test mode"), "leave --rate out, so that live ones are used")
+	}
+	for _, code := range codes {
+		if f.Rate[code] == "" {
+			return nil, nil, hint(fmt.Errorf("no rate for %s", code), "set it with --rate %s=152.52, or leave --rate out for live rates", code)
+		}
+	}
+	fixed, err := rate.NewFixed(f.Rate, time.Now)
+	return fixed, nil, hint(err, "--rate takes US dollars for one coin, for example monero=152.52")
+}
+
+func (f liveFlags) open(codes []string) (*rate.Live, error) {
+	switch {
+	case f.RateEvery <= 0 || f.RateMaxAge <= f.RateEvery:
+		return nil, hint(errors.New("a rate must not be too old before it is asked for again"), "let --rate-max-age be more than --rate-every, and both more than 0")
+	case f.RateQuorum < 1:
+		return nil, hint(errors.New("a quorum is at least 1"), "the default of --rate-quorum is 2: then no source alone is believed")
+	}
+	cfg := rate.Config{Coins: codes, Quorum: f.RateQuorum, MaxAge: f.RateMaxAge}
+	var err error
+	if cfg.MaxSpread, err = percent("rate-max-spread", f.RateMaxSpread); err != nil {
+		return nil, err
+	}
+	if cfg.MaxJump, err = percent("rate-max-jump", f.RateMaxJump); err != nil {
+		return nil, err
+	}
+	if cfg.MaxSpread.Units == 0 || cfg.MaxJump.Units == 0 {
+		return nil, hint(errors.New("no two rates are quite the same"), "let --rate-max-spread and --rate-max-jump be more than 0 percent")
+	}
+	cfg.Floor = map[string]card.Decimal{}
+	for code, text := range f.RateFloor {
+		if cfg.Floor[code], err = card.ParseDecimal(text, card.RateScale); err != nil {
+			return nil, hint(fmt.Errorf("rate floor of %s: %q %w", code, text, err), "--rate-floor takes US dollars for one coin, for example monero=50")
+		}
+	}
+	sources, err := rate.Sources(f.RateSources, f.RateURL)
+	if err != nil {
+		return nil, hint(err, "see the sources with: cardmint rate show --help")
+	}
+	live, err := rate.New(sources, cfg)
+	return live, hint(err, "see what the --rate flags take with: cardmint serve --help")
+}
+
+func percent(flag, text string) (card.Decimal, error) {
+	p, err := card.ParseDecimal(text, 4)
+	if err != nil {
+		return p, hint(fmt.Errorf("--%s: %q %w", flag, text, err), "it takes a percentage, for example 1.5")
+	}
+	return p, nil
+}
+
+type rateShowCommand struct {
+	Coins []string  `arg:"" optional:"" help:"Codes of currencies. Without any: monero."`
+	Flags liveFlags `embed:""`
+}
+
+func (rateShowCommand) Help() string {
+	names := slices.Sorted(maps.Keys(rate.Known()))
+	return "Asks every source once and says what would become of the answers. The sources are: " + strings.Join(names, ", ") +
+		".\n\nExamples:\n  cardmint rate show\n  cardmint rate show monero bitcoin litecoin --rate-max-spread 1"
+}
+
+// Run asks the sources.
+func (c rateShowCommand) Run(ctx context.Context, g *globals) error {
+	if len(c.Coins) == 0 {
+		c.Coins = []string{card.Monero().Code}
+	}
+	live, err := c.Flags.open(c.Coins)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(g.stderr, "asking", strings.Join(c.Flags.RateSources, ", "), "...")
+	failed := live.Tick(ctx)
+	table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
+	for _, coin := range c.Coins {
+		if r, err := live.Rate(coin); err == nil {
+			fmt.Fprintf(table, "%s\t%s USD\t%s\t%s\n", coin, r.USD, day(&r.At), r.Source)
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	return hint(failed, "leave a source out with --rate-sources, or move a bound: cardmint rate show --help")
+}

@@ -1,0 +1,247 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// Cards that wait for an operator: their money is late or too little, or has left the chain after they were made or after it was given
+// back.
+const (
+	isLost        = "c.received - c.refunded < CASE WHEN c.status = 'generated' THEN c.settled ELSE 0 END - c.written_off"
+	needsOperator = "(c.payment_state = 'late' OR " + isLost + ")"
+)
+
+// longestLock is for how long a card may wait for money that is locked, in milliseconds, before an operator should know.
+const longestLock = "86400000"
+
+// inSnapshot runs f so that everything it reads is as of one moment. f must only read.
+func (s *Store) inSnapshot(ctx context.Context, f func(*tx) error) error {
+	t, err := s.r.BeginTxx(ctx, &sql.TxOptions{Isolation: s.dialect.snapshot, ReadOnly: true})
+	if err != nil {
+		return s.fail("begin", err)
+	}
+	defer func() { _ = t.Rollback() }()
+	return f(&tx{s: s, t: t})
+}
+
+// FindCards implements card.Store.
+func (s *Store) FindCards(ctx context.Context, search card.CardSearch) ([]*card.Card, error) {
+	query, args, order := selectCards+" WHERE TRUE", []any(nil), " ORDER BY c.uuid DESC LIMIT ?"
+	if search.AccountID != uuid.Nil {
+		query, args = query+" AND c.account_id = ?", append(args, search.AccountID)
+	}
+	if search.State != "" {
+		query, args = query+" AND c.payment_state = ?", append(args, search.State)
+	}
+	if search.NeedsOperator {
+		query += " AND (" + needsOperator + ` OR (c.payment_state = 'paid' AND EXISTS (SELECT 1 FROM intents i WHERE i.card_uuid = c.uuid AND i.state = 'parked'))
+			OR (c.payment_state = 'confirming' AND EXISTS (SELECT 1 FROM transfers t WHERE t.currency = c.currency AND t.address = c.address AND t.counted
+			AND t.locked AND t.first_seen_at < ` + s.dialect.now + " - " + longestLock + ")))"
+		order = " ORDER BY c.uuid LIMIT ?"
+	}
+	var found []cardRow
+	if err := s.list(ctx, s.r, &found, "find cards", query+order, append(args, search.Limit)...); err != nil {
+		return nil, err
+	}
+	return toCards(found)
+}
+
+// Unattributed implements card.Store.
+func (s *Store) Unattributed(ctx context.Context, limit int) ([]card.Transfer, error) {
+	return s.transfers(ctx, s.r, selectTransfers+` WHERE counted AND NOT EXISTS (SELECT 1 FROM cards c
+		WHERE c.currency = transfers.currency AND c.address = transfers.address) ORDER BY first_seen_at DESC, txid LIMIT ?`, limit)
+}
+
+// Record implements card.Store.
+func (s *Store) Record(ctx context.Context, id uuid.UUID) (card.Record, error) {
+	var r card.Record
+	err := s.inSnapshot(ctx, func(t *tx) error {
+		cards, err := s.cardsByUUID(ctx, t.t, []uuid.UUID{id})
+		if err != nil {
+			return err
+		}
+		if len(cards) == 0 {
+			return card.ErrNotFound
+		}
+		r = card.Record{Card: cards[0]}
+		r.Card.Sealed = nil
+		if err := s.get(ctx, t.t, &r.Account, "select account", "SELECT name FROM accounts WHERE id = ?", r.Card.AccountID); err != nil {
+			return err
+		}
+		r.Transfers, err = s.transfers(ctx, t.t, selectTransfers+" WHERE currency = ? AND address = ? ORDER BY first_seen_at, txid", r.Card.Coin.Code, r.Card.Address)
+		if err != nil {
+			return err
+		}
+		if r.Intent, err = t.Intent(ctx, id); err != nil {
+			return err
+		}
+		if r.Resolutions, err = t.resolutions(ctx, id); err != nil {
+			return err
+		}
+		r.Events, err = t.events(ctx, id)
+		return err
+	})
+	return r, err
+}
+
+// Intent implements card.Tx.
+func (t *tx) Intent(ctx context.Context, id uuid.UUID) (*card.IntentRecord, error) {
+	var found []struct {
+		State    string `db:"state"`
+		Attempts int    `db:"attempts"`
+		DueAt    int64  `db:"due_at"`
+		Reason   string `db:"reason"`
+	}
+	err := t.s.list(ctx, t.t, &found, "select intent", "SELECT state, attempts, due_at, COALESCE(reason, '') AS reason FROM intents WHERE card_uuid = ?", id)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	f := found[0]
+	return &card.IntentRecord{State: f.State, Attempts: f.Attempts, DueAt: fromMillis(f.DueAt), Reason: f.Reason}, nil
+}
+
+func (t *tx) resolutions(ctx context.Context, id uuid.UUID) ([]card.Resolution, error) {
+	var found []struct {
+		ID        uuid.UUID           `db:"id"`
+		Kind      card.ResolutionKind `db:"kind"`
+		Amount    int64               `db:"amount"`
+		Note      string              `db:"note"`
+		Operator  string              `db:"operator"`
+		CreatedAt int64               `db:"created_at"`
+	}
+	err := t.s.list(ctx, t.t, &found, "select resolutions", "SELECT id, kind, amount, note, operator, created_at FROM resolutions WHERE card_uuid = ? ORDER BY id", id)
+	all := make([]card.Resolution, len(found))
+	for i, f := range found {
+		all[i] = card.Resolution{ID: f.ID, CardUUID: id, Kind: f.Kind, Amount: card.Amount(f.Amount), Note: f.Note, Operator: f.Operator, CreatedAt: fromMillis(f.CreatedAt)}
+	}
+	return all, err
+}
+
+func (t *tx) events(ctx context.Context, id uuid.UUID) ([]card.Event, error) {
+	var found []struct {
+		ID        uuid.UUID         `db:"id"`
+		AccountID uuid.UUID         `db:"account_id"`
+		Seq       int64             `db:"seq"`
+		Type      card.EventType    `db:"type"`
+		Status    card.Status       `db:"status"`
+		State     card.PaymentState `db:"payment_state"`
+		CreatedAt int64             `db:"created_at"`
+	}
+	err := t.s.list(ctx, t.t, &found, "select events of card", "SELECT id, account_id, seq, type, status, payment_state, created_at FROM events WHERE card_uuid = ? ORDER BY seq", id)
+	all := make([]card.Event, len(found))
+	for i, f := range found {
+		all[i] = card.Event{ID: f.ID, AccountID: f.AccountID, Seq: f.Seq, Type: f.Type, CardUUID: id, Status: f.Status, State: f.State, CreatedAt: fromMillis(f.CreatedAt)}
+	}
+	return all, err
+}
+
+// InsertResolution implements card.Tx.
+func (t *tx) InsertResolution(ctx context.Context, r card.Resolution, c *card.Card) error {
+	_, err := t.s.exec(ctx, t.t, "insert resolution", "INSERT INTO resolutions (id, card_uuid, kind, amount, note, operator, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+		r.ID, r.CardUUID, r.Kind, int64(r.Amount), r.Note, r.Operator, r.CreatedAt.UnixMilli())
+	if err != nil {
+		return err
+	}
+	_, err = t.s.exec(ctx, t.t, "update card", "UPDATE cards SET accepted = ?, refunded = ?, written_off = ?, settled = ? WHERE uuid = ?",
+		int64(c.Accepted), int64(c.Refunded), int64(c.WrittenOff), int64(c.Settled), c.UUID)
+	return err
+}
+
+// Books implements card.Store.
+func (s *Store) Books(ctx context.Context) (card.Books, error) {
+	var b card.Books
+	err := s.inSnapshot(ctx, func(t *tx) error {
+		coins, err := t.coinBooks(ctx)
+		if err != nil {
+			return err
+		}
+		doubts, err := t.doubts(ctx)
+		b = card.Books{Coins: coins, Doubts: doubts}
+		return err
+	})
+	return b, err
+}
+
+// coinBooks adds up. What a card keeps is what was received and not given back; it is credited up to the price, which is settled once
+// the payment was found paid. What was given back and then left the chain is lost, and no part of what others keep.
+func (t *tx) coinBooks(ctx context.Context) ([]card.CoinBooks, error) {
+	var found []card.CoinBooks
+	query, args, err := sqlx.Named(`WITH
+		facts AS (SELECT t.currency, t.amount, CASE WHEN c.uuid IS NULL THEN t.amount ELSE 0 END AS foreign_amount
+			FROM transfers t LEFT JOIN cards c ON c.currency = t.currency AND c.address = t.address WHERE t.counted),
+		counted AS (SELECT currency, SUM(amount) AS counted, SUM(foreign_amount) AS unattributed FROM facts GROUP BY currency),
+		kept AS (SELECT currency, status, payment_state AS state, CASE WHEN refunded > received THEN received ELSE refunded END AS refunded,
+			CASE WHEN refunded > received THEN refunded - received ELSE 0 END AS overdrawn,
+			CASE WHEN refunded > received THEN 0 ELSE received - refunded END AS kept, written_off,
+			CASE WHEN settled > 0 THEN settled ELSE amount END AS price FROM cards),
+		parts AS (SELECT currency, status, state, refunded, CASE WHEN kept > price THEN price ELSE kept END AS credited,
+			CASE WHEN kept > price THEN kept - price ELSE 0 END AS surplus, written_off,
+			overdrawn + CASE WHEN status = :generated AND kept < price THEN price - kept ELSE 0 END AS lost FROM kept),
+		held AS (SELECT currency,
+			SUM(CASE WHEN status = :generated THEN credited ELSE 0 END) AS made,
+			SUM(CASE WHEN status <> :generated AND state <> :late THEN credited ELSE 0 END) AS open,
+			SUM(CASE WHEN status <> :generated AND state = :late THEN credited ELSE 0 END) AS held,
+			SUM(surplus) AS surplus, SUM(refunded) AS refunded,
+			SUM(lost) AS lost, SUM(CASE WHEN written_off > lost THEN lost ELSE written_off END) AS written_off,
+			SUM(CASE WHEN state IN (:paid, :reversed) THEN 1 ELSE 0 END) AS paid,
+			SUM(CASE WHEN status = :generated THEN 1 ELSE 0 END) AS issued,
+			SUM(CASE WHEN state = :late THEN 1 ELSE 0 END) AS late
+			FROM parts GROUP BY currency),
+		currencies AS (SELECT currency FROM counted UNION SELECT currency FROM held)
+		SELECT u.currency, CAST(COALESCE(f.counted, 0) AS BIGINT) AS counted, CAST(COALESCE(f.unattributed, 0) AS BIGINT) AS unattributed,
+			CAST(COALESCE(h.made, 0) AS BIGINT) AS made, CAST(COALESCE(h.open, 0) AS BIGINT) AS open, CAST(COALESCE(h.held, 0) AS BIGINT) AS held,
+			CAST(COALESCE(h.surplus, 0) AS BIGINT) AS surplus, CAST(COALESCE(h.refunded, 0) AS BIGINT) AS refunded,
+			CAST(COALESCE(h.lost, 0) AS BIGINT) AS lost, CAST(COALESCE(h.written_off, 0) AS BIGINT) AS writtenoff,
+			COALESCE(h.paid, 0) AS paid, COALESCE(h.issued, 0) AS issued, COALESCE(h.late, 0) AS late
+		FROM currencies u LEFT JOIN counted f ON f.currency = u.currency LEFT JOIN held h ON h.currency = u.currency ORDER BY u.currency`,
+		map[string]any{"generated": card.Generated, "late": card.Late, "paid": card.Paid, "reversed": card.Reversed})
+	if err != nil {
+		return nil, err
+	}
+	err = t.s.list(ctx, t.t, &found, "add up", query, args...)
+	return found, err
+}
+
+// someDoubts is how many doubts of one kind are named.
+const someDoubts = 20
+
+// doubts names what should not be. Each query finds none in books that agree.
+func (t *tx) doubts(ctx context.Context) ([]card.Doubt, error) {
+	var all []card.Doubt
+	for _, d := range []struct {
+		text, query string
+	}{
+		{"what it received is not what its transfers say", `SELECT c.uuid FROM cards c WHERE c.received <> (SELECT COALESCE(SUM(t.amount), 0)
+			FROM transfers t WHERE t.currency = c.currency AND t.address = c.address AND t.counted)`},
+		{"what was given back is not what its resolutions say", `SELECT c.uuid FROM cards c WHERE c.refunded <> (SELECT COALESCE(SUM(r.amount), 0)
+			FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'refund')`},
+		{"what was written off is not what its resolutions say", `SELECT c.uuid FROM cards c WHERE c.written_off <> (SELECT COALESCE(SUM(r.amount), 0)
+			FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'write_off')`},
+		{"it is generated, but has no credentials", "SELECT c.uuid FROM cards c WHERE c.status = 'generated' AND NOT EXISTS (SELECT 1 FROM credentials s WHERE s.card_uuid = c.uuid)"},
+		{"it has credentials, but is not generated", "SELECT c.uuid FROM cards c JOIN credentials s ON s.card_uuid = c.uuid WHERE c.status <> 'generated'"},
+		{"it is generated, but its making is not done", "SELECT c.uuid FROM cards c WHERE c.status = 'generated' AND NOT EXISTS (SELECT 1 FROM intents i WHERE i.card_uuid = c.uuid AND i.state = 'done')"},
+		{"its making is done, but it is not generated", "SELECT c.uuid FROM cards c JOIN intents i ON i.card_uuid = c.uuid WHERE i.state = 'done' AND c.status <> 'generated'"},
+		{"it is paid, but its making was never decided", "SELECT c.uuid FROM cards c WHERE c.payment_state = 'paid' AND NOT EXISTS (SELECT 1 FROM intents i WHERE i.card_uuid = c.uuid)"},
+		{"it is paid, but its making is parked: retry or refund it", "SELECT c.uuid FROM cards c JOIN intents i ON i.card_uuid = c.uuid WHERE i.state = 'parked' AND c.payment_state = 'paid'"},
+		{"the issuer was asked ten times or more, and it is not made yet", `SELECT c.uuid FROM cards c JOIN intents i ON i.card_uuid = c.uuid
+			WHERE i.state = 'open' AND i.attempts >= 10 AND c.payment_state = 'paid'`},
+		{"its money left the chain after it was made or given back: write it off, or wait for it", "SELECT c.uuid FROM cards c WHERE " + isLost},
+		{"the events of the account have gaps", `SELECT a.id FROM accounts a WHERE a.last_seq <> (SELECT COUNT(*) FROM events e WHERE e.account_id = a.id)
+			OR a.last_seq <> (SELECT COALESCE(MAX(e.seq), 0) FROM events e WHERE e.account_id = a.id)`},
+	} {
+		var ids []uuid.UUID
+		if err := t.s.list(ctx, t.t, &ids, "look for doubts", d.query+" LIMIT ?", someDoubts); err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			all = append(all, card.Doubt{ID: id, Text: d.text})
+		}
+	}
+	return all, nil
+}

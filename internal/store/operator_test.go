@@ -1,0 +1,201 @@
+package store_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/store"
+)
+
+// arrive stores counted transfers.
+func arrive(t *testing.T, s *store.Store, ts ...card.Transfer) {
+	t.Helper()
+	for i := range ts {
+		ts[i].Currency, ts[i].Counted, ts[i].TxID, ts[i].FirstSeenAt = "monero", true, uuid.NewString(), epoch
+	}
+	inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.UpsertTransfers(ctx, ts) })
+}
+
+func assess(t *testing.T, s *store.Store, c *card.Card, a card.Assessment) {
+	t.Helper()
+	inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+		return tx.SaveAssessments(ctx, []*card.Card{c}, []card.Assessment{a})
+	})
+}
+
+func TestFindCards_ThoseThatNeedAnOperator(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		ctx, account := t.Context(), newAccount(t, s)
+		var cards []*card.Card
+		for range 6 {
+			cards = append(cards, insertCard(t, s, newCard(account)))
+		}
+		generate(t, s, cards[2].UUID)
+		generate(t, s, cards[3].UUID)
+		assess(t, s, cards[1], card.Assessment{State: card.Late, Received: 5})
+		assess(t, s, cards[2], card.Assessment{State: card.Reversed, Settled: 9, Received: 3})
+		assess(t, s, cards[3], card.Assessment{State: card.Reversed, Settled: 9, Received: 3})
+		settled := *cards[3]
+		settled.WrittenOff = 6
+		inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+			return tx.InsertResolution(ctx, card.Resolution{ID: uuid.New(), CardUUID: settled.UUID, Kind: card.WriteOff, Amount: 6, Note: "n", Operator: "o", CreatedAt: epoch}, &settled)
+		})
+		assess(t, s, cards[4], card.Assessment{State: card.Paid, Received: 9, Settled: 9})
+		inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.InsertIntents(ctx, []uuid.UUID{cards[4].UUID}) })
+		claims, err := s.ClaimIntents(ctx, 1, time.Hour)
+		check(t, err)
+		check(t, s.ParkIntent(ctx, claims[0], "declined"))
+		for name, tt := range map[string]struct {
+			search card.CardSearch
+			want   []*card.Card
+		}{
+			"all":               {card.CardSearch{Limit: 3}, []*card.Card{cards[5], cards[4], cards[3]}},
+			"attention":         {card.CardSearch{NeedsOperator: true, Limit: 9}, []*card.Card{cards[1], cards[2], cards[4]}},
+			"state":             {card.CardSearch{State: card.Late, Limit: 9}, []*card.Card{cards[1]}},
+			"account":           {card.CardSearch{AccountID: account, State: card.Unpaid, Limit: 9}, []*card.Card{cards[5], cards[0]}},
+			"another account's": {card.CardSearch{AccountID: uuid.New(), Limit: 9}, nil},
+		} {
+			found, err := s.FindCards(ctx, tt.search)
+			check(t, err)
+			var got, want []uuid.UUID
+			for _, c := range found {
+				got = append(got, c.UUID)
+			}
+			for _, c := range tt.want {
+				want = append(want, c.UUID)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s: %s", name, diff)
+			}
+		}
+		standing, err := s.Standing(ctx, account, true)
+		check(t, err)
+		if want := (card.Standing{OpenUSD: 2 * 150_50, Reversed: true}); standing != want {
+			t.Errorf("standing %+v, want %+v", standing, want)
+		}
+	})
+}
+
+func TestRecord_HoldsEverythingButTheCredentials(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		account := newAccount(t, s)
+		c := insertCard(t, s, newCard(account))
+		arrive(t, s, card.Transfer{Address: c.Address, Amount: 7, Height: 3}, card.Transfer{Address: "elsewhere", Amount: 8})
+		generate(t, s, c.UUID)
+		decided := *c
+		decided.Refunded = 4
+		resolution := card.Resolution{ID: uuid.New(), CardUUID: c.UUID, Kind: card.Refund, Amount: 4, Note: "too much", Operator: "alice", CreatedAt: epoch}
+		event := card.Event{ID: uuid.New(), AccountID: account, Type: card.EventGenerated, CardUUID: c.UUID, Status: card.Generated, State: card.Paid, CreatedAt: epoch}
+		inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+			if err := tx.InsertResolution(ctx, resolution, &decided); err != nil {
+				return err
+			}
+			return tx.InsertEvents(ctx, []card.Event{event})
+		})
+		r, err := s.Record(t.Context(), c.UUID)
+		check(t, err)
+		event.Seq = 1
+		if r.Card.Sealed != nil || r.Card.Refunded != 4 || len(r.Transfers) != 1 || r.Transfers[0].Amount != 7 || r.Intent == nil || r.Intent.State != "done" {
+			t.Errorf("%+v", r)
+		}
+		if diff := cmp.Diff([]card.Resolution{resolution}, r.Resolutions); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff([]card.Event{event}, r.Events); diff != "" {
+			t.Error(diff)
+		}
+		_, err = s.Record(t.Context(), uuid.New())
+		wantError(t, err, card.ErrNotFound)
+		foreign, err := s.Unattributed(t.Context(), 9)
+		check(t, err)
+		if len(foreign) != 1 || foreign[0].Address != "elsewhere" {
+			t.Errorf("unattributed: %+v", foreign)
+		}
+	})
+}
+
+func TestBooks_AddUp(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		account := newAccount(t, s)
+		books, err := s.Books(t.Context())
+		check(t, err)
+		if len(books.Coins) != 0 || len(books.Doubts) != 0 {
+			t.Errorf("of nothing: %+v", books)
+		}
+		price := newCard(account).Amount
+		open, late, made, lost := insertCard(t, s, newCard(account)), insertCard(t, s, newCard(account)), insertCard(t, s, newCard(account)), insertCard(t, s, newCard(account))
+		arrive(t, s, card.Transfer{Address: open.Address, Amount: price + 5}, card.Transfer{Address: late.Address, Amount: 20}, card.Transfer{Address: late.Address, Amount: 3},
+			card.Transfer{Address: made.Address, Amount: price + 11, Height: 2}, card.Transfer{Address: lost.Address, Amount: 6}, card.Transfer{Address: "elsewhere", Amount: 1 << 61},
+			card.Transfer{Address: "elsewhere", Amount: 1 << 61})
+		generate(t, s, made.UUID)
+		generate(t, s, lost.UUID)
+		assess(t, s, open, card.Assessment{State: card.Detected, Received: price + 5})
+		assess(t, s, late, card.Assessment{State: card.Late, Received: 23})
+		assess(t, s, made, card.Assessment{State: card.Paid, Received: price + 11, Settled: price})
+		assess(t, s, lost, card.Assessment{State: card.Reversed, Received: 6, Settled: price})
+		books, err = s.Books(t.Context())
+		check(t, err)
+		want := card.CoinBooks{Currency: "monero", Counted: 2*price + 5 + 23 + 11 + 6 + 1<<62, Unattributed: 1 << 62,
+			Made: price + 6, Open: price, Held: 23, Surplus: 16, Lost: price - 6, Paid: 2, Issued: 2, Late: 1}
+		if diff := cmp.Diff([]card.CoinBooks{want}, books.Coins); diff != "" {
+			t.Error(diff)
+		}
+		if got := books.Coins[0].Credited() + books.Coins[0].Surplus + books.Coins[0].Unattributed; got != books.Coins[0].Counted {
+			t.Errorf("%d is not %d", got, books.Coins[0].Counted)
+		}
+		if len(books.Doubts) != 1 || books.Doubts[0].ID != lost.UUID {
+			t.Errorf("doubts: %+v", books.Doubts)
+		}
+	})
+}
+
+func TestRescan_IsAskedForOnceAndEnds(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		ctx := t.Context()
+		wantError(t, s.RequestRescan(ctx, "monero", "why", false), card.ErrNotFound)
+		_, err := s.PoolAge(ctx, "monero")
+		wantError(t, err, card.ErrNotFound)
+		inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+			if err := tx.InsertAddresses(ctx, []card.Address{{Currency: "monero", Address: "a", Position: 1}}); err != nil {
+				return err
+			}
+			return tx.SaveCursor(ctx, "monero", card.Cursor{Fingerprint: "f", Tip: card.Tip{Height: 5, Hash: "h", Time: epoch}})
+		})
+		if age, err := s.PoolAge(ctx, "monero"); err != nil || age < 0 || age > time.Minute {
+			t.Errorf("age %s, error %v", age, err)
+		}
+		rescan := func(want string) {
+			t.Helper()
+			cursor, err := s.Cursor(ctx, "monero")
+			check(t, err)
+			if cursor.Rescan != want {
+				t.Errorf("rescan %q, want %q", cursor.Rescan, want)
+			}
+		}
+		rescan("")
+		check(t, s.NoteRescan(ctx, "monero", "nothing to note"))
+		rescan("")
+		check(t, s.RequestRescan(ctx, "monero", "first", false))
+		check(t, s.RequestRescan(ctx, "monero", "second", true))
+		rescan("first")
+		if cursor, err := s.Cursor(ctx, "monero"); err != nil || !cursor.Believe {
+			t.Errorf("to be believed: %t, error %v", cursor.Believe, err)
+		}
+		check(t, s.NoteRescan(ctx, "monero", "half"))
+		rescan("half")
+		inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.EndRescan(ctx, "monero") })
+		rescan("")
+		if cursor, err := s.Cursor(ctx, "monero"); err != nil || cursor.Believe {
+			t.Errorf("to be believed: %t, error %v", cursor.Believe, err)
+		}
+		check(t, s.DistrustPool(ctx, "monero"))
+		if taken, err := s.TakeAddresses(ctx, "monero", 1); err != nil || len(taken) != 0 {
+			t.Errorf("took %v, error %v", taken, err)
+		}
+	})
+}
