@@ -111,6 +111,12 @@ func NewMonero(config MoneroConfig) (*Monero, error) {
 	}, nil
 }
 
+// Close ends the connections to node and wallet that are idle. monerod takes 25 from one machine.
+func (m *Monero) Close() {
+	m.wallet.transport.CloseIdleConnections()
+	m.daemon.transport.CloseIdleConnections()
+}
+
 // Currency implements watcher.Chain.
 func (m *Monero) Currency() string { return card.Monero().Code }
 

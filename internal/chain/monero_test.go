@@ -33,6 +33,7 @@ func newMonero(t testing.TB, config chain.MoneroConfig) *chain.Monero {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(m.Close)
 	return m
 }
 

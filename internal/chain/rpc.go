@@ -29,8 +29,9 @@ var (
 // It follows no redirects, uses no proxy, and reads no more than it is told to. Only methods that may run twice belong here:
 // a request whose connection was lost before an answer came is sent again.
 type rpc struct {
-	url    string
-	client *http.Client
+	url       string
+	client    *http.Client
+	transport *http.Transport // the client's, below the login
 	// turn is held by the call under way. Monero's servers want a login's nonce used in order and on its own connection only,
 	// and a wallet does one thing at a time anyway.
 	turn chan struct{}
@@ -59,21 +60,23 @@ func (e *rpcError) Error() string {
 
 // newRPC returns the client of base + "/json_rpc". A user means HTTP digest authentication.
 func newRPC(base, user string, password card.Secret) *rpc {
-	var transport http.RoundTripper = &http.Transport{
+	transport := &http.Transport{
 		DialContext:        (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 		IdleConnTimeout:    90 * time.Second,
 		DisableCompression: true,
 	}
+	var login http.RoundTripper = transport
 	if user != "" {
-		transport = &digest.Transport{Username: user, Password: password.Reveal(), Transport: transport}
+		login = &digest.Transport{Username: user, Password: password.Reveal(), Transport: transport}
 	}
 	return &rpc{
 		url: strings.TrimSuffix(base, "/") + "/json_rpc",
 		client: &http.Client{
-			Transport:     transport,
+			Transport:     login,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		turn: make(chan struct{}, 1),
+		transport: transport,
+		turn:      make(chan struct{}, 1),
 	}
 }
 

@@ -107,6 +107,7 @@ func (c walletCheckCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
+	defer m.Close()
 	fmt.Fprintln(g.stderr, "asking node and wallet ...")
 	r, err := m.Check(ctx)
 	if r.Network != "" {

@@ -74,6 +74,7 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return err
 		}
+		defer monero.Close()
 		p.chains = func(*store.Store) ([]watched, map[string]card.Sandbox, error) {
 			return []watched{{chain: monero, every: moneroEvery}}, nil, nil
 		}
