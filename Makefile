@@ -18,6 +18,14 @@ test: deps ## Run every test, on SQLite, PostgreSQL and a private Monero network
 	$(GOTESTSUM) --format pkgname --jsonfile .test.json -- $(RACE) -timeout 20m $(TEST_FLAGS) ./...
 	@tools/skipped .test.json
 
+SEEDS ?= 100000
+CORES := $(shell nproc)
+simulate: ## Live through SEEDS random histories of payments beside an oracle; and break the rules, which must be noticed
+	@mkdir -p bin && go test -c -o bin/watcher.test ./internal/watcher
+	cd internal/watcher && seq 0 $$(($(CORES) - 1)) | xargs -P $(CORES) -I@ sh -c 'GOMAXPROCS=1 ../../bin/watcher.test \
+	  -test.run "TestSimulation$$" -test.timeout 3h -test.v -seeds $$(($(SEEDS) / $(CORES))) -first $$((@ * ($(SEEDS) / $(CORES)) + 1))'
+	go test -count=1 -v -timeout 20m -run TestSimulation_CatchesBrokenRules ./internal/watcher -mutants
+
 e2e: deps ## Run the end-to-end tests alone: real monerod, wallet and PostgreSQL, through the Go client
 	go test -count=1 -v -timeout 15m -run TestE2E ./internal/cli
 
@@ -46,4 +54,4 @@ deps: ## Install what the tests need (PostgreSQL, Monero, a C compiler), by apt 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: run build test e2e bench generate lint verify deps help
+.PHONY: run build test simulate e2e bench generate lint verify deps help
