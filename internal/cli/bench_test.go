@@ -52,10 +52,10 @@ type bench struct {
 
 func newBench(b *testing.B) *bench {
 	b.Helper()
-	return newBenchOn(b, rig.Postgres(b))
+	return newBenchOn(b, rig.Postgres(b), pool)
 }
 
-func newBenchOn(b *testing.B, url string) *bench {
+func newBenchOn(b *testing.B, url string, pool int) *bench {
 	b.Helper()
 	cli.Tune() // as a process that serves does
 	ctx := b.Context()
@@ -302,7 +302,7 @@ func BenchmarkWatcherTick(b *testing.B) {
 	var took [2]time.Duration
 	for i, waiting := range []int{100, many} {
 		url := rig.Postgres(b)
-		s := newBenchOn(b, url)
+		s := newBenchOn(b, url, pool)
 		fill(b, url, s.account, waiting)
 		const passes, warm = 200, 20
 		for pass := range passes + warm {
