@@ -14,8 +14,10 @@ require (
 	github.com/oapi-codegen/runtime v1.8.0
 	github.com/pressly/goose/v3 v3.29.0
 	github.com/shopspring/decimal v1.6.0
+	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
 	github.com/tink-crypto/tink-go/v2 v2.9.0
 	golang.org/x/sync v0.24.0
+	golang.org/x/time v0.14.0
 	modernc.org/sqlite v1.60.1
 )
 

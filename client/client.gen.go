@@ -18,6 +18,24 @@ const (
 	CardStatusGenerated       CardStatus = "generated"
 )
 
+// Defines values for DeliveryState.
+const (
+	DeliveryStateDelivered DeliveryState = "delivered"
+	DeliveryStateFailed    DeliveryState = "failed"
+	DeliveryStatePending   DeliveryState = "pending"
+)
+
+// Defines values for EventType.
+const (
+	EventTypeCardGenerated    EventType = "card.generated"
+	EventTypePaymentDetected  EventType = "payment.detected"
+	EventTypePaymentExpired   EventType = "payment.expired"
+	EventTypePaymentLate      EventType = "payment.late"
+	EventTypePaymentReversed  EventType = "payment.reversed"
+	EventTypePaymentUnderpaid EventType = "payment.underpaid"
+	EventTypeWebhookDisabled  EventType = "webhook.disabled"
+)
+
 // Defines values for PaymentState.
 const (
 	PaymentStateConfirming PaymentState = "confirming"
@@ -44,9 +62,11 @@ const (
 	ProblemCodeQuotaExceeded        ProblemCode = "quota_exceeded"
 	ProblemCodeRateUnavailable      ProblemCode = "rate_unavailable"
 	ProblemCodeRequestTimeout       ProblemCode = "request_timeout"
+	ProblemCodeTooManyWebhooks      ProblemCode = "too_many_webhooks"
 	ProblemCodeUnauthorized         ProblemCode = "unauthorized"
 	ProblemCodeUnavailable          ProblemCode = "unavailable"
 	ProblemCodeUnsupportedMediaType ProblemCode = "unsupported_media_type"
+	ProblemCodeWebhookDisabled      ProblemCode = "webhook_disabled"
 )
 
 // Card A prepaid card, as it is listed and read.
@@ -100,6 +120,27 @@ type CreateCardRequest struct {
 	//
 	// Example: 150.50
 	USDAmount decimal.Decimal `json:"usd_amount"`
+}
+
+// CreateWebhookRequest The webhook that is asked for.
+//
+// Example: {"types":["card.generated"],"url":"https://shop.example.com/hooks/cardmint"}
+type CreateWebhookRequest struct {
+	// Description For yourself, without the character U+0000.
+	//
+	// Example: order service
+	Description string `json:"description,omitempty"`
+
+	// Types The types of events to send. Empty or absent for all.
+	//
+	// Example: ["card.generated"]
+	Types []EventType `json:"types,omitempty"`
+
+	// URL Where events are to be sent: `https://`, a host that is public, port 443 or one above 1023, without user and fragment.
+	//
+	//
+	// Example: https://shop.example.com/hooks/cardmint
+	URL string `json:"url"`
 }
 
 // Credentials What is needed to use the card. All five fields are empty while the card is `awaiting_payment` (null on the wire),
@@ -163,6 +204,139 @@ type Currency struct {
 	// Example: 2026-11-20T14:45:55.000Z
 	RateAt *time.Time `json:"rate_at"`
 }
+
+// Delivery An event on its way to a webhook.
+type Delivery struct {
+	// Attempts The attempts, oldest first; the last 20 of them.
+	Attempts []DeliveryAttempt `json:"attempts"`
+
+	// Event What happened. The same as is sent to webhooks, with the `id` that is their `webhook-id`.
+	Event Event `json:"event"`
+
+	// NextAttemptAt When it is going to be sent at the earliest, UTC, if the webhook is enabled. Null unless it is pending.
+	//
+	// Example: 2026-11-20T15:11:00.120Z
+	NextAttemptAt *time.Time `json:"next_attempt_at"`
+
+	// State - `pending`: it is going to be sent, or sent again, as soon as the webhook is enabled.
+	// - `delivered`: the receiver has answered `2xx`.
+	// - `failed`: the attempts are used up. It is sent again if you ask for it.
+	//
+	//
+	// Example: delivered
+	State DeliveryState `json:"state"`
+}
+
+// DeliveryAttempt One request to a receiver and what came of it.
+type DeliveryAttempt struct {
+	// Answer The beginning of what the receiver answered, at most 1,024 bytes, without control characters. It is a stranger's text; escape it before it is shown.
+	//
+	// Example: ok
+	Answer string `json:"answer"`
+
+	// At When it was made, UTC.
+	//
+	// Example: 2026-11-20T15:06:00.131Z
+	At time.Time `json:"at"`
+
+	// DurationMs How long it took, in milliseconds.
+	//
+	// Example: 84
+	DurationMs int64 `json:"duration_ms"`
+
+	// Error Why there was no answer, for people. Empty if there was one.
+	//
+	// Example: no answer within 15s
+	Error string `json:"error"`
+
+	// Status The HTTP status that the receiver answered. 0 if there was no answer.
+	//
+	// Example: 200
+	Status int32 `json:"status"`
+}
+
+// DeliveryState - `pending`: it is going to be sent, or sent again, as soon as the webhook is enabled.
+// - `delivered`: the receiver has answered `2xx`.
+// - `failed`: the attempts are used up. It is sent again if you ask for it.
+//
+// Example: delivered
+type DeliveryState string
+
+// Event What happened. The same as is sent to webhooks, with the `id` that is their `webhook-id`.
+type Event struct {
+	// CardUUID The card. The zero UUID if the event is not about a card.
+	//
+	// Example: 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88
+	CardUUID uuid.UUID `json:"card_uuid,omitempty,omitzero"`
+
+	// ID Identifier of the event.
+	//
+	// Example: 019aa1ca-7a3e-7b04-8a0b-2f8f6d3f5c11
+	ID uuid.UUID `json:"id"`
+
+	// PaymentState How far the payment is, finer than the card's `status`:
+	// - `unpaid`: nothing has arrived.
+	// - `detected`: enough has arrived, but not all of it is in a block yet.
+	// - `underpaid`: something has arrived, but less than `amount`. Send `amount_due` to the same address.
+	// - `confirming`: enough is in blocks, but does not have `confirmations_required` yet.
+	// - `paid`: confirmed. The card is made, or being made.
+	// - `late`: money came after `expires_at` and does not buy the card at today's rate, or was still too little at `expires_at`. Ask the operator.
+	// - `expired`: nothing is held for the card: nothing arrived before `expires_at`, or the operator gave it back. Do not pay any more.
+	// - `reversed`: the card was made, but its payment left the blockchain afterwards.
+	//
+	//
+	// Example: unpaid
+	PaymentState PaymentState `json:"payment_state,omitempty"`
+
+	// Seq The event's place among the account's events, from 1 on without gaps. 0 in examples.
+	//
+	// Example: 42
+	Seq int64 `json:"seq"`
+
+	// Status `awaiting_payment`: the payment is not yet confirmed on the blockchain; credentials are null.
+	// `generated`: the payment is confirmed and the card is made; credentials are filled in.
+	//
+	//
+	// Example: awaiting_payment
+	Status CardStatus `json:"status,omitempty"`
+
+	// Timestamp When it happened, UTC with millisecond precision.
+	//
+	// Example: 2026-11-20T15:06:00.120Z
+	Timestamp time.Time `json:"timestamp"`
+
+	// Type - `card.generated`: the card is made; read its credentials.
+	// - `payment.detected`: enough has arrived, and waits for its confirmations.
+	// - `payment.underpaid`: something has arrived, but less than is asked for.
+	// - `payment.late`: money came too late and does not buy the card; the operator has to settle it.
+	// - `payment.expired`: nothing came in time.
+	// - `payment.reversed`: the payment of a generated card left its blockchain.
+	// - `webhook.disabled`: one of the account's webhooks is no longer sent anything; `webhook_id` names it.
+	//
+	// More types may be added: pass over those that you do not know.
+	//
+	//
+	// Example: card.generated
+	Type EventType `json:"type"`
+
+	// WebhookID The webhook. The zero UUID unless the event is `webhook.disabled`.
+	//
+	// Example: 019aa1cb-0c11-7d2e-9a55-6c1f0f8e2b17
+	WebhookID uuid.UUID `json:"webhook_id,omitempty,omitzero"`
+}
+
+// EventType - `card.generated`: the card is made; read its credentials.
+// - `payment.detected`: enough has arrived, and waits for its confirmations.
+// - `payment.underpaid`: something has arrived, but less than is asked for.
+// - `payment.late`: money came too late and does not buy the card; the operator has to settle it.
+// - `payment.expired`: nothing came in time.
+// - `payment.reversed`: the payment of a generated card left its blockchain.
+// - `webhook.disabled`: one of the account's webhooks is no longer sent anything; `webhook_id` names it.
+//
+// More types may be added: pass over those that you do not know.
+//
+// Example: card.generated
+type EventType string
 
 // FieldError One thing that is wrong with the request.
 type FieldError struct {
@@ -264,6 +438,14 @@ type PaymentState string
 // Example: invalid_request
 type ProblemCode string
 
+// Recovery What is sent again.
+type Recovery struct {
+	// Count How many events. If the request is repeated, only those that the one before it left.
+	//
+	// Example: 12
+	Count int64 `json:"count"`
+}
+
 // SimulatePaymentRequest The simulated transfer.
 //
 // Example: {"amount":"0.5","confirmations":10}
@@ -277,6 +459,111 @@ type SimulatePaymentRequest struct {
 	//
 	// Example: 10
 	Confirmations *int32 `json:"confirmations,omitempty"`
+}
+
+// TestWebhookRequest Which example.
+//
+// Example: {"type":"card.generated"}
+type TestWebhookRequest struct {
+	// Type - `card.generated`: the card is made; read its credentials.
+	// - `payment.detected`: enough has arrived, and waits for its confirmations.
+	// - `payment.underpaid`: something has arrived, but less than is asked for.
+	// - `payment.late`: money came too late and does not buy the card; the operator has to settle it.
+	// - `payment.expired`: nothing came in time.
+	// - `payment.reversed`: the payment of a generated card left its blockchain.
+	// - `webhook.disabled`: one of the account's webhooks is no longer sent anything; `webhook_id` names it.
+	//
+	// More types may be added: pass over those that you do not know.
+	//
+	//
+	// Example: card.generated
+	Type EventType `json:"type,omitempty"`
+}
+
+// UpdateWebhookRequest What is to change.
+//
+// Example: {"enabled":true}
+type UpdateWebhookRequest struct {
+	// Description For yourself, without the character U+0000.
+	//
+	// Example: order service
+	Description *string `json:"description,omitempty"`
+
+	// Enabled Whether events are to be sent.
+	//
+	// Example: true
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// Types The types of events to send from now on. Empty for all.
+	//
+	// Example: ["card.generated","payment.late"]
+	Types *[]EventType `json:"types,omitempty"`
+
+	// URL Where events are to be sent from now on. The same rules as at the creation.
+	//
+	// Example: https://shop.example.com/hooks/cardmint
+	URL *string `json:"url,omitempty"`
+}
+
+// Webhook An address of yours that events are sent to.
+type Webhook struct {
+	// CreatedAt When it was registered, UTC.
+	//
+	// Example: 2026-11-20T14:47:00.120Z
+	CreatedAt time.Time `json:"created_at"`
+
+	// Description Yours.
+	//
+	// Example: order service
+	Description string `json:"description"`
+
+	// DisabledAt Since when it is not enabled, UTC. Null if it is.
+	//
+	// Example: 2026-11-25T15:06:00.120Z
+	DisabledAt *time.Time `json:"disabled_at"`
+
+	// DisabledReason Why it is not enabled: `request`, you disabled it; `gone`, its receiver answered `410`; `failing`, no attempt went well for
+	// five days. Empty if it is.
+	//
+	//
+	// Example: failing
+	DisabledReason string `json:"disabled_reason"`
+
+	// Enabled Whether events are sent.
+	//
+	// Example: true
+	Enabled bool `json:"enabled"`
+
+	// FailingSince When the first of the attempts failed that have all failed since, UTC. Null if the last one went well.
+	//
+	// Example: 2026-11-20T15:06:00.120Z
+	FailingSince *time.Time `json:"failing_since"`
+
+	// ID Identifier of the webhook, a UUID version 7.
+	//
+	// Example: 019aa1cb-0c11-7d2e-9a55-6c1f0f8e2b17
+	ID uuid.UUID `json:"id"`
+
+	// Types The types of events that are sent. Empty for all, also those that will be added.
+	//
+	// Example: ["card.generated"]
+	Types []EventType `json:"types"`
+
+	// URL Where events are sent.
+	//
+	// Example: https://shop.example.com/hooks/cardmint
+	URL string `json:"url"`
+}
+
+// WebhookWithSecret A webhook and its secret.
+type WebhookWithSecret struct {
+	// Secret What requests are signed with, `whsec_` and 32 random bytes in base64. Keep it like a password; it is not shown again.
+	//
+	// Example: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwmfKQ9r8GKYo=
+	Secret Secret `json:"secret"`
+
+	// Webhook An address of yours that events are sent to.
+	Webhook Webhook `json:"webhook"`
 }
 
 // opListCards is GET /api/cards: List cards.
@@ -316,11 +603,110 @@ func opListCurrencies() operation {
 	}
 }
 
+// opListEvents is GET /api/events: List events.
+func opListEvents() operation {
+	return operation{
+		name:   "ListEvents",
+		method: http.MethodGet,
+		path:   "/api/events",
+	}
+}
+
 // opSimulatePayment is POST /api/sandbox/cards/{uuid}/payments: Pay for a card with simulated money.
 func opSimulatePayment(uuid string) operation {
 	return operation{
 		name:   "SimulatePayment",
 		method: http.MethodPost,
 		path:   fmt.Sprintf("/api/sandbox/cards/%s/payments", url.PathEscape(uuid)),
+	}
+}
+
+// opListWebhooks is GET /api/webhooks: List webhooks.
+func opListWebhooks() operation {
+	return operation{
+		name:   "ListWebhooks",
+		method: http.MethodGet,
+		path:   "/api/webhooks",
+	}
+}
+
+// opCreateWebhook is POST /api/webhooks: Register a webhook.
+func opCreateWebhook() operation {
+	return operation{
+		name:   "CreateWebhook",
+		method: http.MethodPost,
+		path:   "/api/webhooks",
+	}
+}
+
+// opDeleteWebhook is DELETE /api/webhooks/{webhook_id}: Remove a webhook.
+func opDeleteWebhook(webhookID string) operation {
+	return operation{
+		name:   "DeleteWebhook",
+		method: http.MethodDelete,
+		path:   fmt.Sprintf("/api/webhooks/%s", url.PathEscape(webhookID)),
+	}
+}
+
+// opGetWebhook is GET /api/webhooks/{webhook_id}: Read one webhook.
+func opGetWebhook(webhookID string) operation {
+	return operation{
+		name:   "GetWebhook",
+		method: http.MethodGet,
+		path:   fmt.Sprintf("/api/webhooks/%s", url.PathEscape(webhookID)),
+	}
+}
+
+// opUpdateWebhook is PATCH /api/webhooks/{webhook_id}: Change a webhook.
+func opUpdateWebhook(webhookID string) operation {
+	return operation{
+		name:   "UpdateWebhook",
+		method: http.MethodPatch,
+		path:   fmt.Sprintf("/api/webhooks/%s", url.PathEscape(webhookID)),
+	}
+}
+
+// opListDeliveries is GET /api/webhooks/{webhook_id}/deliveries: List deliveries.
+func opListDeliveries(webhookID string) operation {
+	return operation{
+		name:   "ListDeliveries",
+		method: http.MethodGet,
+		path:   fmt.Sprintf("/api/webhooks/%s/deliveries", url.PathEscape(webhookID)),
+	}
+}
+
+// opRedeliver is POST /api/webhooks/{webhook_id}/deliveries/{event_id}/redeliver: Send one event again.
+func opRedeliver(webhookID, eventID string) operation {
+	return operation{
+		name:   "Redeliver",
+		method: http.MethodPost,
+		path:   fmt.Sprintf("/api/webhooks/%s/deliveries/%s/redeliver", url.PathEscape(webhookID), url.PathEscape(eventID)),
+	}
+}
+
+// opRecoverWebhook is POST /api/webhooks/{webhook_id}/recover: Send everything that was missed.
+func opRecoverWebhook(webhookID string) operation {
+	return operation{
+		name:   "RecoverWebhook",
+		method: http.MethodPost,
+		path:   fmt.Sprintf("/api/webhooks/%s/recover", url.PathEscape(webhookID)),
+	}
+}
+
+// opRotateWebhookSecret is POST /api/webhooks/{webhook_id}/rotate-secret: Change the secret.
+func opRotateWebhookSecret(webhookID string) operation {
+	return operation{
+		name:   "RotateWebhookSecret",
+		method: http.MethodPost,
+		path:   fmt.Sprintf("/api/webhooks/%s/rotate-secret", url.PathEscape(webhookID)),
+	}
+}
+
+// opTestWebhook is POST /api/webhooks/{webhook_id}/test: Send an example.
+func opTestWebhook(webhookID string) operation {
+	return operation{
+		name:   "TestWebhook",
+		method: http.MethodPost,
+		path:   fmt.Sprintf("/api/webhooks/%s/test", url.PathEscape(webhookID)),
 	}
 }

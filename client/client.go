@@ -29,9 +29,15 @@
 //
 //   - after 408 and 429, when the service has done nothing yet. A Retry-After is waited for.
 //   - after 502, 503, 504 and a connection that broke or timed out, when nobody knows what the service has done,
-//     only where doing it again is harmless. That is everywhere but in [Client.SimulatePayment].
+//     only where doing it again is harmless. That is everywhere but in [Client.SimulatePayment], [Client.CreateWebhook],
+//     [Client.RotateWebhookSecret] and [Client.TestWebhook].
 //
 // It is not repeated after 500, a fault that is likely to come again. See [WithRetry].
+//
+// # Events
+//
+// [NewWebhookHandler] receives the events that the service sends to a webhook, and [Client.Events] reads the same events in order.
+// An event says that there is something to look at, and never holds credentials: [Client.GetCard] has them.
 //
 // # Money and times
 //
@@ -153,4 +159,12 @@ func call[T any](ctx context.Context, c *Client, r request) (*T, error) {
 		return nil, fmt.Errorf("%s: %w", r.name, err)
 	}
 	return out, nil
+}
+
+// exec does an operation whose answer has no body.
+func (c *Client) exec(ctx context.Context, r request) error {
+	if _, err := c.do(ctx, r, nil); err != nil {
+		return fmt.Errorf("%s: %w", r.name, err)
+	}
+	return nil
 }

@@ -207,7 +207,8 @@ func TestPackage_DependsOnNothingElse(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	want := []string{"github.com/google/uuid", "github.com/shopspring/decimal", "github.com/cardmint/cardmint/client"}
+	want := []string{"github.com/google/uuid", "github.com/shopspring/decimal", "github.com/standard-webhooks/standard-webhooks/libraries/go",
+		"github.com/cardmint/cardmint/client"}
 	if diff := cmp.Diff(want, strings.Fields(string(out))); diff != "" {
 		t.Error(diff)
 	}

@@ -47,6 +47,8 @@ func serve(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, exampleCard())
 	case "GET /api/cards/" + exampleID:
 		fmt.Fprint(w, exampleCard())
+	case "GET /api/events":
+		fmt.Fprintf(w, `[%s,%s]`, exampleEvent(42, "payment.detected", "awaiting_payment"), exampleEvent(43, "card.generated", "generated"))
 	default:
 		http.NotFound(w, r)
 	}

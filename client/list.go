@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"net/url"
 	"regexp"
 	"strconv"
+
+	"github.com/google/uuid"
 )
 
 // ListCardsOptions narrows and divides the list of cards.
@@ -31,17 +34,51 @@ type ListCardsOptions struct {
 // breaks off is fetched again as a whole: no card is left out or comes twice. If it can't be fetched the last step of the loop
 // has the error and no card; a loop that ends without an error has seen the whole list. Cards created meanwhile are not in it.
 func (c *Client) ListCards(ctx context.Context, opts ListCardsOptions) iter.Seq2[*Card, error] {
-	return func(yield func(*Card, error) bool) {
-		if opts.PageSize == 0 {
-			opts.PageSize = 500
-		}
-		query := url.Values{"limit": {strconv.Itoa(opts.PageSize)}}
-		if opts.Status != "" {
-			query.Set("status", string(opts.Status))
-		}
-		r := request{operation: opListCards(), query: query.Encode()}
+	query := url.Values{"limit": {strconv.Itoa(cmp.Or(opts.PageSize, 500))}}
+	if opts.Status != "" {
+		query.Set("status", string(opts.Status))
+	}
+	return list[Card](ctx, c, request{operation: opListCards(), query: query.Encode()})
+}
+
+// ListDeliveriesOptions narrows and divides the list of deliveries.
+type ListDeliveriesOptions struct {
+	State    DeliveryState // only deliveries in this state. Defaults to every state.
+	PageSize int           // the most deliveries that one request fetches, 1 to 100. Defaults to 100; each may have 20 attempts.
+}
+
+// ListDeliveries goes through what was sent to a webhook or is to be sent, newest event first. It is read as [Client.ListCards] is.
+func (c *Client) ListDeliveries(ctx context.Context, id uuid.UUID, opts ListDeliveriesOptions) iter.Seq2[*Delivery, error] {
+	query := url.Values{"limit": {strconv.Itoa(cmp.Or(opts.PageSize, 100))}}
+	if opts.State != "" {
+		query.Set("state", string(opts.State))
+	}
+	return list[Delivery](ctx, c, request{operation: opListDeliveries(id.String()), query: query.Encode()})
+}
+
+// Events goes through the account's events after the one with this Seq, 0 for all, in order and without gaps to the last there is. It is
+// read as [Client.ListCards] is:
+//
+//	for e, err := range c.Events(ctx, last) {
+//		if err != nil {
+//			return err
+//		}
+//		// deal with the event
+//		last = e.Seq // kept where it outlives the program
+//	}
+//
+// Whoever does so from time to time misses nothing, whatever happened to the account's webhooks.
+func (c *Client) Events(ctx context.Context, after int64) iter.Seq2[*Event, error] {
+	query := url.Values{"after": {strconv.FormatInt(after, 10)}, "limit": {"1000"}}
+	return list[Event](ctx, c, request{operation: opListEvents(), query: query.Encode()})
+}
+
+// list goes through a list whose first page is r's answer.
+func list[T any](ctx context.Context, c *Client, r request) iter.Seq2[*T, error] {
+	return func(yield func(*T, error) bool) {
+		r := r // so that each loop starts afresh
 		for {
-			var page []Card
+			var page []T
 			header, err := c.do(ctx, r, &page)
 			next := ""
 			if err == nil {
@@ -54,8 +91,8 @@ func (c *Client) ListCards(ctx context.Context, opts ListCardsOptions) iter.Seq2
 				yield(nil, fmt.Errorf("%s: %w", r.name, err))
 				return
 			}
-			for _, card := range page {
-				if !yield(&card, nil) {
+			for _, item := range page {
+				if !yield(&item, nil) {
 					return
 				}
 			}

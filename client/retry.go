@@ -31,16 +31,17 @@ type operation struct {
 // request is one call of an operation.
 type request struct {
 	operation
-	query string
-	in    any     // the body; nil for none
-	key   *string // the caller's Idempotency-Key; nil for a random one
-	body  []byte  // in, encoded
+	query    string
+	in       any     // the body; nil for none
+	key      *string // the caller's Idempotency-Key; nil for a random one
+	body     []byte  // in, encoded
+	harmless bool    // a POST that does no harm when it is done twice
 }
 
-// repeatable says whether doing the request twice is the same as doing it once.
-func (r request) repeatable() bool { return r.method != http.MethodPost || r.keyed }
+// repeatable says whether doing the request twice is as good as doing it once.
+func (r request) repeatable() bool { return r.method != http.MethodPost || r.keyed || r.harmless }
 
-// do sends a request, more than once where that is safe, and decodes the answer into out.
+// do sends a request, more than once where that is safe, and decodes the answer into out; nil is for an answer without a body.
 func (c *Client) do(ctx context.Context, r request, out any) (http.Header, error) {
 	if r.in != nil {
 		body, err := json.Marshal(r.in)
@@ -56,6 +57,7 @@ func (c *Client) do(ctx context.Context, r request, out any) (http.Header, error
 		return nil, errors.New("an idempotency key needs 1 to 255 visible ASCII characters")
 	}
 	var last error
+	unclear := false // whether an attempt may have done it without our knowing
 	for start, n := time.Now(), 1; ; n++ {
 		if ctx.Err() != nil {
 			return nil, ended(ctx, last)
@@ -68,6 +70,9 @@ func (c *Client) do(ctx context.Context, r request, out any) (http.Header, error
 		if !refused && ctx.Err() != nil {
 			return nil, ended(ctx, last)
 		}
+		if r.method == http.MethodDelete && unclear && refused && refusal.Code == ProblemCodeNotFound {
+			return nil, nil // an attempt before this one has deleted it
+		}
 		wait := backoff(n)
 		if refused {
 			wait += refusal.RetryAfter // and jitter on top, so that not everybody comes back at once
@@ -78,7 +83,7 @@ func (c *Client) do(ctx context.Context, r request, out any) (http.Header, error
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
 			return nil, err // says more than the deadline would
 		}
-		last = err
+		last, unclear = err, unclear || !refused || refusal.Status > 499
 		sleep(ctx, wait)
 	}
 }
@@ -115,8 +120,9 @@ func (c *Client) attempt(ctx context.Context, r request, out any) (http.Header, 
 	if res.StatusCode < 200 || res.StatusCode > 299 {
 		return nil, newError(res)
 	}
-	if kind := mediaType(res.Header); kind != "application/json" {
-		return nil, fmt.Errorf("the answer is %s, not JSON; is this the service's base URL?", kind)
+	kind := mediaType(res.Header)
+	if kind != "application/json" && out != nil {
+		return nil, notJSON(kind)
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	if err != nil {
@@ -125,6 +131,12 @@ func (c *Client) attempt(ctx context.Context, r request, out any) (http.Header, 
 	if len(body) > maxAnswer {
 		return nil, fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
 	}
+	if out == nil {
+		if len(body) > 0 && kind != "application/json" {
+			return nil, notJSON(kind)
+		}
+		return res.Header, nil
+	}
 	if bytes.Equal(bytes.TrimSpace(body), []byte("null")) {
 		return nil, errors.New("the answer is null")
 	}
@@ -132,6 +144,11 @@ func (c *Client) attempt(ctx context.Context, r request, out any) (http.Header, 
 		return nil, fmt.Errorf("decode the answer: %w", err)
 	}
 	return res.Header, nil
+}
+
+// notJSON is the error of an answer that can't be the service's.
+func notJSON(kind string) error {
+	return fmt.Errorf("the answer is %s, not JSON; is this the service's base URL?", kind)
 }
 
 // brokenError is a connection that broke before the whole answer was there. What was asked for may have been done, or not.

@@ -29,8 +29,9 @@ var allowed = map[string][]string{
 	"internal/store":   {"internal/card"},
 	"internal/vault":   {"internal/card"},
 	"internal/watcher": {"internal/card"},
-	"internal/cli": {"internal/card", "internal/chain", "internal/issuer", "internal/rate", "internal/store", "internal/vault",
-		"internal/watcher", "server"},
+	"internal/webhook": {"internal/card"},
+	"internal/cli": {"client", "internal/card", "internal/chain", "internal/issuer", "internal/rate", "internal/store", "internal/vault",
+		"internal/watcher", "internal/webhook", "server"},
 }
 
 func TestImports_FollowTheRule(t *testing.T) {

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
@@ -31,11 +32,23 @@ var access = map[string]struct {
 	"getCard":         {"", http.StatusOK, http.StatusNotFound},
 	"listCurrencies":  {"", http.StatusOK, http.StatusOK},
 	"simulatePayment": {`{"confirmations":0}`, http.StatusOK, http.StatusNotFound},
+
+	"listEvents":          {"", http.StatusOK, http.StatusOK},
+	"listWebhooks":        {"", http.StatusOK, http.StatusOK},
+	"createWebhook":       {hookURL, http.StatusCreated, http.StatusCreated},
+	"getWebhook":          {"", http.StatusOK, http.StatusNotFound},
+	"updateWebhook":       {`{"description":"ours"}`, http.StatusOK, http.StatusNotFound},
+	"deleteWebhook":       {"", http.StatusNoContent, http.StatusNotFound},
+	"rotateWebhookSecret": {"", http.StatusOK, http.StatusNotFound},
+	"testWebhook":         {"", http.StatusOK, http.StatusNotFound},
+	"listDeliveries":      {"", http.StatusOK, http.StatusNotFound},
+	"redeliver":           {"", http.StatusAccepted, http.StatusNotFound},
+	"recoverWebhook":      {"", http.StatusAccepted, http.StatusNotFound},
 }
 
 func TestAccess_OfEveryOperationWithEveryKindOfToken(t *testing.T) {
 	t.Parallel()
-	d := deploy(t, setup{clock: &clock{}})
+	d := deploy(t, setup{clock: &clock{}, limits: func(c *card.Config) { c.Poster = &receiver{answer: card.Attempt{Status: 200}} }})
 	live := deploy(t, setup{database: d.database, keys: d.keys, clock: d.clock, mode: card.LiveMode})
 
 	account := d.account(t)
@@ -53,6 +66,17 @@ func TestAccess_OfEveryOperationWithEveryKindOfToken(t *testing.T) {
 	}
 	need(t, d.service.RevokeToken(t.Context(), revokedID))
 	d.clock.advance(time.Minute + time.Second)
+
+	who, err := d.service.Authenticate(t.Context(), own)
+	need(t, err)
+	// hook makes a webhook of the owner's, which lasts as long as a test.
+	hook := func(t *testing.T) (webhook, event uuid.UUID) {
+		url := "https://shop.example.com/hooks"
+		w, _, err := d.service.CreateWebhook(t.Context(), who.AccountID, card.WebhookRequest{URL: &url})
+		need(t, err)
+		t.Cleanup(func() { _ = d.service.DeleteWebhook(context.Background(), who.AccountID, w.ID) })
+		return w.ID, d.happen(t, who.AccountID, card.EventLate)[0].ID
+	}
 
 	refused := map[string]string{
 		"revoked":                      "Bearer " + revoked,
@@ -86,6 +110,9 @@ func TestAccess_OfEveryOperationWithEveryKindOfToken(t *testing.T) {
 
 	seen := map[string]bool{}
 	for template, item := range contract().Paths.Map() {
+		if len(item.Parameters) > 0 {
+			t.Errorf("%s: parameters are checked where an operation has them", template)
+		}
 		for method, operation := range item.Operations() {
 			row, known := access[operation.OperationID]
 			if !known {
@@ -96,24 +123,42 @@ func TestAccess_OfEveryOperationWithEveryKindOfToken(t *testing.T) {
 			if operation.Security != nil || len(contract().Security) != 1 || contract().Security[0]["bearer"] == nil {
 				t.Errorf("%s: the contract does not ask for a token", operation.OperationID)
 			}
-			target := strings.ReplaceAll(template, "{uuid}", mine.UUID.String())
+			of := func(card, webhook, event uuid.UUID) string {
+				target := strings.NewReplacer("{uuid}", card.String(), "{webhook_id}", webhook.String(), "{event_id}", event.String()).Replace(template)
+				if operation.OperationID == "recoverWebhook" {
+					target += "?since=2026-01-01T00:00:00Z"
+				}
+				return target
+			}
+			target := func(t *testing.T) string {
+				if !strings.Contains(template, "{webhook_id}") {
+					return of(mine.UUID, uuid.Nil, uuid.Nil)
+				}
+				webhook, event := hook(t)
+				return of(mine.UUID, webhook, event)
+			}
 			t.Run(operation.OperationID+" with a token of its own", func(t *testing.T) {
-				d.send(t, method, target, own, row.body).want(t, row.own)
-				d.send(t, method, target, second, row.body).want(t, row.own)
+				d.send(t, method, target(t), own, row.body).want(t, row.own)
+				d.send(t, method, target(t), second, row.body).want(t, row.own)
 			})
 			t.Run(operation.OperationID+" with another account's", func(t *testing.T) {
-				a := d.send(t, method, target, stranger, row.body).want(t, row.other)
+				a := d.send(t, method, target(t), stranger, row.body).want(t, row.other)
 				if strings.Contains(a.body, mine.UUID.String()) || strings.Contains(a.body, mine.Payment.Address) {
 					t.Errorf("it shows another's card: %s", a.body)
 				}
 				if row.other == http.StatusNotFound { // one can't tell it from a card that does not exist
-					nobodys := d.send(t, method, strings.ReplaceAll(template, "{uuid}", uuid.Must(uuid.NewV7()).String()), stranger, row.body)
+					nobodys := d.send(t, method, of(uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7())), stranger, row.body)
 					equal(t, "detail", a.refused(t, row.other, "not_found").Detail, nobodys.refused(t, row.other, "not_found").Detail)
 				}
 			})
 			for _, kind := range slices.Sorted(maps.Keys(refused)) {
 				t.Run(operation.OperationID+" with a token "+kind, func(t *testing.T) {
-					d.send(t, method, target+"?access_token="+own, "", row.body, "Authorization", refused[kind]).refused(t, http.StatusUnauthorized, "unauthorized")
+					target := of(mine.UUID, uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7()))
+					also := "?"
+					if strings.Contains(target, "?") {
+						also = "&"
+					}
+					d.send(t, method, target+also+"access_token="+own, "", row.body, "Authorization", refused[kind]).refused(t, http.StatusUnauthorized, "unauthorized")
 				})
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
@@ -18,7 +19,7 @@ const isMissing = "is missing"
 
 // formats checks those of the contract's formats that are not only for people and generators.
 func formats() openapi3.SchemaValidationOption {
-	return openapi3.WithStringFormatValidator("uuid", uuidFormat{})
+	return openapi3.WithStringFormatValidators(map[string]openapi3.StringFormatValidator{"uuid": uuidFormat{}, "date-time": dateTimeFormat{}})
 }
 
 // wrongBody returns everything in which a body departs from its schema.
@@ -102,6 +103,9 @@ func schemaFault(place string, e *openapi3.SchemaError) card.FieldError {
 		if e.Schema.Format == "uuid" {
 			detail = "must be a UUID"
 		}
+		if e.Schema.Format == "date-time" {
+			detail = "must be a time such as 2026-11-20T14:46:00.120Z"
+		}
 	case "enum":
 		detail = "must be one of: " + strings.Join(strings.Fields(strings.Trim(fmt.Sprint(e.Schema.Enum), "[]")), ", ")
 	}
@@ -126,4 +130,12 @@ func (uuidFormat) Validate(s string) error {
 		return errNotUUID
 	}
 	return uuid.Validate(s)
+}
+
+type dateTimeFormat struct{}
+
+// Validate takes what RFC 3339 does.
+func (dateTimeFormat) Validate(s string) error {
+	_, err := time.Parse(time.RFC3339, s)
+	return err
 }

@@ -29,8 +29,8 @@ func (s *spec) validate(service *card.Service, problems problemWriter) gin.Handl
 		wrong := wrongParameters(c, route)
 		if body != nil {
 			wrong = append(wrong, wrongBody(body.value, route.Operation.RequestBody.Value)...)
-			if object, ok := body.value.(map[string]any); ok && route.Operation.OperationID == "createCard" {
-				wrong = merge(wrong, service.CheckCreate(order(object)))
+			if object, ok := body.value.(map[string]any); ok {
+				wrong = merge(wrong, domainFaults(service, route.Operation.OperationID, object))
 			}
 			c.Request.Body = body
 		}
@@ -86,8 +86,20 @@ func readBody(r *http.Request, declared *openapi3.RequestBodyRef) (*parsedBody, 
 	return &parsedBody{value}, nil
 }
 
-// order reads a body of createCard whose fields may be of any type: what the schema can't express is looked at together with what it
-// can, so that a client learns of everything at once.
+// domainFaults returns what only the domain finds wrong with a body, so that a client learns of everything at once.
+func domainFaults(service *card.Service, operation string, body map[string]any) []card.FieldError {
+	switch operation {
+	case "createCard":
+		return service.CheckCreate(order(body))
+	case "createWebhook", "updateWebhook":
+		if url, ok := body["url"].(string); ok {
+			return service.CheckWebhook(url)
+		}
+	}
+	return nil
+}
+
+// order reads a body of createCard whose fields may be of any type.
 func order(body map[string]any) card.CreateRequest {
 	usd, _ := body["usd_amount"].(string)
 	if number, ok := body["usd_amount"].(json.Number); ok {

@@ -158,18 +158,6 @@ type Issued struct {
 	NumberHash []byte // keyed
 }
 
-// Event is what an account is told.
-type Event struct {
-	ID        uuid.UUID
-	AccountID uuid.UUID
-	Seq       int64 // without gaps, in the order of commits, per account
-	Type      EventType
-	CardUUID  uuid.UUID
-	Status    Status
-	State     PaymentState
-	CreatedAt time.Time
-}
-
 // Identity is who a token speaks for.
 type Identity struct {
 	TokenID   uuid.UUID

@@ -106,6 +106,8 @@ var (
 	ErrUnsupportedMedia = &Error{Kind: UnsupportedMedia, Code: "unsupported_media_type", Title: "Unsupported media type", Message: `Send the body as JSON, with "Content-Type: application/json" and no Content-Encoding.`}
 	ErrInvalidRequest   = &Error{Kind: Invalid, Code: "invalid_request", Title: "Invalid request", Message: `The request is not valid. See "errors".`}
 	ErrKeyReused        = &Error{Kind: Invalid, Code: "idempotency_key_reused", Title: "Idempotency key reused", Message: "This Idempotency-Key was used for another request. Use a new key for a new card."}
+	ErrTooManyWebhooks  = &Error{Kind: Invalid, Code: "too_many_webhooks", Title: "Too many webhooks", Message: "Your account has 16 webhooks, which is as many as it may have. Delete one, or change its address."}
+	ErrWebhookDisabled  = &Error{Kind: Invalid, Code: "webhook_disabled", Title: "Webhook disabled", Message: `The webhook is disabled, so nothing can be sent to it. Enable it first.`}
 	ErrAccountFrozen    = &Error{Kind: Forbidden, Code: "account_frozen", Title: "Account frozen", Message: "The payment of a card that was generated has left its blockchain. Until the operator has settled that, your account gets no new cards."}
 	ErrQuotaExceeded    = &Error{Kind: LimitReached, Code: "quota_exceeded", Title: "Quota exceeded", Message: "Too many of your cards wait for their payment. Pay some of them, or try again when they have expired.", RetryAfter: time.Minute}
 	ErrNoRate           = &Error{Kind: Unavailable, Code: "rate_unavailable", Title: "No exchange rate", Message: "There is no fresh exchange rate for this currency. Try again in a few seconds.", RetryAfter: 10 * time.Second}
@@ -117,7 +119,7 @@ var (
 func PublicErrors() []*Error {
 	return []*Error{
 		ErrInternal, ErrMalformedJSON, ErrUnauthorized, ErrNotFound, ErrMethodNotAllowed, ErrRequestTimeout, ErrBodyTooLarge,
-		ErrUnsupportedMedia, ErrInvalidRequest, ErrKeyReused, ErrAccountFrozen, ErrQuotaExceeded, ErrNoRate, ErrNoAddress, ErrUnavailable,
+		ErrUnsupportedMedia, ErrInvalidRequest, ErrKeyReused, ErrTooManyWebhooks, ErrWebhookDisabled, ErrAccountFrozen, ErrQuotaExceeded, ErrNoRate, ErrNoAddress, ErrUnavailable,
 	}
 }
 

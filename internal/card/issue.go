@@ -133,6 +133,7 @@ func (s *Service) storeIssued(ctx context.Context, made []madeCard) error {
 	}
 	err := s.commitIssued(ctx, made)
 	if err == nil {
+		s.cfg.WakeSender()
 		return nil
 	}
 	if len(made) > 1 {

@@ -104,7 +104,7 @@ func (s *Service) ResolveCard(ctx context.Context, d Decision) (Resolved, error)
 	if d.Note == "" || d.Operator == "" {
 		return Resolved{}, errors.New("resolve card: a decision needs a note and a name")
 	}
-	id, at := s.newID()
+	id, at := newID()
 	r := Resolution{ID: id, CardUUID: d.CardUUID, Kind: d.Kind, Note: d.Note, Operator: d.Operator, CreatedAt: at}
 	var done Resolved
 	err := s.store.InTx(ctx, func(tx Tx) error {

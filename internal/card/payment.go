@@ -129,18 +129,6 @@ func add(c *Card, transfers []Transfer) counted {
 // confirmed reports whether all of it has its confirmations and can be spent.
 func (s counted) confirmed(tip Tip) bool { return s.height > 0 && tip.Height >= s.ready && !s.locked }
 
-// EventType names what an account is told.
-type EventType string
-
-const (
-	EventGenerated EventType = "card.generated"
-	EventDetected  EventType = "payment.detected"
-	EventUnderpaid EventType = "payment.underpaid"
-	EventLate      EventType = "payment.late"
-	EventExpired   EventType = "payment.expired"
-	EventReversed  EventType = "payment.reversed"
-)
-
 // TransitionEvent returns the event that a change of state calls for, or "".
 func TransitionEvent(from, to PaymentState) EventType {
 	if from == to {

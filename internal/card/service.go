@@ -26,6 +26,7 @@ type Service struct {
 	tokens     tokenCache
 	standings  standings
 	issueBatch atomic.Int32 // cards of the next batch
+	testing    examples
 }
 
 // Config is what an operator decides.
@@ -47,6 +48,12 @@ type Config struct {
 	// Wake is called when there is work for the watcher, so that it need not wait for its next turn: a payment was simulated, or
 	// the addresses run out. Defaults to nothing.
 	Wake func()
+	// WakeSender is called when there are events to deliver. Defaults to nothing.
+	WakeSender func()
+	// Poster sends to webhooks. Defaults to none: no webhook can be registered.
+	Poster Poster
+	// DeliveryRetention is for how long is kept what was sent to webhooks. Defaults to 30 days.
+	DeliveryRetention time.Duration
 }
 
 // MaxConfirmations is the most that may be required: half of the blocks that a watcher reads again in every pass.
@@ -100,6 +107,15 @@ func (c *Config) Validate() error {
 	}
 	if c.Wake == nil {
 		c.Wake = func() {}
+	}
+	if c.WakeSender == nil {
+		c.WakeSender = func() {}
+	}
+	if c.DeliveryRetention == 0 {
+		c.DeliveryRetention = 30 * 24 * time.Hour
+	}
+	if c.DeliveryRetention < 7*24*time.Hour {
+		return errors.New("deliveries must be kept for 7 days at least")
 	}
 	return nil
 }
@@ -239,7 +255,7 @@ func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o order) (c
 		if err != nil {
 			return nil, err
 		}
-		id, createdAt := s.newID()
+		id, createdAt := newID()
 		made := &Card{
 			UUID: id, AccountID: account, CreatedAt: createdAt, USD: o.usd, Coin: coin, Amount: amount, Address: address, Rate: rate,
 			ExpiresAt: createdAt.Add(s.cfg.QuoteTTL), ConfirmationsRequired: coin.Confirmations, IdempotencyKey: o.key,
@@ -277,7 +293,7 @@ func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o order) (c
 }
 
 // newID returns a UUID version 7 and the time it holds, which is in milliseconds.
-func (s *Service) newID() (uuid.UUID, time.Time) {
+func newID() (uuid.UUID, time.Time) {
 	id := uuid.Must(uuid.NewV7()) // fails only if the system has no random numbers
 	ms := int64(id[0])<<40 | int64(id[1])<<32 | int64(id[2])<<24 | int64(id[3])<<16 | int64(id[4])<<8 | int64(id[5])
 	return id, time.UnixMilli(ms).UTC()

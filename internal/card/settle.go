@@ -78,6 +78,9 @@ func (s *Service) ApplyView(ctx context.Context, l Lease, currency string, curso
 	if err != nil {
 		return Applied{}, fmt.Errorf("apply view of %s: %w", currency, err)
 	}
+	if done.Cards > 0 {
+		s.cfg.WakeSender()
+	}
 	return done, nil
 }
 
@@ -185,11 +188,6 @@ func (s *Service) judge(ctx context.Context, tx Tx, currency string, tip Tip, ca
 		return nil, err
 	}
 	return assessments, tx.InsertEvents(ctx, events)
-}
-
-func (s *Service) event(c *Card, kind EventType, status Status, state PaymentState) Event {
-	id, at := s.newID()
-	return Event{ID: id, AccountID: c.AccountID, Type: kind, CardUUID: c.UUID, Status: status, State: state, CreatedAt: at}
 }
 
 // ComparePool compares the wallet with the store's pool of addresses, through compare: it gets the newest address that is stored, and

@@ -128,7 +128,7 @@ func (s *Service) CreateAccount(ctx context.Context, name string) (Account, erro
 	if name == "" || len(name) > 100 || strings.TrimSpace(name) != name {
 		return Account{}, errors.New("an account's name has 1 to 100 characters, and no spaces around it")
 	}
-	id, at := s.newID()
+	id, at := newID()
 	a := Account{ID: id, Name: name, CreatedAt: at}
 	return a, s.store.InsertAccount(ctx, a)
 }
@@ -155,7 +155,7 @@ func (s *Service) CreateToken(ctx context.Context, account, name string, ttl tim
 }
 
 func (s *Service) insertToken(ctx context.Context, owner Account, name string, hash []byte, expires *time.Time) (Token, error) {
-	id, at := s.newID()
+	id, at := newID()
 	t := Token{ID: id, AccountID: owner.ID, Account: owner.Name, Name: name, Hash: hash, CreatedAt: at, ExpiresAt: expires}
 	return t, s.store.InsertToken(ctx, t)
 }

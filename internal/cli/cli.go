@@ -32,6 +32,8 @@ type commands struct {
 
 	Dev     devCommand     `cmd:"" help:"Run everything in one process, with simulated money: for trying out and for development."`
 	Serve   serveCommand   `cmd:"" help:"Run the service: the API, the worker, or both."`
+	Listen  listenCommand  `cmd:"" help:"Print events as they come, and forward them to a program on this machine: for developing a receiver."`
+	Trigger triggerCommand `cmd:"" help:"Send a made-up event to a program on this machine."`
 	Migrate migrateCommand `cmd:"" help:"Bring the database's schema up to date."`
 	Account struct {
 		Create accountCreateCommand `cmd:"" help:"Make an account."`
@@ -106,6 +108,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return report(stderr, 2, hint(err, "run 'cardmint%s --help' to see what it takes", commandOf(err)))
 	}
 	slog.SetDefault(slog.New(c.logHandler()))
+	slog.SetLogLoggerLevel(slog.LevelDebug) // net/http writes there what the receivers of webhooks send unasked
 	if err := parsed.Run(&c.globals); err != nil {
 		return report(stderr, 1, explain(err))
 	}

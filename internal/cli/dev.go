@@ -44,7 +44,8 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 	}
 	return g.run(ctx, v, plan{
 		listen: c.Listen, api: true, worker: true, rates: rates, chains: simulated, simulated: true,
-		service: card.Config{Currencies: []card.Currency{card.Monero()}, PoolSize: devPool},
+		webhooks: webhookFlags{Insecure: true, Timeout: 15 * time.Second, Retention: defaultRetention},
+		service:  card.Config{Currencies: []card.Currency{card.Monero()}, PoolSize: devPool},
 		started: func(ctx context.Context, service *card.Service, url string) error {
 			token, err := service.DevToken(ctx)
 			if err != nil {
@@ -73,6 +74,10 @@ Create a card, pay for it, read it with its credentials:
   curl -sS -X POST %[1]s/api/sandbox/cards/$card/payments -H "Authorization: Bearer %[2]s"
 
   curl -sS %[1]s/api/cards/$card -H "Authorization: Bearer %[2]s"
+
+Have its events sent to a program of yours:
+
+  CARDMINT_URL=%[1]s CARDMINT_TOKEN=%[2]s cardmint listen --forward-to http://localhost:3000/hook
 
 The contract: %[1]s/openapi.yaml
 Stop with Ctrl-C.

@@ -20,13 +20,15 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/vault"
 	"github.com/cardmint/cardmint/internal/watcher"
+	"github.com/cardmint/cardmint/internal/webhook"
 	"github.com/cardmint/cardmint/server"
 )
 
-// Connections to the database. API and worker have pools of their own, so that a flood of requests can't stop detection.
+// Connections to the database. Each part has a pool of its own, so that neither a flood of requests nor one of events can stop detection.
 const (
 	apiConns    = 16
 	workerConns = 6
+	senderConns = 4
 )
 
 const (
@@ -34,6 +36,8 @@ const (
 	closeGrace    = 5 * time.Second  // for giving back leases
 	prepareEvery  = time.Second
 	issueEvery    = time.Second
+	sendEvery     = time.Second
+	pruneEvery    = time.Minute
 )
 
 // plan is what one process is to run.
@@ -44,6 +48,7 @@ type plan struct {
 	rates      card.Rates
 	live       *rate.Live // keeps rates fresh; nil if they are fixed
 	ratesEvery time.Duration
+	webhooks   webhookFlags
 	service    card.Config // what is not wired in here
 	// chains returns the chains to watch, and pays without money where they are simulated.
 	chains func(*store.Store) ([]watched, map[string]card.Sandbox, error)
@@ -82,18 +87,24 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 		return err
 	}
 	defer func() { _ = apiStore.Close() }()
-	workerStore := apiStore
+	workerStore, senderStore := apiStore, apiStore
 	if p.worker && !apiStore.SingleWriter() {
 		if workerStore, err = g.openStore(ctx, workerConns); err != nil {
 			return err
 		}
 		defer func() { _ = workerStore.Close() }()
+		if senderStore, err = g.openStore(ctx, senderConns); err != nil {
+			return err
+		}
+		defer func() { _ = senderStore.Close() }()
 	}
 	chains, sandbox, err := p.chains(workerStore)
 	if err != nil {
 		return err
 	}
-	wakeIssuing, wakeWatchers := make(wake, 1), make([]wake, len(chains))
+	poster := webhook.NewPoster(webhook.Guard{Insecure: p.webhooks.Insecure, Timeout: p.webhooks.Timeout})
+	defer poster.Close()
+	wakeIssuing, wakeSender, wakeWatchers := make(wake, 1), make(wake, 1), make([]wake, len(chains))
 	for i := range wakeWatchers {
 		wakeWatchers[i] = make(wake, 1)
 	}
@@ -104,11 +115,16 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	}
 	cfg := p.service
 	cfg.Sandbox, cfg.Mode, cfg.Wake = sandbox, g.Mode, wakeAll
+	cfg.Poster, cfg.WakeSender, cfg.DeliveryRetention = poster, wakeSender.up, p.webhooks.Retention
 	apiService, err := card.New(apiStore, v, p.rates, nil, cfg)
 	if err != nil {
 		return err
 	}
 	workerService, err := card.New(workerStore, v, p.rates, issuer.NewSandbox(time.Now), cfg)
+	if err != nil {
+		return err
+	}
+	senderService, err := card.New(senderStore, v, p.rates, nil, cfg)
 	if err != nil {
 		return err
 	}
@@ -130,7 +146,7 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	if p.worker {
 		for i, c := range chains {
 			w := watcher.New(workerService, c.chain, watcher.Config{FillBatch: c.fillBatch})
-			defer closing(ctx, w.Close)
+			defer closing(ctx, closeGrace, w.Close)
 			checks["watch "+c.chain.Currency()] = func(context.Context) error { return w.Health() }
 			group.Go(func() error {
 				loop(ctx, c.every, wakeWatchers[i], func(ctx context.Context) error {
@@ -149,6 +165,18 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 					}
 				}
 			})
+			return nil
+		})
+	}
+	if p.worker {
+		sender := webhook.NewSender(senderService, poster, webhook.Config{Wake: wakeSender.up})
+		defer closing(ctx, p.webhooks.Timeout+closeGrace, sender.Close)
+		group.Go(func() error {
+			loop(ctx, sendEvery, wakeSender, sender.Tick)
+			return nil
+		})
+		group.Go(func() error {
+			loop(ctx, pruneEvery, nil, senderService.PruneDeliveries)
 			return nil
 		})
 	}
@@ -208,8 +236,8 @@ func freshRates(live *rate.Live, coins []card.Currency) error {
 }
 
 // closing runs f even though ctx has ended.
-func closing(ctx context.Context, f func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
+func closing(ctx context.Context, grace time.Duration, f func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	if err := f(ctx); err != nil {
 		slog.Warn("closing", "error", err)

@@ -14,7 +14,7 @@ const mostOpenUSD = 1_000_000_000_000
 
 type serveCommand struct {
 	Listen      string        `env:"CARDMINT_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Where to answer (${default}). A worker alone answers /livez and /readyz there."`
-	Role        string        `env:"CARDMINT_ROLE" default:"all" enum:"api,worker,all" placeholder:"ROLE" help:"What this process does: api, worker (watches the chains and has cards made) or all (${default})."`
+	Role        string        `env:"CARDMINT_ROLE" default:"all" enum:"api,worker,all" placeholder:"ROLE" help:"What this process does: api, worker (watches the chains, has cards made and sends webhooks) or all (${default})."`
 	Simulated   bool          `env:"CARDMINT_SIMULATED" help:"Simulate the chains: whoever has a card may pay for it without money. Only in test mode."`
 	Rates       rateFlags     `embed:""`
 	QuoteTTL    time.Duration `name:"quote-ttl" env:"CARDMINT_QUOTE_TTL" default:"60m" placeholder:"DURATION" help:"How long amount and rate of a card are locked (${default})."`
@@ -22,6 +22,7 @@ type serveCommand struct {
 	MaxOpenUSD  int64         `name:"max-open-usd" env:"CARDMINT_MAX_OPEN_USD" default:"0" placeholder:"USD" help:"How much an account may have open in cards that nothing was paid for yet; 0 for any amount (${default})."`
 	Freeze      bool          `name:"freeze-reversed" env:"CARDMINT_FREEZE_REVERSED" default:"true" negatable:"" help:"Give no new cards to an account while a generated card of its lost its money (on)."`
 	MaxBlind    time.Duration `name:"max-blind" env:"CARDMINT_MAX_BLIND" default:"15m" placeholder:"DURATION" help:"For how long cards are still accepted while their chain can't be watched (${default})."`
+	Webhooks    webhookFlags  `embed:""`
 	Monero      moneroFlags   `embed:"" prefix:"monero-" envprefix:"CARDMINT_MONERO_"`
 }
 
@@ -45,6 +46,9 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 	if c.MaxBlind <= 0 || c.MaxOpenUSD < 0 || c.MaxOpenUSD > mostOpenUSD {
 		return hint(errors.New("--max-blind and --max-open-usd: out of bounds"), "--max-blind takes more than 0, and --max-open-usd 0 to %d US dollars", int64(mostOpenUSD))
 	}
+	if err := c.Webhooks.check(g.Mode); err != nil {
+		return err
+	}
 	coins := []card.Currency{coin}
 	rates, live, err := c.Rates.open(g.Mode, coins)
 	if err != nil {
@@ -57,6 +61,7 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 	p := plan{
 		listen: c.Listen, api: c.Role != "worker", worker: c.Role != "api",
 		rates: rates, live: live, ratesEvery: c.Rates.Live.RateEvery,
+		webhooks: c.Webhooks,
 		service: card.Config{Currencies: coins, QuoteTTL: c.QuoteTTL, PoolSize: c.AddressPool, MaxOpenUSD: card.USD(c.MaxOpenUSD * 100),
 			FreezeReversed: c.Freeze, MaxBlind: c.MaxBlind},
 		started: func(_ context.Context, _ *card.Service, url string) error {

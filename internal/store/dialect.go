@@ -24,9 +24,36 @@ type dialect struct {
 	uuid       string             // a placeholder for a uuid where no column gives it a type
 	bytes      string             // the type of a column of bytes
 	forUpdate  string             // locks the selected rows until the transaction ends
+	forShare   string             // waits for who changes the rows of the table named w, reads them as they are then, and keeps them from being deleted
 	snapshot   sql.IsolationLevel // at which all statements of a transaction read the same moment
 	skipLocked string             // the same for the table named q, but passes over rows that are locked already
+	arrays     bool               // a column of values can be one parameter
 	classify   func(error) class
+}
+
+// table returns rows as a table v with the columns column1, column2 and so on, for FROM, and its parameters. Where the database takes
+// arrays there is one parameter for each column: a statement with thousands takes longer to parse than to run.
+func (d dialect) table(values [][]any, types ...string) (string, []any) {
+	var args []any
+	if !d.arrays {
+		for _, row := range values {
+			args = append(args, row...)
+		}
+		group := "(CAST(? AS " + strings.Join(types, "), CAST(? AS ") + "))"
+		return "(VALUES " + rows(group, len(values)) + ") AS v", args
+	}
+	columns, names := make([]string, len(types)), make([]string, len(types))
+	for i, kind := range types {
+		texts := make([]sql.NullString, len(values))
+		for j, row := range values {
+			if row[i] != nil {
+				texts[j] = sql.NullString{String: fmt.Sprint(row[i]), Valid: true}
+			}
+		}
+		columns[i], names[i] = "CAST(? AS "+kind+"[])", fmt.Sprintf("column%d", i+1)
+		args = append(args, pq.Array(texts))
+	}
+	return "UNNEST(" + strings.Join(columns, ", ") + ") AS v (" + strings.Join(names, ", ") + ")", args
 }
 
 type class int
@@ -43,9 +70,11 @@ var postgres = dialect{
 	now:        "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
 	uuid:       "CAST(? AS UUID)",
 	bytes:      "BYTEA",
-	forUpdate:  " FOR UPDATE",
+	forUpdate:  " FOR NO KEY UPDATE", // which rows that refer to the locked one need not wait for
+	forShare:   " FOR KEY SHARE OF w",
 	snapshot:   sql.LevelRepeatableRead,
-	skipLocked: " FOR UPDATE OF q SKIP LOCKED",
+	arrays:     true,
+	skipLocked: " FOR NO KEY UPDATE OF q SKIP LOCKED",
 	classify: func(err error) class {
 		var e *pq.Error
 		if !errors.As(err, &e) {

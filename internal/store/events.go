@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"slices"
 
 	"github.com/google/uuid"
@@ -29,15 +30,71 @@ func (t *tx) InsertEvents(ctx context.Context, es []card.Event) error {
 }
 
 func (t *tx) insertEventsOf(ctx context.Context, account uuid.UUID, es []card.Event) error {
-	var seq int64
-	err := t.s.get(ctx, t.t, &seq, "next event", "UPDATE accounts SET last_seq = last_seq + ? WHERE id = ? RETURNING last_seq", len(es), account)
+	var last int64
+	err := t.s.get(ctx, t.t, &last, "next event", "UPDATE accounts SET last_seq = last_seq + ? WHERE id = ? RETURNING last_seq", len(es), account)
 	if err != nil {
 		return err
 	}
-	seq -= int64(len(es))
-	return insertAll(ctx, t, "insert events", "events (account_id, seq, id, type, card_uuid, status, payment_state, created_at)",
-		"(?, ?, ?, ?, ?, ?, ?, ?)", "", es, func(e card.Event) []any {
-			seq++
-			return []any{e.AccountID, seq, e.ID, e.Type, e.CardUUID, e.Status, e.State, e.CreatedAt.UnixMilli()}
+	first := last - int64(len(es)) + 1
+	seq := first
+	err = insertAll(ctx, t, "insert events", "events (account_id, seq, id, type, card_uuid, status, payment_state, webhook_id, created_at)",
+		"(?, ?, ?, ?, ?, ?, ?, ?, ?)", "", es, func(e card.Event) []any {
+			defer func() { seq++ }()
+			return []any{e.AccountID, seq, e.ID, e.Type, nullUUID(e.CardUUID), nullString(string(e.Status)), nullString(string(e.State)),
+				nullUUID(e.WebhookID), e.CreatedAt.UnixMilli()}
 		})
+	if err != nil {
+		return err
+	}
+	// In a statement of its own: it sees the webhooks that were there when the account was locked.
+	_, err = t.s.exec(ctx, t.t, "insert deliveries", `INSERT INTO deliveries (webhook_id, account_id, seq, created_at, state, due_at)
+		SELECT w.id, e.account_id, e.seq, e.created_at, 'pending', 0 FROM webhooks w JOIN events e ON e.account_id = w.account_id
+		WHERE w.account_id = ? AND w.enabled AND e.seq BETWEEN ? AND ? AND `+wanted+t.s.dialect.forShare, account, first, last)
+	return err
+}
+
+// wanted says whether webhook w wants event e.
+const wanted = "(w.types = '' OR ' ' || w.types || ' ' LIKE '% ' || e.type || ' %') AND (e.webhook_id IS NULL OR e.webhook_id <> w.id)"
+
+func nullUUID(id uuid.UUID) uuid.NullUUID { return uuid.NullUUID{UUID: id, Valid: id != uuid.Nil} }
+
+const eventColumns = "id, account_id, seq, type, card_uuid, status, payment_state, webhook_id, created_at"
+
+type eventRow struct {
+	ID        uuid.UUID      `db:"id"`
+	AccountID uuid.UUID      `db:"account_id"`
+	Seq       int64          `db:"seq"`
+	Type      card.EventType `db:"type"`
+	CardUUID  uuid.NullUUID  `db:"card_uuid"`
+	Status    sql.NullString `db:"status"`
+	State     sql.NullString `db:"payment_state"`
+	WebhookID uuid.NullUUID  `db:"webhook_id"`
+	CreatedAt int64          `db:"created_at"`
+}
+
+func (r *eventRow) event() card.Event {
+	return card.Event{ID: r.ID, AccountID: r.AccountID, Seq: r.Seq, Type: r.Type, CardUUID: r.CardUUID.UUID, Status: card.Status(r.Status.String),
+		State: card.PaymentState(r.State.String), WebhookID: r.WebhookID.UUID, CreatedAt: fromMillis(r.CreatedAt)}
+}
+
+func (s *Store) events(ctx context.Context, on runner, operation, where string, args ...any) ([]card.Event, error) {
+	var found []eventRow
+	err := s.list(ctx, on, &found, operation, "SELECT "+eventColumns+" FROM events "+where, args...)
+	all := make([]card.Event, len(found))
+	for i := range found {
+		all[i] = found[i].event()
+	}
+	return all, err
+}
+
+// Events implements card.Store.
+func (s *Store) Events(ctx context.Context, account uuid.UUID, after int64, limit int) ([]card.Event, error) {
+	return s.events(ctx, s.r, "select events", "WHERE account_id = ? AND seq > ? ORDER BY seq LIMIT ?", account, after, limit)
+}
+
+// LastSeq implements card.Store.
+func (s *Store) LastSeq(ctx context.Context, account uuid.UUID) (int64, error) {
+	var last int64
+	err := s.get(ctx, s.r, &last, "select newest event", "SELECT last_seq FROM accounts WHERE id = ?", account)
+	return last, err
 }

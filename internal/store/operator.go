@@ -124,21 +124,7 @@ func (t *tx) resolutions(ctx context.Context, id uuid.UUID) ([]card.Resolution, 
 }
 
 func (t *tx) events(ctx context.Context, id uuid.UUID) ([]card.Event, error) {
-	var found []struct {
-		ID        uuid.UUID         `db:"id"`
-		AccountID uuid.UUID         `db:"account_id"`
-		Seq       int64             `db:"seq"`
-		Type      card.EventType    `db:"type"`
-		Status    card.Status       `db:"status"`
-		State     card.PaymentState `db:"payment_state"`
-		CreatedAt int64             `db:"created_at"`
-	}
-	err := t.s.list(ctx, t.t, &found, "select events of card", "SELECT id, account_id, seq, type, status, payment_state, created_at FROM events WHERE card_uuid = ? ORDER BY seq", id)
-	all := make([]card.Event, len(found))
-	for i, f := range found {
-		all[i] = card.Event{ID: f.ID, AccountID: f.AccountID, Seq: f.Seq, Type: f.Type, CardUUID: id, Status: f.Status, State: f.State, CreatedAt: fromMillis(f.CreatedAt)}
-	}
-	return all, err
+	return t.s.events(ctx, t.t, "select events of card", "WHERE card_uuid = ? ORDER BY seq", id)
 }
 
 // InsertResolution implements card.Tx.

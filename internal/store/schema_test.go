@@ -62,7 +62,7 @@ func TestMigrate_SeveralProcessesAtOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for range 4 {
 			all.Go(func() {
-				if version, err := store.Migrate(context.Background(), url); err != nil || version != 2 {
+				if version, err := store.Migrate(context.Background(), url); err != nil || version != 3 {
 					t.Errorf("version %d, error %v", version, err)
 				}
 			})

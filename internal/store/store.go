@@ -23,7 +23,7 @@ import (
 type Store struct {
 	w, r    *sqlx.DB // the same on PostgreSQL; on SQLite one connection that writes, and several that read
 	dialect dialect
-	hot     struct{ insertCard, cardByUUID, cardByKey, tokenByHash *sqlx.Stmt }
+	hot     struct{ insertCard, cardByUUID, cardByKey, tokenByHash, dueDeliveries, saveDeliveries *sqlx.Stmt }
 }
 
 var _ card.Store = (*Store)(nil)
@@ -105,16 +105,23 @@ func (s *Store) Close() error {
 func (s *Store) Ping(ctx context.Context) error { return s.fail("ping", s.r.PingContext(ctx)) }
 
 func (s *Store) prepare(ctx context.Context) error {
-	for _, p := range []struct {
+	type preparation struct {
 		stmt  **sqlx.Stmt
 		db    *sqlx.DB
 		query string
-	}{
+	}
+	all := []preparation{
 		{&s.hot.insertCard, s.w, s.dialect.insertCard()},
 		{&s.hot.cardByUUID, s.r, selectCards + " WHERE c.account_id = ? AND c.uuid = ?"},
 		{&s.hot.cardByKey, s.r, selectCards + " WHERE c.account_id = ? AND c.idempotency_key = ?"},
 		{&s.hot.tokenByHash, s.r, selectTokens + " WHERE t.hash = ?"},
-	} {
+		{&s.hot.dueDeliveries, s.r, selectDeliveries + "AND d.due_at <= ? ORDER BY d.due_at, d.seq LIMIT ?"},
+	}
+	if s.dialect.arrays {
+		table, _ := s.dialect.table(nil, deliveryTypes()...)
+		all = append(all, preparation{&s.hot.saveDeliveries, s.w, saveDeliveries(table)})
+	}
+	for _, p := range all {
 		stmt, err := p.db.PreparexContext(ctx, p.db.Rebind(p.query))
 		if err != nil {
 			return s.fail("prepare", err)

@@ -1,0 +1,134 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cardmint/cardmint/client"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+)
+
+// What CreateWebhook has answered; a program would take it from where its passwords are.
+const webhookSecret client.Secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwmfKQ9r8GKYo="
+
+func exampleEvent(seq int, kind, status string) string {
+	return fmt.Sprintf(`{"id":"019aa1ca-7a3e-7b04-8a0b-%012d","type":%q,"timestamp":"2026-11-20T15:06:00.120Z","seq":%d,"card_uuid":%q,"status":%q}`,
+		seq, kind, seq, exampleID, status)
+}
+
+// deliver does what the service does: it sends an event to a receiver.
+func deliver(url, id, payload string) *http.Response {
+	key, err := standardwebhooks.NewWebhook(webhookSecret.Reveal())
+	if err != nil {
+		log.Fatal(err)
+	}
+	now := time.Now()
+	signature, err := key.Sign(id, now, []byte(payload))
+	if err != nil {
+		log.Fatal(err)
+	}
+	req, err := http.NewRequest(http.MethodPost, url, strings.NewReader(payload))
+	if err != nil {
+		log.Fatal(err)
+	}
+	req.Header.Set("webhook-id", id)
+	req.Header.Set("webhook-timestamp", strconv.FormatInt(now.Unix(), 10))
+	req.Header.Set("webhook-signature", signature)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_ = res.Body.Close()
+	return res
+}
+
+// Receive events. One that comes twice is handled once.
+func ExampleNewWebhookHandler() {
+	c, err := client.New(service.URL, "cm_test_token")
+	if err != nil {
+		log.Fatal(err)
+	}
+	receiver, err := client.NewWebhookHandler(webhookSecret, func(ctx context.Context, e *client.Event) error {
+		if e.Type != client.EventTypeCardGenerated || e.Seq == 0 { // of another type, or an example
+			return nil
+		}
+		card, err := c.GetCard(ctx, e.CardUUID)
+		if err != nil {
+			return err // and the service sends the event again
+		}
+		fmt.Println("card", card.UUID, "of", card.USDAmount, "dollars is made")
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/hooks/cardmint", receiver)
+	shop := httptest.NewServer(mux)
+	defer shop.Close()
+
+	payload := exampleEvent(43, "card.generated", "generated")
+	for range 2 {
+		fmt.Println(deliver(shop.URL+"/hooks/cardmint", "019aa1ca-7a3e-7b04-8a0b-2f8f6d3f5c11", payload).Status)
+	}
+	// Output:
+	// card 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 of 150 dollars is made
+	// 204 No Content
+	// 204 No Content
+}
+
+// Receive events where a handler is not what is needed, here while the secret is being changed.
+func ExampleParseWebhook() {
+	const newSecret client.Secret = "whsec_bmV3IHNlY3JldCBvZiB0aGlydHktdHdvIGJ5dGVzISE="
+	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		payload, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<10))
+		if err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		e, err := client.ParseWebhook(payload, r.Header, newSecret, webhookSecret)
+		switch {
+		case errors.Is(err, client.ErrWebhookSignature):
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		case err != nil:
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		// Store it by its ID, and answer.
+		fmt.Println(e.Seq, e.Type, e.CardUUID)
+	}))
+	defer shop.Close()
+
+	deliver(shop.URL, "019aa1ca-7a3e-7b04-8a0b-2f8f6d3f5c11", exampleEvent(42, "payment.detected", "awaiting_payment"))
+	// Output: 42 payment.detected 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88
+}
+
+// Catch up with what happened since the last event that was dealt with.
+func ExampleClient_Events() {
+	c, err := client.New(service.URL, "cm_test_token")
+	if err != nil {
+		log.Fatal(err)
+	}
+	last := int64(41) // kept in a file or a database
+	for e, err := range c.Events(context.Background(), last) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(e.Seq, e.Type)
+		last = e.Seq
+	}
+	fmt.Println("next time after", last)
+	// Output:
+	// 42 payment.detected
+	// 43 card.generated
+	// next time after 43
+}

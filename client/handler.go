@@ -1,0 +1,125 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+)
+
+// WebhookOption changes what the handler of [NewWebhookHandler] does by default.
+type WebhookOption func(*webhookHandler)
+
+// WithSecrets has requests accepted that are signed with one of these secrets too: the old one, while the receivers of a webhook are
+// given the new one.
+func WithSecrets(more ...Secret) WebhookOption {
+	return func(h *webhookHandler) { h.secrets = append(h.secrets, more...) }
+}
+
+// WithDeduplicator sets what has each event handled once, also when [Client.Redeliver] has it sent again. Defaults to a
+// [MemoryDeduplicator] of 10,000 events, which serves one process.
+func WithDeduplicator(d Deduplicator) WebhookOption {
+	return func(h *webhookHandler) { h.dedup = d }
+}
+
+// WithErrorFunc sets what is told of each request that was not accepted: an [ErrWebhookSignature], which anybody on the internet can
+// cause, an [ErrWebhookPayload], or an error that wraps the one of the function that handles events. Defaults to a warning by [slog].
+func WithErrorFunc(report func(ctx context.Context, err error)) WebhookOption {
+	return func(h *webhookHandler) { h.report = report }
+}
+
+type webhookHandler struct {
+	secrets []Secret
+	keys    []*standardwebhooks.Webhook
+	handle  func(context.Context, *Event) error
+	dedup   Deduplicator
+	report  func(context.Context, error)
+}
+
+// NewWebhookHandler returns a receiver of events: a handler for the path of a webhook's URL, which calls handle with each event that the
+// service sends and that was not handled before. It fails if a secret can't be used.
+//
+//	receiver, err := client.NewWebhookHandler(secret, func(ctx context.Context, e *client.Event) error {
+//		if e.Type != client.EventTypeCardGenerated || e.Seq == 0 { // of another type, or an example
+//			return nil
+//		}
+//		card, err := c.GetCard(ctx, e.CardUUID)
+//		...
+//	})
+//
+// The event counts as handled, and is not sent again, when handle returns nil. When it returns an error or panics, or the process ends,
+// the service sends the event again, at first after 5 seconds, ten times in all over three days. So it may happen that an event is
+// handled again after all, if what came of it the first time was lost: handle should do no harm then. It has 15 seconds, after which
+// the service hangs up and the context ends; what takes longer is better stored and done afterwards.
+//
+// Events may come in another order than they happened, which Seq tells, and several at the same time. Never is handle called for the
+// same event twice at a time.
+//
+// The answers are 204 for an event that is handled, 405 for what is no POST, 413 for a body of more than 64 KiB, 401 for
+// [ErrWebhookSignature], 400 for [ErrWebhookPayload], and 500, without the error's text, when handle fails. A panic is left to the server.
+func NewWebhookHandler(secret Secret, handle func(ctx context.Context, e *Event) error, opts ...WebhookOption) (http.Handler, error) {
+	h := &webhookHandler{
+		secrets: []Secret{secret},
+		handle:  handle,
+		dedup:   NewMemoryDeduplicator(10_000),
+		report: func(ctx context.Context, err error) {
+			slog.WarnContext(ctx, "webhook request not accepted", "err", err)
+		},
+	}
+	for _, opt := range opts {
+		opt(h)
+	}
+	if h.handle == nil || h.dedup == nil || h.report == nil {
+		return nil, errors.New("NewWebhookHandler: a function or the Deduplicator is nil")
+	}
+	var err error
+	if h.keys, err = webhookKeys(h.secrets); err != nil {
+		return nil, fmt.Errorf("NewWebhookHandler: %w", err)
+	}
+	h.secrets = nil
+	return h, nil
+}
+
+// ServeHTTP receives one request.
+func (h *webhookHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		http.Error(w, "webhooks are sent by POST", http.StatusMethodNotAllowed)
+		return
+	}
+	ctx := r.Context()
+	payload, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPayload))
+	if err != nil {
+		status := http.StatusBadRequest
+		if _, long := errors.AsType[*http.MaxBytesError](err); long {
+			status = http.StatusRequestEntityTooLarge
+		}
+		h.refuse(ctx, w, status, fmt.Errorf("%w: %w", ErrWebhookPayload, err))
+		return
+	}
+	e, err := parseWebhook(payload, r.Header, h.keys)
+	switch {
+	case errors.Is(err, ErrWebhookSignature):
+		h.refuse(ctx, w, http.StatusUnauthorized, err)
+		return
+	case err != nil:
+		h.refuse(ctx, w, http.StatusBadRequest, err)
+		return
+	}
+	if err := h.dedup.Once(ctx, e.ID, func(ctx context.Context) error { return h.handle(ctx, e) }); err != nil {
+		h.report(ctx, fmt.Errorf("handle event %s, %s: %w", e.ID, e.Type, err))
+		http.Error(w, "the event was not handled", http.StatusInternalServerError)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// refuse answers with the reason, which the service shows to the account by ListDeliveries and TestWebhook.
+func (h *webhookHandler) refuse(ctx context.Context, w http.ResponseWriter, status int, err error) {
+	h.report(ctx, err)
+	http.Error(w, err.Error(), status)
+}

@@ -1,0 +1,80 @@
+package client
+
+import (
+	"context"
+	"net/url"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// CreateWebhook registers an address that events are sent to, and answers the webhook with its secret, which is not shown again.
+// [NewWebhookHandler] and [ParseWebhook] receive what is sent.
+//
+// It is not repeated after a connection that broke, because the webhook may be there already, with a secret that nobody knows:
+// look for it with [Client.ListWebhooks], and delete it or change its secret.
+func (c *Client) CreateWebhook(ctx context.Context, in CreateWebhookRequest) (*WebhookWithSecret, error) {
+	return call[WebhookWithSecret](ctx, c, request{operation: opCreateWebhook(), in: in})
+}
+
+// ListWebhooks lists the account's webhooks, oldest first.
+func (c *Client) ListWebhooks(ctx context.Context) ([]Webhook, error) {
+	list, err := call[[]Webhook](ctx, c, request{operation: opListWebhooks()})
+	if err != nil {
+		return nil, err
+	}
+	return *list, nil
+}
+
+// GetWebhook reads one webhook. One that does not exist or belongs to another account is an [*Error] with [ProblemCodeNotFound], here
+// and wherever a webhook is named.
+func (c *Client) GetWebhook(ctx context.Context, id uuid.UUID) (*Webhook, error) {
+	return call[Webhook](ctx, c, request{operation: opGetWebhook(id.String())})
+}
+
+// UpdateWebhook changes the fields that are not nil and answers the webhook after that:
+//
+//	c.UpdateWebhook(ctx, id, client.UpdateWebhookRequest{Enabled: new(true)})
+//
+// What waits to be sent to a webhook that is disabled has then failed; [Client.RecoverWebhook] has it sent after all.
+func (c *Client) UpdateWebhook(ctx context.Context, id uuid.UUID, in UpdateWebhookRequest) (*Webhook, error) {
+	return call[Webhook](ctx, c, request{operation: opUpdateWebhook(id.String()), in: in})
+}
+
+// DeleteWebhook removes a webhook and forgets its deliveries. If an attempt broke off and the webhook is not there when it is
+// repeated, it was deleted: that is no error.
+func (c *Client) DeleteWebhook(ctx context.Context, id uuid.UUID) error {
+	return c.exec(ctx, request{operation: opDeleteWebhook(id.String())})
+}
+
+// RotateWebhookSecret answers the webhook with a new secret, which is not shown again. For 24 hours requests are signed with the new
+// one and the one before it: give the receiver the new one, or both, within that time.
+//
+// It is not repeated after a connection that broke, because a second change would make worthless the secret that the receiver has:
+// requests are signed with the two newest only. If the error leaves open whether it was changed, change it again, and give the receiver
+// the answer at once.
+func (c *Client) RotateWebhookSecret(ctx context.Context, id uuid.UUID) (*WebhookWithSecret, error) {
+	return call[WebhookWithSecret](ctx, c, request{operation: opRotateWebhookSecret(id.String())})
+}
+
+// TestWebhook sends an example to a webhook, now and once, and answers what came of it: also an attempt that the receiver refused is no
+// error. The example's Seq is 0 and its card does not exist. With the zero request it is an [EventTypeCardGenerated].
+//
+// It is not repeated after a connection that broke, so that the receiver is not sent two.
+func (c *Client) TestWebhook(ctx context.Context, id uuid.UUID, in TestWebhookRequest) (*DeliveryAttempt, error) {
+	return call[DeliveryAttempt](ctx, c, request{operation: opTestWebhook(id.String()), in: in})
+}
+
+// Redeliver has an event sent again as soon as possible, whatever came of it before, with the same id and all the attempts of a new
+// delivery. A webhook that is disabled is an [*Error] with [ProblemCodeWebhookDisabled].
+func (c *Client) Redeliver(ctx context.Context, id, event uuid.UUID) error {
+	return c.exec(ctx, request{operation: opRedeliver(id.String(), event.String()), harmless: true})
+}
+
+// RecoverWebhook has every event sent again that happened at since or later and whose delivery failed, and answers how many these are.
+// An attempt that is repeated counts only what the one before it left. A webhook that is disabled is an [*Error] with
+// [ProblemCodeWebhookDisabled].
+func (c *Client) RecoverWebhook(ctx context.Context, id uuid.UUID, since time.Time) (*Recovery, error) {
+	query := url.Values{"since": {since.UTC().Format(time.RFC3339Nano)}}
+	return call[Recovery](ctx, c, request{operation: opRecoverWebhook(id.String()), query: query.Encode(), harmless: true})
+}

@@ -1,0 +1,172 @@
+package card_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// The waits that the contract promises between the ten attempts.
+var waits = []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour,
+	20 * time.Hour, 24 * time.Hour}
+
+// about is how exactly a wait is known, which is a fraction of its length.
+const about = time.Millisecond
+
+func failure(status int) card.Attempt { return card.Attempt{At: epoch, Status: status} }
+
+func pending() card.Delivery {
+	return card.Delivery{Event: card.Event{Seq: 7}, State: card.DeliveryPending, DueAt: epoch}
+}
+
+func TestDelivery_AfterEachFailureWaitsByTheSchedule(t *testing.T) {
+	for _, tt := range []struct{ chance, factor float64 }{{0, 0.8}, {0.5, 1}, {math.Nextafter(1, 0), 1.2}} {
+		d, now := pending(), epoch
+		for i, wait := range waits {
+			d = d.After(failure(500), now, tt.chance)
+			want := time.Duration(tt.factor * float64(wait))
+			if got := d.DueAt.Sub(now); got < want-about || got > want+about {
+				t.Errorf("chance %v, after attempt %d: waits %v, want %v", tt.chance, i+1, got, want)
+			}
+			if d.State != card.DeliveryPending || d.Tries != i+1 || len(d.Attempts) != i+1 {
+				t.Errorf("chance %v, after attempt %d: %s, %d tries, %d attempts", tt.chance, i+1, d.State, d.Tries, len(d.Attempts))
+			}
+			now = d.DueAt
+		}
+		d = d.After(failure(500), now, tt.chance)
+		if d.State != card.DeliveryFailed || !d.DueAt.IsZero() || d.Tries != 10 || len(d.Attempts) != 10 {
+			t.Errorf("after the tenth attempt: %s, due %v, %d tries, %d attempts", d.State, d.DueAt, d.Tries, len(d.Attempts))
+		}
+	}
+}
+
+func TestDelivery_AfterAThousandFailuresAtOnceTheyComeBackSpread(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for try, wait := range waits {
+		low, width := time.Duration(0.8*float64(wait)), time.Duration(0.4*float64(wait))
+		var tenths [10]int
+		for range 1000 {
+			d := pending()
+			d.Tries = try
+			got := d.After(failure(503), epoch, random.Float64()).DueAt.Sub(epoch)
+			if got < low-about || got >= low+width+about {
+				t.Fatalf("waits %v, want from %v to %v", got, low, low+width)
+			}
+			tenths[min(9, max(0, int(10*(got-low)/width)))]++
+		}
+		for i, n := range tenths {
+			if n < 50 || n > 200 {
+				t.Errorf("after attempt %d: %d of 1000 wait for tenth %d of %v", try+1, n, i, width)
+			}
+		}
+	}
+}
+
+func TestDelivery_AfterRetryAfter(t *testing.T) {
+	for name, tt := range map[string]struct {
+		tries       int
+		asked, want time.Duration
+	}{
+		"none":                         {0, 0, 5 * time.Second},
+		"shorter than the schedule":    {1, time.Minute, 5 * time.Minute},
+		"as long as the schedule":      {1, 5 * time.Minute, 5 * time.Minute},
+		"longer than the schedule":     {0, time.Hour, time.Hour},
+		"a day":                        {0, 24 * time.Hour, 24 * time.Hour},
+		"more than a day":              {0, 24*time.Hour + 1, 24 * time.Hour},
+		"for ever":                     {0, math.MaxInt64, 24 * time.Hour},
+		"negative":                     {0, -time.Hour, 5 * time.Second},
+		"shorter than the last wait":   {8, 23 * time.Hour, 24 * time.Hour},
+		"no more attempts, whatever":   {9, time.Hour, 0},
+		"shorter, though not by a lot": {3, 2*time.Hour - 1, 2 * time.Hour},
+	} {
+		a := failure(429)
+		a.RetryAfter = tt.asked
+		d := pending()
+		d.Tries = tt.tries
+		d = d.After(a, epoch, 0.5)
+		if tt.want == 0 {
+			if d.State != card.DeliveryFailed || !d.DueAt.IsZero() {
+				t.Errorf("%s: %s, due %v", name, d.State, d.DueAt)
+			}
+			continue
+		}
+		if got := d.DueAt.Sub(epoch); d.State != card.DeliveryPending || got != tt.want {
+			t.Errorf("%s: %s, waits %v, want %v", name, d.State, got, tt.want)
+		}
+	}
+}
+
+// Only 2xx means that the receiver has the event. A redirect is not followed, so it has delivered nothing.
+func TestDelivery_AfterAnAnswerIsDeliveredOnlyWith2xx(t *testing.T) {
+	for status, want := range map[int]card.DeliveryState{
+		200: card.DeliveryDelivered, 201: card.DeliveryDelivered, 202: card.DeliveryDelivered, 204: card.DeliveryDelivered, 299: card.DeliveryDelivered,
+		0: card.DeliveryPending, 100: card.DeliveryPending, 199: card.DeliveryPending, 300: card.DeliveryPending, 301: card.DeliveryPending,
+		304: card.DeliveryPending, 307: card.DeliveryPending, 400: card.DeliveryPending, 401: card.DeliveryPending, 404: card.DeliveryPending,
+		410: card.DeliveryPending, 429: card.DeliveryPending, 500: card.DeliveryPending, 503: card.DeliveryPending, 2000: card.DeliveryPending,
+	} {
+		for _, tries := range []int{0, 4, 9} {
+			d := pending()
+			d.Tries = tries
+			a := failure(status)
+			a.RetryAfter = time.Hour
+			d = d.After(a, epoch, 0)
+			want := want
+			if want == card.DeliveryPending && tries == 9 {
+				want = card.DeliveryFailed
+			}
+			if d.State != want || d.DueAt.IsZero() != (want != card.DeliveryPending) || d.Tries != tries+1 {
+				t.Errorf("%d after %d tries: %s, due %v, %d tries", status, tries, d.State, d.DueAt, d.Tries)
+			}
+		}
+	}
+}
+
+func TestDelivery_AfterManyRedeliveriesKeepsTheLastTwentyAttempts(t *testing.T) {
+	d := pending()
+	var want []card.Attempt
+	for i := range 47 {
+		a := failure(500)
+		a.Took = time.Duration(i)
+		want = append(want, a)
+		d.Tries %= 10 // sent again
+		d = d.After(a, epoch, 0)
+	}
+	if diff := cmp.Diff(want[27:], d.Attempts); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Two attempts at the same delivery, by a process that lost its claim and the one that has it, must not write into each other's list.
+func TestDelivery_AfterLeavesWhatItIsMadeOfAlone(t *testing.T) {
+	for _, n := range []int{0, 1, 19, 20, 25} {
+		before := make([]card.Attempt, n, n+50) // with room, in which append would write
+		for i := range before {
+			before[i] = failure(500 + i)
+		}
+		d := pending()
+		d.Attempts = before
+		one, two := d.After(failure(201), epoch, 0), d.After(failure(404), epoch, 0)
+		if got := one.Attempts[len(one.Attempts)-1].Status; got != 201 {
+			t.Errorf("of %d: another attempt was written over this one: %d", n, got)
+		}
+		if got := two.Attempts[len(two.Attempts)-1].Status; got != 404 {
+			t.Errorf("of %d: %d", n, got)
+		}
+		if want := min(n+1, 20); len(one.Attempts) != want {
+			t.Errorf("of %d: %d attempts are kept, want %d", n, len(one.Attempts), want)
+		}
+		for i, a := range before[:cap(before)][:n+1] {
+			if want := 500 + i; i < n && a.Status != want || i == n && a.Status != 0 {
+				t.Errorf("of %d: attempt %d became %d", n, i, a.Status)
+			}
+		}
+		if d.State != card.DeliveryPending || d.Tries != 0 || len(d.Attempts) != n || !d.DueAt.Equal(epoch) {
+			t.Errorf("of %d: the delivery changed: %+v", n, d)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package card
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// EventType names what an account is told.
+type EventType string
+
+const (
+	EventGenerated       EventType = "card.generated"
+	EventDetected        EventType = "payment.detected"
+	EventUnderpaid       EventType = "payment.underpaid"
+	EventLate            EventType = "payment.late"
+	EventExpired         EventType = "payment.expired"
+	EventReversed        EventType = "payment.reversed"
+	EventWebhookDisabled EventType = "webhook.disabled"
+)
+
+// EventTypes returns all of them; the contract's are tested against it.
+func EventTypes() []EventType {
+	return []EventType{EventGenerated, EventDetected, EventUnderpaid, EventLate, EventExpired, EventReversed, EventWebhookDisabled}
+}
+
+// Event is what an account is told.
+type Event struct {
+	ID        uuid.UUID
+	AccountID uuid.UUID
+	Seq       int64 // without gaps, in the order of commits, per account
+	Type      EventType
+	CardUUID  uuid.UUID // the zero UUID if it is not about a card, and then the next two are empty
+	Status    Status
+	State     PaymentState
+	WebhookID uuid.UUID // with EventWebhookDisabled
+	CreatedAt time.Time
+}
+
+// eventTime is how the contract writes times.
+const eventTime = "2006-01-02T15:04:05.000Z"
+
+// Payload is the body that webhooks are sent: the same bytes whenever it is called.
+func (e Event) Payload() []byte {
+	body := struct {
+		Type      EventType    `json:"type"`
+		Timestamp string       `json:"timestamp"`
+		Seq       int64        `json:"seq"`
+		CardUUID  uuid.UUID    `json:"card_uuid,omitzero"`
+		Status    Status       `json:"status,omitempty"`
+		State     PaymentState `json:"payment_state,omitempty"`
+		WebhookID uuid.UUID    `json:"webhook_id,omitzero"`
+	}{e.Type, e.CreatedAt.UTC().Format(eventTime), e.Seq, e.CardUUID, e.Status, e.State, e.WebhookID}
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic(err) // strings and a number only: can't happen
+	}
+	return text
+}
+
+func (s *Service) event(c *Card, kind EventType, status Status, state PaymentState) Event {
+	id, at := newID()
+	return Event{ID: id, AccountID: c.AccountID, Type: kind, CardUUID: c.UUID, Status: status, State: state, CreatedAt: at}
+}
+
+// ExampleEvent returns an event of a type that never happened.
+func ExampleEvent(account uuid.UUID, kind EventType) Event {
+	id, at := newID()
+	e := Event{ID: id, AccountID: account, Type: kind, CreatedAt: at}
+	if kind == EventWebhookDisabled {
+		e.WebhookID = uuid.Must(uuid.NewV7())
+		return e
+	}
+	e.CardUUID = uuid.Must(uuid.NewV7())
+	e.Status, e.State = AwaitingPayment, map[EventType]PaymentState{
+		EventGenerated: Paid, EventDetected: Detected, EventUnderpaid: Underpaid, EventLate: Late, EventExpired: Expired, EventReversed: Reversed,
+	}[kind]
+	if kind == EventGenerated || kind == EventReversed {
+		e.Status = Generated
+	}
+	return e
+}
+
+// ListEvents returns the account's events whose Seq is greater than after, in its order, at most limit, and whether there are more.
+// It costs one round trip to the store, two if there is nothing new.
+func (s *Service) ListEvents(ctx context.Context, account uuid.UUID, after int64, limit int) ([]Event, bool, error) {
+	es, err := s.store.Events(ctx, account, after, limit+1)
+	if err != nil {
+		return nil, false, err
+	}
+	if len(es) == 0 && after > 0 { // nothing new; or a seq that was never given, as after a backup was restored
+		newest, err := s.store.LastSeq(ctx, account)
+		if err != nil {
+			return nil, false, err
+		}
+		if after > newest {
+			return nil, false, ErrInvalidRequest.WithFields(FieldError{"query/after", fmt.Sprintf("is greater than the seq of the newest event, %d: begin again from an event that you are sure of", newest)})
+		}
+	}
+	more := len(es) > limit
+	return slices.Clip(es[:min(limit, len(es))]), more, nil
+}

@@ -1,0 +1,175 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+type deliveryRow struct {
+	eventRow
+	Delivery string `db:"delivery_state"`
+	DueAt    *int64 `db:"due_at"`
+	Tries    int    `db:"tries"`
+	Attempts string `db:"attempts"`
+}
+
+// storedAttempt is a card.Attempt in the column attempts.
+type storedAttempt struct {
+	At     int64  `json:"at"`   // Unix milliseconds
+	Took   int64  `json:"took"` // milliseconds
+	Status int    `json:"status,omitempty"`
+	Answer string `json:"answer,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+func (r *deliveryRow) delivery() (card.Delivery, error) {
+	var stored []storedAttempt
+	if err := json.Unmarshal([]byte(r.Attempts), &stored); err != nil {
+		return card.Delivery{}, fmt.Errorf("attempts of event %s: %w", r.ID, err)
+	}
+	d := card.Delivery{Event: r.event(), State: card.DeliveryState(r.Delivery), Tries: r.Tries, Attempts: make([]card.Attempt, len(stored))}
+	for i, a := range stored {
+		d.Attempts[i] = card.Attempt{At: fromMillis(a.At), Took: time.Duration(a.Took) * time.Millisecond, Status: a.Status, Answer: a.Answer, Error: a.Error}
+	}
+	if r.DueAt != nil {
+		d.DueAt = fromMillis(*r.DueAt)
+	}
+	return d, nil
+}
+
+func attemptsText(as []card.Attempt) (string, error) {
+	stored := make([]storedAttempt, len(as))
+	for i, a := range as {
+		// PostgreSQL takes no NUL in a text.
+		stored[i] = storedAttempt{a.At.UnixMilli(), a.Took.Milliseconds(), a.Status, strings.ReplaceAll(a.Answer, "\x00", ""), a.Error}
+	}
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // a web page would grow sixfold
+	err := encoder.Encode(stored)
+	return text.String(), err
+}
+
+const selectDeliveries = `SELECT e.id, e.account_id, e.seq, e.type, e.card_uuid, e.status, e.payment_state, e.webhook_id, e.created_at,
+	d.state AS delivery_state, d.due_at, d.tries, d.attempts
+	FROM deliveries d JOIN events e ON e.account_id = d.account_id AND e.seq = d.seq WHERE d.webhook_id = ? `
+
+func deliveries(found []deliveryRow, err error) ([]card.Delivery, error) {
+	if err != nil {
+		return nil, err
+	}
+	all := make([]card.Delivery, len(found))
+	for i := range found {
+		if all[i], err = found[i].delivery(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// DueDeliveries implements card.Store.
+func (s *Store) DueDeliveries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]card.Delivery, error) {
+	var found []deliveryRow
+	err := s.hot.dueDeliveries.SelectContext(ctx, &found, webhook, now.UnixMilli(), n)
+	return deliveries(found, s.fail("select due deliveries", err))
+}
+
+// Deliveries implements card.Store.
+func (s *Store) Deliveries(ctx context.Context, webhook uuid.UUID, filter card.DeliveryFilter) ([]card.Delivery, error) {
+	where, args := "", []any{webhook}
+	if filter.State != "" {
+		where, args = where+"AND d.state = ? ", append(args, filter.State)
+	}
+	if filter.Before > 0 {
+		where, args = where+"AND d.seq < ? ", append(args, filter.Before)
+	}
+	var found []deliveryRow
+	err := s.list(ctx, s.r, &found, "select deliveries", selectDeliveries+where+"ORDER BY d.seq DESC LIMIT ?", append(args, filter.Limit)...)
+	return deliveries(found, err)
+}
+
+// SaveDeliveries implements card.Tx.
+func (t *tx) SaveDeliveries(ctx context.Context, webhook uuid.UUID, before, after []card.Delivery) error {
+	type pair struct{ before, after card.Delivery }
+	pairs := make([]pair, len(after))
+	for i := range after {
+		pairs[i] = pair{before[i], after[i]}
+	}
+	return inBatches(pairs, func(some []pair) error {
+		rows := make([][]any, len(some))
+		for i, p := range some {
+			var due any
+			if !p.after.DueAt.IsZero() {
+				due = p.after.DueAt.UnixMilli()
+			}
+			attempts, err := attemptsText(p.after.Attempts)
+			if err != nil {
+				return fmt.Errorf("update deliveries: %w", err)
+			}
+			rows[i] = []any{p.after.Event.Seq, p.after.State, due, p.after.Tries, attempts, p.before.DueAt.UnixMilli()}
+		}
+		table, args := t.s.dialect.table(rows, deliveryTypes()...)
+		args = append(args, webhook)
+		if t.s.dialect.arrays { // the statement is the same for any number of rows
+			_, err := t.t.StmtxContext(ctx, t.s.hot.saveDeliveries).ExecContext(ctx, args...)
+			return t.s.fail("update deliveries", err)
+		}
+		_, err := t.s.exec(ctx, t.t, "update deliveries", saveDeliveries(table), args...)
+		return err
+	})
+}
+
+// saveDeliveries updates deliveries from a table of deliveryTypes: seq, state, when it is due, tries, attempts, and when it was due before.
+func saveDeliveries(table string) string {
+	return "UPDATE deliveries SET state = v.column2, due_at = v.column3, tries = v.column4, attempts = v.column5 FROM " + table +
+		" WHERE deliveries.seq = v.column1 AND deliveries.due_at = v.column6 AND deliveries.webhook_id = ?"
+}
+
+func deliveryTypes() []string {
+	return []string{"BIGINT", "TEXT", "BIGINT", "INTEGER", "TEXT", "BIGINT"}
+}
+
+// Redeliver implements card.Store.
+func (s *Store) Redeliver(ctx context.Context, account, webhook, event uuid.UUID, now time.Time) error {
+	n, err := s.exec(ctx, s.w, "redeliver", `UPDATE deliveries SET state = 'pending', due_at = ?, tries = 0
+		WHERE webhook_id = ? AND account_id = ? AND seq = (SELECT seq FROM events WHERE id = ? AND account_id = ?)`,
+		now.UnixMilli(), webhook, account, event, account)
+	if err == nil && n == 0 {
+		return card.ErrNotFound
+	}
+	return err
+}
+
+// RecoverDeliveries implements card.Tx.
+func (t *tx) RecoverDeliveries(ctx context.Context, account, webhook uuid.UUID, since time.Time, after int64, n int, now time.Time) (due, last int64, err error) {
+	err = t.s.get(ctx, t.t, &last, "select events", `SELECT COALESCE(MAX(seq), ?) FROM (SELECT seq FROM events
+		WHERE account_id = ? AND seq > ? AND created_at >= ? ORDER BY seq LIMIT ?) AS page`, after, account, after, since.UnixMilli(), n)
+	if err != nil || last == after {
+		return 0, after, err
+	}
+	due, err = t.s.exec(ctx, t.t, "recover deliveries", `INSERT INTO deliveries (webhook_id, account_id, seq, created_at, state, due_at)
+		SELECT w.id, e.account_id, e.seq, e.created_at, 'pending', CAST(? AS BIGINT) FROM webhooks w JOIN events e ON e.account_id = w.account_id
+		WHERE w.id = ? AND w.enabled AND e.seq > ? AND e.seq <= ? AND e.created_at >= ? AND `+wanted+t.s.dialect.forShare+`
+		ON CONFLICT (webhook_id, seq) DO UPDATE SET state = 'pending', due_at = excluded.due_at, tries = 0 WHERE deliveries.state = 'failed'`,
+		now.UnixMilli(), webhook, after, last, since.UnixMilli())
+	return due, last, err
+}
+
+// DeleteDeliveries implements card.Store.
+func (s *Store) DeleteDeliveries(ctx context.Context, webhook uuid.UUID, n int) (int64, error) {
+	return s.exec(ctx, s.w, "delete deliveries", `DELETE FROM deliveries WHERE webhook_id = ? AND seq IN
+		(SELECT seq FROM deliveries WHERE webhook_id = ? LIMIT ?)`, webhook, webhook, n)
+}
+
+// PruneDeliveries implements card.Store.
+func (s *Store) PruneDeliveries(ctx context.Context, before time.Time, n int) (int64, error) {
+	return s.exec(ctx, s.w, "prune deliveries", `DELETE FROM deliveries WHERE (webhook_id, seq) IN
+		(SELECT webhook_id, seq FROM deliveries WHERE created_at < ? AND due_at IS NULL LIMIT ?)`, before.UnixMilli(), n)
+}

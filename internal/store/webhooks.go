@@ -1,0 +1,153 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+const webhookColumns = `id, account_id, url, description, types, secret, old_secret, old_until, enabled, disabled_reason, disabled_at, created_at,
+	failing_since, version`
+
+type webhookRow struct {
+	ID             uuid.UUID      `db:"id"`
+	AccountID      uuid.UUID      `db:"account_id"`
+	URL            string         `db:"url"`
+	Description    string         `db:"description"`
+	Types          string         `db:"types"`
+	Secret         []byte         `db:"secret"`
+	OldSecret      []byte         `db:"old_secret"`
+	OldUntil       *int64         `db:"old_until"`
+	Enabled        bool           `db:"enabled"`
+	DisabledReason sql.NullString `db:"disabled_reason"`
+	DisabledAt     *int64         `db:"disabled_at"`
+	CreatedAt      int64          `db:"created_at"`
+	FailingSince   *int64         `db:"failing_since"`
+	Version        int64          `db:"version"`
+}
+
+func (r *webhookRow) webhook() *card.Webhook {
+	w := &card.Webhook{ID: r.ID, AccountID: r.AccountID, URL: r.URL, Description: r.Description, Enabled: r.Enabled,
+		DisabledReason: card.DisabledReason(r.DisabledReason.String), DisabledAt: fromNullMillis(r.DisabledAt), FailingSince: fromNullMillis(r.FailingSince),
+		CreatedAt: fromMillis(r.CreatedAt), Version: r.Version, Sealed: r.Secret, SealedOld: r.OldSecret, OldUntil: fromNullMillis(r.OldUntil)}
+	for _, kind := range strings.Fields(r.Types) {
+		w.Types = append(w.Types, card.EventType(kind))
+	}
+	return w
+}
+
+func joinTypes(types []card.EventType) string {
+	texts := make([]string, len(types))
+	for i, kind := range types {
+		texts[i] = string(kind)
+	}
+	return strings.Join(texts, " ")
+}
+
+// CountWebhooks implements card.Tx.
+func (t *tx) CountWebhooks(ctx context.Context, account uuid.UUID) (int, error) {
+	var id uuid.UUID
+	if err := t.s.get(ctx, t.t, &id, "lock account", "SELECT id FROM accounts WHERE id = ?"+t.s.dialect.forUpdate, account); err != nil {
+		return 0, err
+	}
+	var n int
+	err := t.s.get(ctx, t.t, &n, "count webhooks", "SELECT COUNT(*) FROM webhooks WHERE account_id = ?", account)
+	return n, err
+}
+
+// InsertWebhook implements card.Tx.
+func (t *tx) InsertWebhook(ctx context.Context, w *card.Webhook) error {
+	_, err := t.s.exec(ctx, t.t, "insert webhook", `INSERT INTO webhooks (id, account_id, url, description, types, secret, version, enabled, created_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, w.ID, w.AccountID, w.URL, w.Description, joinTypes(w.Types), w.Sealed, w.Version, w.Enabled, w.CreatedAt.UnixMilli())
+	return err
+}
+
+// WebhookByID implements card.Store.
+func (s *Store) WebhookByID(ctx context.Context, account, id uuid.UUID) (*card.Webhook, error) {
+	return s.webhook(ctx, s.r, "", account, id)
+}
+
+// LockWebhook implements card.Tx.
+func (t *tx) LockWebhook(ctx context.Context, account, id uuid.UUID) (*card.Webhook, error) {
+	return t.s.webhook(ctx, t.t, t.s.dialect.forUpdate, account, id)
+}
+
+func (s *Store) webhook(ctx context.Context, on runner, lock string, account, id uuid.UUID) (*card.Webhook, error) {
+	var row webhookRow
+	if err := s.get(ctx, on, &row, "select webhook", "SELECT "+webhookColumns+" FROM webhooks WHERE account_id = ? AND id = ?"+lock, account, id); err != nil {
+		return nil, err
+	}
+	return row.webhook(), nil
+}
+
+// Webhooks implements card.Store.
+func (s *Store) Webhooks(ctx context.Context, account uuid.UUID) ([]*card.Webhook, error) {
+	var found []webhookRow
+	err := s.list(ctx, s.r, &found, "select webhooks", "SELECT "+webhookColumns+" FROM webhooks WHERE account_id = ? ORDER BY id", account)
+	all := make([]*card.Webhook, len(found))
+	for i := range found {
+		all[i] = found[i].webhook()
+	}
+	return all, err
+}
+
+// SaveWebhook implements card.Tx.
+func (t *tx) SaveWebhook(ctx context.Context, w *card.Webhook) error {
+	_, err := t.s.exec(ctx, t.t, "update webhook", `UPDATE webhooks SET url = ?, description = ?, types = ?, secret = ?, old_secret = ?, old_until = ?,
+		enabled = ?, disabled_reason = ?, disabled_at = ?, failing_since = ?, failures = CASE WHEN version = ? THEN failures ELSE 0 END,
+		paused_until = CASE WHEN version = ? THEN paused_until ELSE 0 END, version = ? WHERE id = ?`,
+		w.URL, w.Description, joinTypes(w.Types), w.Sealed, w.SealedOld, nullMillis(w.OldUntil), w.Enabled,
+		nullString(string(w.DisabledReason)), nullMillis(w.DisabledAt), nullMillis(w.FailingSince), w.Version, w.Version, w.Version, w.ID)
+	return err
+}
+
+// DeleteWebhook implements card.Store.
+func (s *Store) DeleteWebhook(ctx context.Context, account, id uuid.UUID) error {
+	_, err := s.exec(ctx, s.w, "delete webhook", "DELETE FROM webhooks WHERE account_id = ? AND id = ?", account, id)
+	return err
+}
+
+// ClaimWebhooks implements card.Store. Each claim raises the fence; one whose reply is lost ends with its ttl.
+func (s *Store) ClaimWebhooks(ctx context.Context, now time.Time, n int, ttl time.Duration) ([]*card.WebhookClaim, error) {
+	var found []struct {
+		webhookRow
+		Failures int   `db:"failures"`
+		Fence    int64 `db:"fence"`
+	}
+	clock := "(SELECT " + s.dialect.now + ")"
+	err := s.list(ctx, s.w, &found, "claim webhooks", `UPDATE webhooks SET fence = fence + 1, claimed_until = `+clock+` + ?
+		WHERE id IN (SELECT q.id FROM webhooks q WHERE q.enabled AND q.claimed_until <= `+clock+` AND q.paused_until <= ?
+			AND EXISTS (SELECT 1 FROM deliveries d WHERE d.webhook_id = q.id AND d.due_at <= ?)
+			ORDER BY q.failures, q.claimed_until LIMIT ?`+s.dialect.skipLocked+`)
+		RETURNING `+webhookColumns+`, failures, fence`, ttl.Milliseconds(), now.UnixMilli(), now.UnixMilli(), n)
+	claims := make([]*card.WebhookClaim, len(found))
+	for i := range found {
+		claims[i] = &card.WebhookClaim{Webhook: found[i].webhook(), Failures: found[i].Failures, Fence: found[i].Fence}
+	}
+	return claims, err
+}
+
+// ReleaseWebhook implements card.Store. The fence stays, so that it goes on growing; the time says who was served longest ago.
+func (s *Store) ReleaseWebhook(ctx context.Context, c *card.WebhookClaim) error {
+	_, err := s.exec(ctx, s.w, "release webhook", "UPDATE webhooks SET claimed_until = "+s.dialect.now+" WHERE id = ? AND fence = ?", c.Webhook.ID, c.Fence)
+	return err
+}
+
+// SaveWebhookState implements card.Tx.
+func (t *tx) SaveWebhookState(ctx context.Context, c *card.WebhookClaim, state card.WebhookState, now time.Time, ttl time.Duration) error {
+	set, args := "", []any{state.Failures, nullMillis(state.FailingSince), state.PausedUntil.UnixMilli(), ttl.Milliseconds()}
+	if state.DisabledReason != "" {
+		set, args = ", enabled = FALSE, disabled_reason = ?, disabled_at = ?", append(args, state.DisabledReason, now.UnixMilli())
+	}
+	n, err := t.s.exec(ctx, t.t, "update webhook", `UPDATE webhooks SET failures = ?, failing_since = ?, paused_until = ?,
+		claimed_until = `+t.s.dialect.now+` + ?`+set+` WHERE id = ? AND fence = ? AND version = ?`, append(args, c.Webhook.ID, c.Fence, c.Webhook.Version)...)
+	if err == nil && n == 0 {
+		return card.ErrFenced
+	}
+	return err
+}

@@ -1,0 +1,233 @@
+package webhook_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/issuer"
+	"github.com/cardmint/cardmint/internal/rate"
+	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/vault"
+	"github.com/cardmint/cardmint/internal/watcher"
+	"github.com/cardmint/cardmint/internal/webhook"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+// shop is the service with a simulated chain and a sender, and a clock that the test sets.
+type shop struct {
+	t       *testing.T
+	url     string
+	vault   *vault.Vault
+	store   *store.Store
+	service *card.Service
+	chain   *chain.Simulated
+	watcher *watcher.Watcher
+	sender  *webhook.Sender
+	cfg     webhook.Config
+	account uuid.UUID
+	card    *card.Card
+
+	mu  sync.Mutex
+	now time.Time
+}
+
+const timeout = 2 * time.Second // of an attempt
+
+// onEach runs a test on every database.
+func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
+	t.Helper()
+	for name, url := range map[string]func(*testing.T) string{
+		"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "x.db") },
+		"postgres": func(t *testing.T) string { return rig.Postgres(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			keys := filepath.Join(t.TempDir(), "x.keys")
+			check(t, vault.Create(keys))
+			v, err := vault.Open(keys)
+			check(t, err)
+			s := &shop{t: t, url: url(t), vault: v, now: time.Now()}
+			s.open()
+			a, err := s.service.CreateAccount(t.Context(), "shop")
+			check(t, err)
+			s.account = a.ID
+			s.card, _, err = s.service.CreateCard(t.Context(), s.account, card.CreateRequest{USDAmount: "150", Currency: "monero"})
+			check(t, err)
+			f(t, s)
+		})
+	}
+}
+
+// open wires a replica.
+func (s *shop) open() {
+	s.t.Helper()
+	var err error
+	s.store, err = store.Open(s.t.Context(), s.url, 4)
+	check(s.t, err)
+	opened := s.store
+	s.t.Cleanup(func() { _ = opened.Close() })
+	poster := webhook.NewPoster(webhook.Guard{Insecure: true, Timeout: timeout}).At(s.clock)
+	s.t.Cleanup(poster.Close)
+	rates, err := rate.NewFixed(map[string]string{"monero": "150"}, s.clock)
+	check(s.t, err)
+	s.service, err = card.New(s.store, s.vault, rates, issuer.NewSandbox(s.clock), card.Config{
+		Currencies: []card.Currency{card.Monero()}, Now: s.clock, PoolSize: 20, Poster: poster,
+	})
+	check(s.t, err)
+	s.chain = chain.NewSimulated("monero", s.store, s.clock)
+	s.watcher = watcher.New(s.service, s.chain, watcher.Config{FillBatch: 20, Now: s.clock})
+	check(s.t, s.watcher.Tick(s.t.Context()))
+	check(s.t, s.watcher.Close(s.t.Context()))
+	s.sender = webhook.NewSender(s.service, poster, s.cfg)
+	sender := s.sender
+	s.t.Cleanup(func() { _ = sender.Close(context.Background()) })
+}
+
+// replica is another process on the same database.
+func (s *shop) replica() *shop {
+	s.t.Helper()
+	other := &shop{t: s.t, url: s.url, vault: s.vault, now: s.clock(), cfg: s.cfg, account: s.account, card: s.card}
+	other.open()
+	return other
+}
+
+func (s *shop) clock() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now
+}
+
+func (s *shop) later(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = s.now.Add(d)
+}
+
+// pass has everything sent that is due, and waits for it.
+func (s *shop) pass() {
+	s.t.Helper()
+	check(s.t, s.sender.Tick(s.t.Context()))
+	check(s.t, s.sender.Close(s.t.Context()))
+}
+
+// happen commits n events of the account's card.
+func (s *shop) happen(n int) []card.Event {
+	s.t.Helper()
+	es := make([]card.Event, n)
+	for i := range es {
+		es[i] = card.ExampleEvent(s.account, card.EventUnderpaid)
+		es[i].CardUUID, es[i].CreatedAt = s.card.UUID, s.clock()
+	}
+	check(s.t, s.store.InTx(s.t.Context(), func(tx card.Tx) error { return tx.InsertEvents(s.t.Context(), es) }))
+	return es
+}
+
+func (s *shop) register(url string, types ...card.EventType) (*card.Webhook, card.Secret) {
+	s.t.Helper()
+	w, secret, err := s.service.CreateWebhook(s.t.Context(), s.account, card.WebhookRequest{URL: &url, Types: &types})
+	check(s.t, err)
+	return w, secret
+}
+
+func (s *shop) webhook(id uuid.UUID) *card.Webhook {
+	s.t.Helper()
+	w, err := s.service.GetWebhook(s.t.Context(), s.account, id)
+	check(s.t, err)
+	return w
+}
+
+// deliveries returns those of a webhook, oldest event first.
+func (s *shop) deliveries(id uuid.UUID) []card.Delivery {
+	s.t.Helper()
+	ds, _, err := s.service.ListDeliveries(s.t.Context(), s.account, id, card.DeliveryFilter{Limit: 1000})
+	check(s.t, err)
+	for i, j := 0, len(ds)-1; i < j; i, j = i+1, j-1 {
+		ds[i], ds[j] = ds[j], ds[i]
+	}
+	return ds
+}
+
+func (s *shop) wantStates(id uuid.UUID, want ...card.DeliveryState) []card.Delivery {
+	s.t.Helper()
+	ds := s.deliveries(id)
+	if len(ds) != len(want) {
+		s.t.Fatalf("%d deliveries, want %d", len(ds), len(want))
+	}
+	for i, d := range ds {
+		if d.State != want[i] {
+			s.t.Errorf("delivery %d is %s after %d tries, want %s", i, d.State, d.Tries, want[i])
+		}
+	}
+	return ds
+}
+
+// received is a request that came to a receiver.
+type received struct {
+	ID, Timestamp, Signature string
+	Body                     string
+	header                   http.Header
+}
+
+// receiver keeps what it is sent.
+type receiver struct {
+	URL string
+
+	mu     sync.Mutex
+	got    []received
+	answer func(n int) int // status of the n-th request, from 0 on
+}
+
+// newReceiver starts one that answers 200, or what answer returns.
+func newReceiver(t *testing.T, answer func(n int) int) *receiver {
+	t.Helper()
+	r := &receiver{answer: answer}
+	server := httptest.NewServer(r)
+	t.Cleanup(server.Close)
+	r.URL = server.URL + "/hook"
+	return r
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, _ := io.ReadAll(req.Body)
+	r.mu.Lock()
+	n := len(r.got)
+	r.got = append(r.got, received{req.Header.Get("webhook-id"), req.Header.Get("webhook-timestamp"), req.Header.Get("webhook-signature"), string(body), req.Header})
+	r.mu.Unlock()
+	if r.answer != nil {
+		w.WriteHeader(r.answer(n))
+	}
+}
+
+func (r *receiver) all() []received {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]received(nil), r.got...)
+}
+
+// signedBy reports whether the official library takes the request for one signed by the secret.
+func (r received) signedBy(t *testing.T, secret card.Secret) bool {
+	t.Helper()
+	key, err := standardwebhooks.NewWebhook(secret.Reveal())
+	check(t, err)
+	return key.VerifyIgnoringTimestamp([]byte(r.Body), r.header) == nil
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,203 @@
+package webhook
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+)
+
+const (
+	longestAnswer  = 1 << 10  // what is kept of it
+	largestAnswer  = 64 << 10 // what is read of it, so that the connection can be used again
+	largestHeaders = 32 << 10
+)
+
+const notHTTP = "the answer is not HTTP"
+
+// Client calls URLs that customers choose. It connects to no address that its Guard refuses, follows no redirects, uses no proxy
+// and keeps no cookies. It is safe for concurrent use.
+type Client struct {
+	guard     Guard
+	transport *http.Transport
+}
+
+// NewClient returns a client for the URLs that g allows. Close it.
+func NewClient(g Guard) *Client {
+	g.Timeout = cmp.Or(g.Timeout, 15*time.Second)
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	return &Client{guard: g, transport: &http.Transport{
+		Proxy:                  nil, // a proxy would connect for us, and to anything
+		DialContext:            g.dialer().DialContext,
+		TLSClientConfig:        &tls.Config{RootCAs: g.RootCAs, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    g.Timeout, // connecting goes on when the attempt that wanted it is over
+		Protocols:              &protocols,
+		DisableCompression:     true,
+		MaxIdleConns:           512,
+		MaxIdleConnsPerHost:    8,
+		IdleConnTimeout:        30 * time.Second,
+		MaxResponseHeaderBytes: largestHeaders,
+	}}
+}
+
+// Close closes the connections that are kept for later attempts. Attempts under way go on.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
+
+// Answer is what came of one attempt.
+type Answer struct {
+	Took       time.Duration
+	Status     int           // HTTP status; 0 if there was none
+	Body       string        // the first 1,024 bytes at most of what the receiver answered, valid UTF-8 without control characters (other than \n and \t)
+	RetryAfter time.Duration // what Retry-After asks for (seconds or HTTP date, RFC 9110 section 10.2.3), not negative, 0 if absent or nonsense
+	Reason     string        // why there was no answer, for the integrator; "" if there was one
+}
+
+// Post sends body, byte for byte, once. A status is an answer even if the rest of it never came. Whoever cancels ctx finds that in the
+// Reason too. The body must not change afterwards: parts of it may still be on their way when the receiver has answered early.
+func (c *Client) Post(ctx context.Context, url string, header http.Header, body []byte) Answer {
+	start := time.Now()
+	answer := c.post(ctx, url, header, body)
+	answer.Took = time.Since(start)
+	return answer
+}
+
+func (c *Client) post(ctx context.Context, url string, header http.Header, body []byte) Answer {
+	if err := c.guard.CheckURL(url); err != nil {
+		return Answer{Reason: "the url " + err.Error()}
+	}
+	connected := false
+	attempt, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected = true },
+	}), c.guard.Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(attempt, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return Answer{Reason: c.reason(ctx, err, false)}
+	}
+	maps.Copy(req.Header, header)
+	if req.Header.Get("User-Agent") == "" {
+		req.Header.Set("User-Agent", "cardmint-webhooks")
+	}
+	// With one of these net/http would send again what may have arrived.
+	req.Header.Del("Idempotency-Key")
+	req.Header.Del("X-Idempotency-Key")
+
+	res, err := c.transport.RoundTrip(req) // an http.Client adds redirects and cookies
+	if err != nil {
+		return Answer{Reason: c.reason(ctx, err, connected)}
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode < 100 {
+		return Answer{Reason: notHTTP}
+	}
+	answer := Answer{Status: res.StatusCode, RetryAfter: retryAfter(res.Header.Get("Retry-After"), time.Now())}
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		return answer // what follows is the bare connection, which no deadline ends
+	}
+	beginning, _ := io.ReadAll(io.LimitReader(res.Body, longestAnswer))
+	answer.Body = plain(beginning)
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, largestAnswer-longestAnswer+1)) // one more, to find the end
+	return answer
+}
+
+// reason says why there was no answer. The words are fixed, since errors of the standard library hold addresses that are nobody's
+// business. ctx is the caller's; connected says whether there was a connection for the request.
+func (c *Client) reason(ctx context.Context, err error, connected bool) string {
+	var timeout interface{ Timeout() bool }
+	switch {
+	case errors.Is(err, errNotPublic):
+		return "the address of the host is not allowed: it is not public"
+	case ctx.Err() != nil:
+		return "the attempt was given up before an answer came"
+	case is[*net.DNSError](err):
+		return "the name of the host can't be resolved"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return fmt.Sprintf("no answer within %s", c.guard.Timeout)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "the connection was refused"
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return "the host can't be reached"
+	}
+	if text := tlsReason(err); text != "" {
+		return "TLS: " + text
+	}
+	switch text := err.Error(); {
+	case is[*net.OpError](err) && connected, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), strings.Contains(text, "server closed idle connection"):
+		return "the connection broke off"
+	case strings.Contains(text, "response headers exceeded"):
+		return "the headers of the answer are too long"
+	case connected:
+		return notHTTP
+	}
+	return "the connection could not be made"
+}
+
+// tlsReason says what is wrong with a certificate or a handshake, and nothing of other errors.
+func tlsReason(err error) string {
+	invalid, isInvalid := errors.AsType[x509.CertificateInvalidError](err)
+	text := err.Error()
+	switch {
+	case isInvalid && invalid.Reason == x509.Expired && invalid.Cert != nil && time.Now().Before(invalid.Cert.NotBefore):
+		return "the certificate is not valid yet"
+	case isInvalid && invalid.Reason == x509.Expired:
+		return "the certificate has expired"
+	case is[x509.HostnameError](err):
+		return "the certificate is not for this host"
+	case is[x509.UnknownAuthorityError](err):
+		return "the certificate is not signed by an authority that is trusted"
+	case is[*tls.CertificateVerificationError](err):
+		return "the certificate is not valid"
+	case is[tls.RecordHeaderError](err):
+		return "the port does not speak it"
+	case strings.Contains(text, "tls: ") && strings.Contains(text, "protocol version"): // alerts have no exported type
+		return "the protocol version is too old: 1.2 is the least"
+	case strings.Contains(text, "tls: "):
+		return "the handshake failed"
+	}
+	return ""
+}
+
+func is[E error](err error) bool {
+	_, is := errors.AsType[E](err)
+	return is
+}
+
+// retryAfter reads the header's value; now is when it came.
+func retryAfter(value string, now time.Time) time.Duration {
+	if value == "" {
+		return 0
+	}
+	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	return max(0, at.Sub(now))
+}
+
+// plain returns a stranger's bytes as text that does nothing to a terminal, a log or a database. It is still to be escaped for HTML.
+func plain(text []byte) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(string(text), ""))
+}

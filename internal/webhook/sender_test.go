@@ -1,0 +1,483 @@
+package webhook_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+func TestSender_SendsWhatHappenedToACard(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		ctx := t.Context()
+		r, made := newReceiver(t, nil), newReceiver(t, nil)
+		w, secret := s.register(r.URL)
+		s.register(made.URL, card.EventGenerated, card.EventLate)
+		_, err := s.chain.Pay(ctx, s.card.Address, s.card.Amount, 10)
+		check(t, err)
+		check(t, s.watcher.Tick(ctx))
+		_, err = s.service.IssueDue(ctx)
+		check(t, err)
+		s.pass()
+		es, _, err := s.service.ListEvents(ctx, s.account, 0, 10)
+		check(t, err)
+		got := r.all()
+		slices.SortFunc(got, func(a, b received) int { return strings.Compare(a.ID, b.ID) })
+		if len(es) != 2 || len(got) != 2 {
+			t.Fatalf("%d events, %d received", len(es), len(got))
+		}
+		for i, e := range es {
+			if got[i].ID != e.ID.String() || got[i].Body != string(e.Payload()) || !got[i].signedBy(t, secret) {
+				t.Errorf("event %+v came as %+v", e, got[i])
+			}
+			if kind := got[i].header.Get("Content-Type"); kind != "application/json" {
+				t.Errorf("type %q", kind)
+			}
+		}
+		want := fmt.Sprintf(`{"type":"card.generated","timestamp":"%s","seq":2,"card_uuid":"%s","status":"generated","payment_state":"paid"}`,
+			es[1].CreatedAt.UTC().Format("2006-01-02T15:04:05.000Z"), s.card.UUID)
+		if got[1].Body != want {
+			t.Errorf("body %s\nwant %s", got[1].Body, want)
+		}
+		if filtered := made.all(); len(filtered) != 1 || filtered[0].Body != want {
+			t.Errorf("the other receiver got %+v", filtered)
+		}
+		for _, d := range s.wantStates(w.ID, card.DeliveryDelivered, card.DeliveryDelivered) {
+			if len(d.Attempts) != 1 || d.Attempts[0].Status != 200 {
+				t.Errorf("attempts %+v", d.Attempts)
+			}
+		}
+		s.pass()
+		if n := len(r.all()); n != 2 {
+			t.Errorf("%d requests after another pass", n)
+		}
+	})
+}
+
+func TestSender_EveryAttemptHasTheSameIdAndBodyAndAFreshTimestamp(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		r := newReceiver(t, func(n int) int { return []int{500, 302, 200}[n] })
+		w, secret := s.register(r.URL)
+		s.happen(1)
+		s.pass()
+		s.pass() // nothing: it is not due yet
+		s.wantStates(w.ID, card.DeliveryPending)
+		s.later(6 * time.Second)
+		s.pass()
+		if since := s.webhook(w.ID).FailingSince; since == nil {
+			t.Error("not failing")
+		}
+		s.later(6 * time.Minute)
+		s.pass()
+		d := s.wantStates(w.ID, card.DeliveryDelivered)[0]
+		got := r.all()
+		if len(got) != 3 || len(d.Attempts) != 3 || d.Attempts[0].Status != 500 || d.Attempts[1].Status != 302 || d.Attempts[2].Status != 200 {
+			t.Fatalf("received %d, attempts %+v", len(got), d.Attempts)
+		}
+		for i, x := range got {
+			if x.ID != got[0].ID || x.Body != got[0].Body || !x.signedBy(t, secret) {
+				t.Errorf("attempt %d: %+v, the first %+v", i, x, got[0])
+			}
+			if want := fmt.Sprint(d.Attempts[i].At.Unix()); x.Timestamp != want {
+				t.Errorf("attempt %d: timestamp %s, want %s", i, x.Timestamp, want)
+			}
+		}
+		if got[0].Timestamp == got[1].Timestamp || got[1].Timestamp == got[2].Timestamp {
+			t.Error("the timestamp is not fresh")
+		}
+		if since := s.webhook(w.ID).FailingSince; since != nil {
+			t.Errorf("failing since %s", since)
+		}
+	})
+}
+
+func TestSender_OldAndNewSecretSignForADay(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		r := newReceiver(t, nil)
+		w, first := s.register(r.URL)
+		_, second, err := s.service.RotateWebhookSecret(t.Context(), s.account, w.ID)
+		check(t, err)
+		if first == second || !strings.HasPrefix(second.Reveal(), "whsec_") {
+			t.Fatal("not a new secret")
+		}
+		s.happen(1)
+		s.pass()
+		s.later(24*time.Hour + time.Second)
+		s.happen(1)
+		s.pass()
+		got := r.all()
+		if len(got) != 2 || strings.Count(got[0].Signature, "v1,") != 2 || strings.Count(got[1].Signature, "v1,") != 1 {
+			t.Fatalf("received %+v", got)
+		}
+		if !got[0].signedBy(t, first) || !got[0].signedBy(t, second) || got[1].signedBy(t, first) || !got[1].signedBy(t, second) {
+			t.Error("not signed by the right secrets")
+		}
+	})
+}
+
+func TestSender_AReceiverThatHangsKeepsNoOtherWaiting(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		release := make(chan struct{})
+		var hanging atomic.Int32
+		dead := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			hanging.Add(1)
+			<-release
+		}))
+		t.Cleanup(dead.Close)
+		defer close(release)
+		s.register(dead.URL)
+		s.happen(100)
+		check(t, s.sender.Tick(t.Context()))
+		await(t, func() bool { return hanging.Load() > 0 })
+		well := make([]*receiver, 5)
+		for i := range well {
+			well[i] = newReceiver(t, nil)
+			s.register(well[i].URL)
+		}
+		s.happen(3)
+		check(t, s.sender.Tick(t.Context()))
+		for _, r := range well {
+			await(t, func() bool { return len(r.all()) == 3 })
+		}
+		if n := hanging.Load(); n > 8 {
+			t.Errorf("%d requests hang at one receiver", n)
+		}
+	})
+}
+
+// await waits for what another goroutine does.
+func await(t *testing.T, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !done(); {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not happen")
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+func TestSender_AReceiverThatFailsIsLeftInPeaceForAWhile(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		r := newReceiver(t, func(int) int { return 503 })
+		s.register(r.URL)
+		s.happen(1000)
+		for range 10 {
+			s.pass()
+		}
+		first := len(r.all())
+		if first > 20 {
+			t.Errorf("%d requests before the pause", first)
+		}
+		s.later(61 * time.Second)
+		s.pass()
+		if n := len(r.all()) - first; n != 1 {
+			t.Errorf("%d requests after the pause, want 1 that tries", n)
+		}
+	})
+}
+
+func TestSender_AReceiverThatComesBackIsNotOverrun(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.cfg.Rate = 50
+		s.open()
+		r := newReceiver(t, nil)
+		w, _ := s.register(r.URL)
+		s.happen(100)
+		started := time.Now()
+		s.pass()
+		if took := time.Since(started); took < 900*time.Millisecond { // 50 at once, the others at 50 a second
+			t.Errorf("100 requests within %s", took)
+		}
+		if n := len(r.all()); n != 100 {
+			t.Errorf("%d requests", n)
+		}
+		for _, d := range s.deliveries(w.ID) {
+			if d.State != card.DeliveryDelivered {
+				t.Error(d.State)
+			}
+		}
+	})
+}
+
+func TestSender_UsedUpAttemptsAreVisibleAndSentAgainByRequestWithTheSameId(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		var well atomic.Bool
+		r := newReceiver(t, func(int) int {
+			if well.Load() {
+				return 204
+			}
+			return 500
+		})
+		w, _ := s.register(r.URL)
+		e := s.happen(1)[0]
+		s.pass()
+		for _, wait := range []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour,
+			14 * time.Hour, 20 * time.Hour, 24 * time.Hour} {
+			s.later(wait * 79 / 100)
+			s.pass() // too soon
+			s.later(wait * 42 / 100)
+			s.pass()
+		}
+		s.later(48 * time.Hour)
+		s.pass()
+		d := s.wantStates(w.ID, card.DeliveryFailed)[0]
+		if len(r.all()) != 10 || d.Tries != 10 || len(d.Attempts) != 10 || !d.DueAt.IsZero() {
+			t.Fatalf("%d requests; %d tries, %d attempts, due %s", len(r.all()), d.Tries, len(d.Attempts), d.DueAt)
+		}
+		well.Store(true)
+		check(t, s.service.Redeliver(t.Context(), s.account, w.ID, e.ID))
+		s.pass()
+		s.wantStates(w.ID, card.DeliveryDelivered)
+		if got := r.all(); len(got) != 11 || got[10].ID != e.ID.String() {
+			t.Errorf("received %d, the last %+v", len(got), got[len(got)-1])
+		}
+	})
+}
+
+func TestSender_GoneDisablesAndTheOthersAreTold(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		gone, other := newReceiver(t, func(int) int { return 410 }), newReceiver(t, nil)
+		w, _ := s.register(gone.URL)
+		s.register(other.URL, card.EventWebhookDisabled)
+		s.happen(1)
+		s.pass()
+		s.pass()
+		now := s.webhook(w.ID)
+		if now.Enabled || now.DisabledReason != card.DisabledGone || now.DisabledAt == nil {
+			t.Errorf("webhook %+v", now)
+		}
+		got := other.all()
+		if len(got) != 1 || !strings.Contains(got[0].Body, `"type":"webhook.disabled"`) || !strings.Contains(got[0].Body, w.ID.String()) || strings.Contains(got[0].Body, "card_uuid") {
+			t.Errorf("the other got %+v", got)
+		}
+		s.happen(2)
+		s.pass()
+		if n := len(gone.all()); n != 1 {
+			t.Errorf("%d requests to the one that is gone", n)
+		}
+		s.wantStates(w.ID, card.DeliveryPending) // and of what happened since there is no delivery
+	})
+}
+
+func TestSender_FiveDaysWithoutSuccessDisable(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		well := false
+		r := newReceiver(t, func(int) int {
+			if well {
+				return 200
+			}
+			return 404
+		})
+		w, _ := s.register(r.URL)
+		s.happen(1)
+		s.pass()
+		s.later(30 * 24 * time.Hour) // in which nothing is sent
+		s.happen(1)
+		s.pass()
+		if now := s.webhook(w.ID); !now.Enabled {
+			t.Fatalf("disabled by one failure after a long silence: %+v", now)
+		}
+		for range 20 { // one attempt each: the receiver is left in peace
+			s.later(29 * time.Hour)
+			s.pass()
+		}
+		if now := s.webhook(w.ID); now.Enabled || now.DisabledReason != card.DisabledFailing {
+			t.Fatalf("webhook %+v", now)
+		}
+		s.wantStates(w.ID, card.DeliveryFailed, card.DeliveryPending) // the second was not due as often
+		s.happen(3)
+		well = true
+		enabled := true
+		_, err := s.service.UpdateWebhook(t.Context(), s.account, w.ID, card.WebhookRequest{Enabled: &enabled})
+		check(t, err)
+		if now := s.webhook(w.ID); now.FailingSince != nil || now.DisabledReason != "" || now.DisabledAt != nil {
+			t.Errorf("webhook %+v", now)
+		}
+		s.happen(1)
+		n, err := s.service.RecoverWebhook(t.Context(), s.account, w.ID, time.Time{})
+		check(t, err)
+		s.later(29 * time.Hour)
+		s.pass()
+		ds := s.deliveries(w.ID)
+		if n != 3 || len(ds) != 6 { // the first event is older than deliveries are kept
+			t.Errorf("%d sent again, %d deliveries", n, len(ds))
+		}
+		for _, d := range ds[1:] {
+			if d.State != card.DeliveryDelivered {
+				t.Errorf("delivery of event %d is %s", d.Event.Seq, d.State)
+			}
+		}
+	})
+}
+
+func TestSender_DeletedOrDisabledInTheMiddleOfAnAttempt(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		off := false
+		for name, change := range map[string]func(id uuid.UUID) error{
+			"deleted": func(id uuid.UUID) error { return s.service.DeleteWebhook(t.Context(), s.account, id) },
+			"disabled": func(id uuid.UUID) error {
+				_, err := s.service.UpdateWebhook(t.Context(), s.account, id, card.WebhookRequest{Enabled: &off})
+				return err
+			},
+		} {
+			var id uuid.UUID
+			var once sync.Once
+			var changed error
+			var n atomic.Int32
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				n.Add(1)
+				once.Do(func() { changed = change(id) })
+				w.WriteHeader(http.StatusInternalServerError)
+			}))
+			t.Cleanup(server.Close)
+			w, _ := s.register(server.URL)
+			id = w.ID
+			s.happen(1)
+			s.pass()
+			check(t, changed)
+			s.happen(1)
+			s.later(time.Hour)
+			s.pass()
+			if n.Load() != 1 {
+				t.Errorf("%s: %d requests", name, n.Load())
+			}
+			if name == "disabled" {
+				s.wantStates(id, card.DeliveryPending)
+				check(t, s.service.DeleteWebhook(t.Context(), s.account, id))
+			}
+			if _, err := s.service.GetWebhook(t.Context(), s.account, id); !errors.Is(err, card.ErrNotFound) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+func TestSender_ReplicasNeverSendTheSameAtTheSameTime(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		const events = 300
+		replicas := []*shop{s, s.replica(), s.replica()}
+		var mu sync.Mutex
+		under, times := map[string]int{}, map[string]int{}
+		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			id := r.Header.Get("webhook-id")
+			mu.Lock()
+			under[id]++
+			times[id]++
+			if under[id] > 1 {
+				t.Errorf("event %s is sent twice at the same time", id)
+			}
+			if len(under) > 8 {
+				t.Errorf("%d requests at the same time", len(under))
+			}
+			mu.Unlock()
+			defer func() {
+				mu.Lock()
+				delete(under, id)
+				mu.Unlock()
+			}()
+		}))
+		t.Cleanup(server.Close)
+		w, _ := s.register(server.URL)
+		s.happen(events)
+		var all sync.WaitGroup
+		for _, r := range replicas {
+			all.Go(func() {
+				for range 20 {
+					if err := r.sender.Tick(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		for _, r := range replicas {
+			check(t, r.sender.Close(t.Context()))
+		}
+		if len(times) != events {
+			t.Errorf("%d events arrived", len(times))
+		}
+		for id, n := range times {
+			if n != 1 {
+				t.Errorf("event %s arrived %d times", id, n)
+			}
+		}
+		for _, d := range s.deliveries(w.ID) {
+			if d.State != card.DeliveryDelivered {
+				t.Error(d.State)
+			}
+		}
+	})
+}
+
+func TestSender_ARolledBackEventIsNeverSent(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		r := newReceiver(t, nil)
+		s.register(r.URL)
+		e := card.ExampleEvent(s.account, card.EventLate)
+		e.CardUUID = s.card.UUID
+		undone := errors.New("undone")
+		err := s.store.InTx(t.Context(), func(tx card.Tx) error {
+			return errors.Join(tx.InsertEvents(t.Context(), []card.Event{e}), undone)
+		})
+		if !errors.Is(err, undone) {
+			t.Fatal(err)
+		}
+		s.pass()
+		if got := r.all(); len(got) != 0 {
+			t.Errorf("received %+v", got)
+		}
+		if kept := s.happen(1); kept[0].CardUUID != s.card.UUID {
+			t.Fatal("not of the card")
+		}
+		s.pass()
+		if got := r.all(); len(got) != 1 || !strings.Contains(got[0].Body, `"seq":1,`) {
+			t.Errorf("received %+v", got)
+		}
+	})
+}
+
+func TestSender_AClaimThatWasLostWritesNothing(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		r := newReceiver(t, nil)
+		w, _ := s.register(r.URL)
+		s.happen(1)
+		claims, err := s.service.ClaimWebhooks(t.Context(), 10, 0) // it has ended already
+		check(t, err)
+		due, err := s.service.DueDeliveries(t.Context(), claims[0], 10)
+		check(t, err)
+		s.pass()
+		err = s.service.SaveAttempts(t.Context(), claims[0], []card.Tried{{Delivery: due[0], Attempt: card.Attempt{Status: 500}}}, time.Minute)
+		if !errors.Is(err, card.ErrFenced) {
+			t.Errorf("the write of the one who lost the claim: %v", err)
+		}
+		s.wantStates(w.ID, card.DeliveryDelivered)
+	})
+}
+
+func TestSender_CloseLetsAttemptsEnd(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		arrived, release := make(chan struct{}), make(chan struct{})
+		server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			close(arrived)
+			<-release
+		}))
+		t.Cleanup(server.Close)
+		w, _ := s.register(server.URL)
+		s.happen(1)
+		check(t, s.sender.Tick(t.Context()))
+		<-arrived
+		close(release)
+		check(t, s.sender.Close(t.Context()))
+		s.wantStates(w.ID, card.DeliveryDelivered)
+	})
+}

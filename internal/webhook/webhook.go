@@ -1,0 +1,69 @@
+// Package webhook sends events to the addresses that customers choose.
+//
+// It may import package card only. What is to be sent are rows that were committed with what they tell of: an attempt that a crash cut
+// off is made again once the claim of the dead process ends. So every event arrives at least once, and perhaps again.
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// Poster makes attempts. It implements card.Poster.
+type Poster struct {
+	client *Client
+	guard  Guard
+	now    func() time.Time
+}
+
+var _ card.Poster = (*Poster)(nil)
+
+// NewPoster returns a poster to the addresses that guard allows. Close it.
+func NewPoster(guard Guard) *Poster {
+	return &Poster{client: NewClient(guard), guard: guard, now: time.Now}
+}
+
+// Close ends the connections that are idle.
+func (p *Poster) Close() { p.client.Close() }
+
+// CheckURL implements card.Poster.
+func (p *Poster) CheckURL(url string) error { return p.guard.CheckURL(url) }
+
+// Post implements card.Poster: one request, signed by the rules of Standard Webhooks 1.0.
+func (p *Poster) Post(ctx context.Context, url string, secrets []card.Secret, e card.Event) card.Attempt {
+	at, body := p.now(), e.Payload()
+	header, err := Sign(e.ID.String(), at, body, secrets)
+	if err != nil {
+		return card.Attempt{At: at, Error: "the request could not be signed"}
+	}
+	header.Set("Content-Type", "application/json")
+	answer := p.client.Post(ctx, url, header, body)
+	return card.Attempt{At: at, Took: answer.Took, Status: answer.Status, Answer: answer.Body, Error: answer.Reason, RetryAfter: answer.RetryAfter}
+}
+
+// Sign returns the headers that prove where a body comes from: with several secrets it has a signature by each.
+func Sign(id string, at time.Time, body []byte, secrets []card.Secret) (http.Header, error) {
+	signatures := make([]string, len(secrets))
+	for i, secret := range secrets {
+		key, err := standardwebhooks.NewWebhook(secret.Reveal())
+		if err != nil {
+			return nil, fmt.Errorf("secret of webhook is not whsec_ and base64: %w", err)
+		}
+		if signatures[i], err = key.Sign(id, at, body); err != nil {
+			return nil, fmt.Errorf("sign: %w", err)
+		}
+	}
+	header := http.Header{}
+	header.Set(standardwebhooks.HeaderWebhookID, id)
+	header.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(at.Unix(), 10))
+	header.Set(standardwebhooks.HeaderWebhookSignature, strings.Join(signatures, " "))
+	return header, nil
+}

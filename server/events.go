@@ -1,0 +1,59 @@
+package server
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// pageSize is what limit is where a list is always divided into pages.
+const pageSize = 100
+
+// ListEvents implements listEvents.
+func (a *api) ListEvents(ctx context.Context, r ListEventsRequestObject) (ListEventsResponseObject, error) {
+	ctx, owner, err := account(ctx)
+	if err != nil {
+		return nil, err
+	}
+	after, limit := deref(r.Params.After, 0), int(deref(r.Params.Limit, pageSize))
+	es, more, err := a.service.ListEvents(ctx, owner, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	page := ListEvents200JSONResponse{Body: make([]Event, len(es))}
+	for i, e := range es {
+		page.Body[i] = wireEvent(e)
+	}
+	if more {
+		page.Headers.Link = next("/api/events", url.Values{"limit": {strconv.Itoa(limit)}, "after": {strconv.FormatInt(es[limit-1].Seq, 10)}})
+	}
+	return page, nil
+}
+
+// next is the header that leads to the next page (RFC 8288).
+func next(path string, query url.Values) *string {
+	return ptr("<" + path + "?" + query.Encode() + `>; rel="next"`)
+}
+
+// wireEvent is an event as the contract shows it. Event.Payload is the same without the id; a test compares them.
+func wireEvent(e card.Event) Event {
+	w := Event{ID: e.ID, Type: EventType(e.Type), Timestamp: Time(e.CreatedAt), Seq: e.Seq}
+	if e.CardUUID != uuid.Nil {
+		w.CardUUID, w.Status, w.PaymentState = &e.CardUUID, ptr(CardStatus(e.Status)), ptr(PaymentState(e.State))
+	}
+	if e.WebhookID != uuid.Nil {
+		w.WebhookID = &e.WebhookID
+	}
+	return w
+}
+
+func deref[T any](p *T, absent T) T {
+	if p == nil {
+		return absent
+	}
+	return *p
+}

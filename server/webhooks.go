@@ -1,0 +1,215 @@
+package server
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// CreateWebhook implements createWebhook.
+func (a *api) CreateWebhook(ctx context.Context, r CreateWebhookRequestObject) (CreateWebhookResponseObject, error) {
+	ctx, owner, err := account(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w, secret, err := a.service.CreateWebhook(ctx, owner, card.WebhookRequest{URL: &r.Body.URL, Description: r.Body.Description, Types: eventTypes(r.Body.Types)})
+	if err != nil {
+		return nil, err
+	}
+	location := "/api/webhooks/" + w.ID.String()
+	return CreateWebhook201JSONResponse{Headers: CreateWebhook201ResponseHeaders{Location: &location},
+		Body: WebhookWithSecret{Webhook: wireWebhook(w), Secret: secret.Reveal()}}, nil
+}
+
+// ListWebhooks implements listWebhooks.
+func (a *api) ListWebhooks(ctx context.Context, _ ListWebhooksRequestObject) (ListWebhooksResponseObject, error) {
+	ctx, owner, err := account(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := a.service.ListWebhooks(ctx, owner)
+	if err != nil {
+		return nil, err
+	}
+	list := ListWebhooks200JSONResponse{Body: make([]Webhook, len(all))}
+	for i, w := range all {
+		list.Body[i] = wireWebhook(w)
+	}
+	return list, nil
+}
+
+// GetWebhook implements getWebhook.
+func (a *api) GetWebhook(ctx context.Context, r GetWebhookRequestObject) (GetWebhookResponseObject, error) {
+	ctx, owner, err := account(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w, err := a.service.GetWebhook(ctx, owner, r.WebhookID)
+	if err != nil {
+		return nil, err
+	}
+	return GetWebhook200JSONResponse{OneWebhookJSONResponse{Body: wireWebhook(w)}}, nil
+}
+
+// UpdateWebhook implements updateWebhook.
+func (a *api) UpdateWebhook(ctx context.Context, r UpdateWebhookRequestObject) (UpdateWebhookResponseObject, error) {
+	ctx, owner, err := account(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w, err := a.service.UpdateWebhook(ctx, owner, r.WebhookID, card.WebhookRequest{
+		URL: r.Body.URL, Description: r.Body.Description, Types: eventTypes(r.Body.Types), Enabled: r.Body.Enabled,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return UpdateWebhook200JSONResponse{OneWebhookJSONResponse{Body: wireWebhook(w)}}, nil
+}
+
+// DeleteWebhook implements deleteWebhook.
+func (a *api) DeleteWebhook(ctx context.Context, r DeleteWebhookRequestObject) (DeleteWebhookResponseObject, error) {
+	ctx, owner, err := account(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return DeleteWebhook204Response{}, a.service.DeleteWebhook(ctx, owner, r.WebhookID)
+}
+
+// RotateWebhookSecret implements rotateWebhookSecret.
+func (a *api) RotateWebhookSecret(ctx context.Context, r RotateWebhookSecretRequestObject) (RotateWebhookSecretResponseObject, error) {
+	ctx, owner, err := account(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w, secret, err := a.service.RotateWebhookSecret(ctx, owner, r.WebhookID)
+	if err != nil {
+		return nil, err
+	}
+	return RotateWebhookSecret200JSONResponse{Body: WebhookWithSecret{Webhook: wireWebhook(w), Secret: secret.Reveal()}}, nil
+}
+
+// TestWebhook implements testWebhook.
+func (a *api) TestWebhook(ctx context.Context, r TestWebhookRequestObject) (TestWebhookResponseObject, error) {
+	ctx, owner, err := account(ctx)
+	if err != nil {
+		return nil, err
+	}
+	kind := card.EventGenerated
+	if r.Body != nil && r.Body.Type != nil {
+		kind = card.EventType(*r.Body.Type)
+	}
+	attempt, err := a.service.TestWebhook(ctx, owner, r.WebhookID, kind)
+	if err != nil {
+		return nil, err
+	}
+	return TestWebhook200JSONResponse{Body: wireAttempt(attempt)}, nil
+}
+
+// ListDeliveries implements listDeliveries.
+func (a *api) ListDeliveries(ctx context.Context, r ListDeliveriesRequestObject) (ListDeliveriesResponseObject, error) {
+	ctx, owner, err := account(ctx)
+	if err != nil {
+		return nil, err
+	}
+	limit := int(deref(r.Params.Limit, pageSize))
+	state := deref(r.Params.State, "")
+	ds, more, err := a.service.ListDeliveries(ctx, owner, r.WebhookID, card.DeliveryFilter{
+		State: card.DeliveryState(state), Before: deref(r.Params.Before, 0), Limit: limit,
+	})
+	if err != nil {
+		return nil, err
+	}
+	page := ListDeliveries200JSONResponse{Body: make([]Delivery, len(ds))}
+	for i, d := range ds {
+		page.Body[i] = wireDelivery(d)
+	}
+	if more {
+		query := url.Values{"limit": {strconv.Itoa(limit)}, "before": {strconv.FormatInt(ds[limit-1].Event.Seq, 10)}}
+		if state != "" {
+			query.Set("state", string(state))
+		}
+		page.Headers.Link = next("/api/webhooks/"+r.WebhookID.String()+"/deliveries", query)
+	}
+	return page, nil
+}
+
+// Redeliver implements redeliver.
+func (a *api) Redeliver(ctx context.Context, r RedeliverRequestObject) (RedeliverResponseObject, error) {
+	ctx, owner, err := account(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return Redeliver202Response{}, a.service.Redeliver(ctx, owner, r.WebhookID, r.EventID)
+}
+
+// RecoverWebhook implements recoverWebhook.
+func (a *api) RecoverWebhook(ctx context.Context, r RecoverWebhookRequestObject) (RecoverWebhookResponseObject, error) {
+	ctx, owner, err := account(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n, err := a.service.RecoverWebhook(ctx, owner, r.WebhookID, time.Time(r.Params.Since))
+	if err != nil {
+		return nil, err
+	}
+	return RecoverWebhook202JSONResponse{Body: Recovery{Count: n}}, nil
+}
+
+func eventTypes(wire *[]EventType) *[]card.EventType {
+	if wire == nil {
+		return nil
+	}
+	types := make([]card.EventType, len(*wire))
+	for i, t := range *wire {
+		types[i] = card.EventType(t)
+	}
+	return &types
+}
+
+func wireWebhook(w *card.Webhook) Webhook {
+	wire := Webhook{ID: w.ID, URL: w.URL, Description: w.Description, Types: make([]EventType, len(w.Types)), Enabled: w.Enabled,
+		DisabledAt: wireTime(w.DisabledAt), FailingSince: wireTime(w.FailingSince), CreatedAt: Time(w.CreatedAt)}
+	for i, t := range w.Types {
+		wire.Types[i] = EventType(t)
+	}
+	if !w.Enabled {
+		wire.DisabledReason = ptr(string(w.DisabledReason))
+	}
+	return wire
+}
+
+func wireDelivery(d card.Delivery) Delivery {
+	wire := Delivery{Event: wireEvent(d.Event), State: DeliveryState(d.State), Attempts: make([]DeliveryAttempt, len(d.Attempts))}
+	for i, a := range d.Attempts {
+		wire.Attempts[i] = wireAttempt(a)
+	}
+	switch {
+	case d.State != card.DeliveryPending:
+	case d.DueAt.Equal(card.AtOnce()):
+		wire.NextAttemptAt = wireTime(&d.Event.CreatedAt)
+	default:
+		wire.NextAttemptAt = wireTime(&d.DueAt)
+	}
+	return wire
+}
+
+func wireAttempt(a card.Attempt) DeliveryAttempt {
+	wire := DeliveryAttempt{At: Time(a.At), DurationMs: a.Took.Milliseconds(), Answer: a.Answer}
+	if a.Status != 0 {
+		wire.Status = ptr(int32(a.Status))
+	}
+	if a.Error != "" {
+		wire.Error = &a.Error
+	}
+	return wire
+}
+
+func wireTime(t *time.Time) *Time {
+	if t == nil {
+		return nil
+	}
+	return ptr(Time(*t))
+}

@@ -1,0 +1,668 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// receiver is a card.Poster that sends nothing, and remembers what it should have sent.
+type receiver struct {
+	mu     sync.Mutex
+	posts  []post
+	answer card.Attempt
+	hold   chan struct{} // if there is one, nothing is answered before it is closed
+	woken  atomic.Int64  // times that the sender was
+}
+
+type post struct {
+	url     string
+	secrets []string
+	event   card.Event
+}
+
+func (r *receiver) CheckURL(url string) error {
+	if !strings.HasPrefix(url, "https://") || strings.Contains(url, "\x00") {
+		return errors.New("must begin with https:// and hold no control characters")
+	}
+	return nil
+}
+
+func (r *receiver) Post(_ context.Context, url string, secrets []card.Secret, e card.Event) card.Attempt {
+	p := post{url: url, event: e}
+	for _, s := range secrets {
+		p.secrets = append(p.secrets, s.Reveal())
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.posts = append(r.posts, p)
+	if r.hold != nil {
+		hold := r.hold
+		r.mu.Unlock()
+		<-hold
+		r.mu.Lock()
+	}
+	return r.answer
+}
+
+// last returns what was sent last.
+func (r *receiver) last(t testing.TB) post {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.posts) == 0 {
+		t.Fatal("nothing was sent")
+	}
+	return r.posts[len(r.posts)-1]
+}
+
+// hooks is a deployment with an account that may have webhooks.
+type hooks struct {
+	*deployment
+	*receiver
+	token   string
+	account uuid.UUID
+}
+
+func deployHooks(t testing.TB, s setup) *hooks {
+	t.Helper()
+	r := &receiver{answer: card.Attempt{Status: 200}}
+	s.limits = func(c *card.Config) { c.Poster, c.WakeSender = r, func() { r.woken.Add(1) } }
+	h := &hooks{deployment: deploy(t, s), receiver: r}
+	h.token, h.account = h.owner(t)
+	return h
+}
+
+const hookURL = `{"url":"https://shop.example.com/hooks"}`
+
+type webhook struct {
+	ID             uuid.UUID
+	URL            string
+	Description    string
+	Types          []string
+	Enabled        bool
+	DisabledReason *string    `json:"disabled_reason"`
+	DisabledAt     *time.Time `json:"disabled_at"`
+	FailingSince   *time.Time `json:"failing_since"`
+	CreatedAt      time.Time  `json:"created_at"`
+}
+
+type webhookWithSecret struct {
+	Webhook webhook
+	Secret  string
+}
+
+// ask sends a request of the account and expects a status.
+func (h *hooks) ask(t testing.TB, status int, method, target, body string) answer {
+	t.Helper()
+	return h.send(t, method, target, h.token, body).want(t, status)
+}
+
+// register makes a webhook and returns where it is.
+func (h *hooks) register(t testing.TB, body string) (string, webhookWithSecret) {
+	t.Helper()
+	a := h.ask(t, http.StatusCreated, http.MethodPost, "/api/webhooks", body)
+	made := bodyOf[webhookWithSecret](t, a)
+	equal(t, "Location", a.header.Get("Location"), "/api/webhooks/"+made.Webhook.ID.String())
+	return a.header.Get("Location"), made
+}
+
+// settle has a sender send what is due to a webhook, with these answers.
+func (h *hooks) settle(t testing.TB, statuses ...int) {
+	t.Helper()
+	claims, err := h.service.ClaimWebhooks(t.Context(), 9, time.Hour)
+	need(t, err)
+	if len(claims) != 1 {
+		t.Fatalf("%d webhooks can be claimed", len(claims))
+	}
+	due, err := h.service.DueDeliveries(t.Context(), claims[0], 1000)
+	need(t, err)
+	var tried []card.Tried
+	for i, status := range statuses {
+		a := card.Attempt{At: h.clock.now(), Took: 84 * time.Millisecond, Status: status, Answer: "an \"answer\" <b>"}
+		if status == 0 {
+			a.Answer, a.Error = "", "no connection"
+		}
+		tried = append(tried, card.Tried{Delivery: due[i], Attempt: a})
+	}
+	need(t, h.service.SaveAttempts(t.Context(), claims[0], tried, time.Hour))
+	need(t, h.service.ReleaseWebhook(t.Context(), claims[0]))
+}
+
+// states are the deliveries that an address lists, each as its event's number and its state.
+func (h *hooks) states(t testing.TB, target string) (all []string) {
+	t.Helper()
+	h.walk(t, target, h.token, func(a answer) {
+		for _, d := range bodyOf[[]struct {
+			Event struct{ Seq int64 }
+			State string
+		}](t, a) {
+			all = append(all, fmt.Sprint(d.Event.Seq, " ", d.State))
+		}
+	})
+	return all
+}
+
+func TestWebhook_IsWrittenToTheLetterOfTheContract(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, database string) {
+		h := deployHooks(t, setup{database: database})
+		a := h.ask(t, http.StatusCreated, http.MethodPost, "/api/webhooks",
+			`{"url":"https://shop.example.com/hooks?a=b&c=%27","description":"the \"shop's\" 🎉 \u0001","types":["payment.late","card.generated"]}`)
+		want := `^\{"webhook":(\{"id":"([0-9a-f-]{36})","url":"https://shop\.example\.com/hooks\?a=b&c=%27","description":"the \\"shop's\\" 🎉 \\u0001",` +
+			`"types":\["payment\.late","card\.generated"\],"enabled":true,"disabled_reason":null,"disabled_at":null,"failing_since":null,` +
+			`"created_at":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"\}),"secret":"whsec_[A-Za-z0-9+/]{43}="\}\n$`
+		found := regexp.MustCompile(want).FindStringSubmatch(strings.ReplaceAll(a.body, `\u0026`, "&"))
+		if found == nil {
+			t.Fatalf("answered %s, want %s", a.body, want)
+		}
+		read := func(target string) string {
+			return strings.ReplaceAll(h.ask(t, http.StatusOK, http.MethodGet, target, "").body, `\u0026`, "&")
+		}
+		equal(t, "read", read("/api/webhooks/"+found[2]), found[1]+"\n")
+		equal(t, "listed", read("/api/webhooks"), "["+found[1]+"]\n")
+	})
+}
+
+func TestCreateWebhook_OnlyTheAddressIsNeeded(t *testing.T) {
+	t.Parallel()
+	h := deployHooks(t, setup{})
+	equal(t, "before", h.ask(t, http.StatusOK, http.MethodGet, "/api/webhooks", "").body, "[]\n")
+	var all []webhook
+	for _, body := range []string{hookURL, `{"url":"https://shop.example.com/hooks","types":[],"description":""}`} {
+		_, made := h.register(t, body)
+		equal(t, "webhook", made.Webhook, webhook{ID: made.Webhook.ID, URL: "https://shop.example.com/hooks", Types: []string{}, Enabled: true, CreatedAt: made.Webhook.CreatedAt})
+		all = append(all, made.Webhook)
+	}
+	equal(t, "listed", bodyOf[[]webhook](t, h.ask(t, http.StatusOK, http.MethodGet, "/api/webhooks", "")), all)
+}
+
+func TestWebhooks_EveryFaultIsNamedAtOnce(t *testing.T) {
+	t.Parallel()
+	h := deployHooks(t, setup{})
+	one, before := h.register(t, hookURL)
+	for body, pointers := range map[string][]string{
+		`{"url":"http://x","types":["card.made","card.generated",1],"secret":"s"}`: {"/url", "/types/0", "/types/2", "/secret"},
+		`{"url":"ftp://x","types":"card.generated","description":1}`:               {"/url", "/types", "/description"},
+		`{"url":""}`: {"/url"},
+		`{"url":1}`:  {"/url"},
+		`{"url":"https://x","description":null,"types":null}`:                                                          {"/description", "/types"},
+		`{"url":"https://` + strings.Repeat("a", 2041) + `"}`:                                                          {"/url"},
+		`{"url":"https://x","description":"` + strings.Repeat("ü", 257) + `"}`:                                         {"/description"},
+		`{"url":"https://x","types":[` + strings.TrimSuffix(strings.Repeat(`"card.generated",`, 17), ",") + `],"x":1}`: {"/types", "/x"},
+	} {
+		for target, method := range map[string]string{"/api/webhooks": http.MethodPost, one: http.MethodPatch} {
+			t.Run(fmt.Sprintf("%s %.80s", method, body), func(t *testing.T) {
+				h.send(t, method, target, h.token, body).invalid(t, pointers...)
+			})
+		}
+	}
+	for _, body := range []string{`{}`, `{"description":"x"}`} {
+		h.send(t, http.MethodPost, "/api/webhooks", h.token, body).invalid(t, "/url")
+	}
+	h.send(t, http.MethodPost, "/api/webhooks", h.token, `{"url":"https://x","enabled":true}`).invalid(t, "/enabled")
+	h.send(t, http.MethodPatch, one, h.token, `{"enabled":"yes","url":"http://x"}`).invalid(t, "/enabled", "/url")
+	h.send(t, http.MethodPatch, one, h.token, `{"enabled":null}`).invalid(t, "/enabled")
+	h.send(t, http.MethodPatch, one, h.token, "").refused(t, http.StatusBadRequest, "malformed_json")
+	h.send(t, http.MethodPost, one+"/test", h.token, `{"type":"card.made","x":1}`).invalid(t, "/type", "/x")
+	equal(t, "the webhooks", bodyOf[[]webhook](t, h.ask(t, http.StatusOK, http.MethodGet, "/api/webhooks", "")), []webhook{before.Webhook})
+}
+
+// What PostgreSQL can't store is refused whatever the database is.
+func TestWebhooks_DescriptionWithNULIsRefused(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, database string) {
+		h := deployHooks(t, setup{database: database})
+		one, _ := h.register(t, hookURL)
+		for target, method := range map[string]string{"/api/webhooks": http.MethodPost, one: http.MethodPatch} {
+			h.send(t, method, target, h.token, `{"url":"https://x","description":"a\u0000b"}`).invalid(t, "/description")
+			h.send(t, method, target, h.token, `{"url":"https://x\u0000","types":["\u0000"]}`).invalid(t, "/types/0", "/url")
+		}
+	})
+}
+
+func TestCreateWebhook_SixteenAreEnough(t *testing.T) {
+	t.Parallel()
+	h := deployHooks(t, setup{})
+	var first string
+	for range 16 {
+		first, _ = h.register(t, hookURL)
+	}
+	h.send(t, http.MethodPost, "/api/webhooks", h.token, hookURL).refused(t, http.StatusUnprocessableEntity, "too_many_webhooks")
+	other, _ := h.owner(t)
+	h.send(t, http.MethodPost, "/api/webhooks", other, hookURL).want(t, http.StatusCreated)
+	h.ask(t, http.StatusNoContent, http.MethodDelete, first, "")
+	h.register(t, hookURL)
+	h.send(t, http.MethodPost, "/api/webhooks", h.token, hookURL).refused(t, http.StatusUnprocessableEntity, "too_many_webhooks")
+}
+
+// A process without a sender has nobody to ask whether an address is allowed.
+func TestCreateWebhook_WithoutASenderIsUnavailable(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, setup{})
+	token := d.token(t)
+	d.send(t, http.MethodPost, "/api/webhooks", token, hookURL).refused(t, http.StatusServiceUnavailable, "unavailable")
+	equal(t, "webhooks", d.send(t, http.MethodGet, "/api/webhooks", token, "").want(t, http.StatusOK).body, "[]\n")
+}
+
+// operations are those of one webhook, with the status of the answer to its owner. The last one deletes it.
+func operations(event string) []struct {
+	method, path, body string
+	status             int
+} {
+	return []struct {
+		method, path, body string
+		status             int
+	}{
+		{http.MethodGet, "", "", 200}, {http.MethodPatch, "", `{"description":"changed"}`, 200}, {http.MethodPost, "/rotate-secret", "", 200},
+		{http.MethodPost, "/test", "", 200}, {http.MethodGet, "/deliveries", "", 200}, {http.MethodPost, "/deliveries/" + event + "/redeliver", "", 202},
+		{http.MethodPost, "/recover?since=2026-01-01T00:00:00Z", "", 202}, {http.MethodDelete, "", "", 204},
+	}
+}
+
+// One can't tell another account's webhook from one that does not exist, nor do anything with it.
+func TestWebhooks_OfAnotherAccountDoNotExist(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, database string) {
+		h := deployHooks(t, setup{database: database})
+		one, _ := h.register(t, hookURL)
+		event := h.happen(t, h.account, card.EventDetected)[0].ID.String()
+		stranger, _ := h.owner(t)
+		before := h.ask(t, http.StatusOK, http.MethodGet, one, "").body
+		nobodys := "/api/webhooks/" + uuid.Must(uuid.NewV7()).String()
+		for _, o := range operations(event) {
+			template, item, _ := findPath(strings.Split(one+o.path, "?")[0])
+			if item == nil || item.Operations()[o.method] == nil {
+				t.Errorf("the contract does not have %s %s", o.method, o.path)
+			}
+			theirs := h.send(t, o.method, one+o.path, stranger, o.body).refused(t, http.StatusNotFound, "not_found")
+			none := h.send(t, o.method, nobodys+o.path, h.token, o.body).refused(t, http.StatusNotFound, "not_found")
+			equal(t, "detail of "+o.method+" "+template, theirs.Detail, none.Detail)
+			h.send(t, o.method, "/api/webhooks/x"+o.path, h.token, o.body).invalid(t, "path/webhook_id")
+		}
+		equal(t, "the webhook", h.ask(t, http.StatusOK, http.MethodGet, one, "").body, before)
+		equal(t, "deliveries", h.states(t, one+"/deliveries"), []string{"1 pending"})
+		equal(t, "the stranger's", h.send(t, http.MethodGet, "/api/webhooks", stranger, "").body, "[]\n")
+		if h.woken.Load() != 0 || len(h.posts) != 0 {
+			t.Errorf("the sender was woken %d times, %d examples were sent", h.woken.Load(), len(h.posts))
+		}
+		for _, o := range operations(event) {
+			h.ask(t, o.status, o.method, one+o.path, o.body)
+		}
+		h.send(t, http.MethodDelete, one, h.token, "").refused(t, http.StatusNotFound, "not_found")
+	})
+}
+
+func TestUpdateWebhook_ChangesOnlyWhatIsSent(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, database string) {
+		h := deployHooks(t, setup{database: database, clock: &clock{}})
+		one, made := h.register(t, `{"url":"https://shop.example.com/","description":"d","types":["payment.late"]}`)
+		want := made.Webhook
+		patch := func(body string) webhook {
+			t.Helper()
+			got := bodyOf[webhook](t, h.ask(t, http.StatusOK, http.MethodPatch, one, body))
+			equal(t, "read after "+body, bodyOf[webhook](t, h.ask(t, http.StatusOK, http.MethodGet, one, "")), got)
+			return got
+		}
+		equal(t, "nothing", patch(`{}`), want)
+		want.Description = ""
+		equal(t, "description", patch(`{"description":""}`), want)
+		want.URL = "https://other.example.com/"
+		equal(t, "url", patch(`{"url":"https://other.example.com/"}`), want)
+		want.Types = []string{"card.generated", "payment.late"}
+		equal(t, "types", patch(`{"types":["card.generated","payment.late"]}`), want)
+		want.Types = []string{}
+		equal(t, "all types", patch(`{"types":[]}`), want)
+		equal(t, "enabled already", patch(`{"enabled":true}`), want)
+
+		h.happen(t, h.account, card.EventDetected)
+		off := patch(`{"enabled":false}`)
+		if off.Enabled || off.DisabledReason == nil || *off.DisabledReason != "request" || off.DisabledAt == nil || off.DisabledAt.Sub(h.clock.now()).Abs() > time.Minute {
+			t.Errorf("%+v", off)
+		}
+		h.happen(t, h.account, card.EventLate)
+		equal(t, "deliveries", h.states(t, one+"/deliveries"), []string{"1 pending"})
+		if claims, err := h.service.ClaimWebhooks(t.Context(), 9, 0); err != nil || len(claims) != 0 {
+			t.Errorf("%d webhooks are sent to, error %v", len(claims), err)
+		}
+		h.clock.advance(time.Hour)
+		equal(t, "disabled already", patch(`{"enabled":false}`), off)
+		off.Description = "x"
+		equal(t, "description of a disabled one", patch(`{"description":"x"}`), off)
+		want.Description = "x"
+		equal(t, "enabled again", patch(`{"enabled":true}`), want)
+		h.happen(t, h.account, card.EventLate)
+		h.settle(t, 200, 500)
+		equal(t, "deliveries", h.states(t, one+"/deliveries"), []string{"3 pending", "1 delivered"})
+	})
+}
+
+func TestUpdateWebhook_TakesUpOneThatTheServiceDisabled(t *testing.T) {
+	t.Parallel()
+	h := deployHooks(t, setup{clock: &clock{}})
+	one, made := h.register(t, hookURL)
+	h.happen(t, h.account, card.EventDetected)
+	read := func() webhook {
+		return bodyOf[webhook](t, h.ask(t, http.StatusOK, http.MethodGet, one, ""))
+	}
+	h.settle(t, 500)
+	if w := read(); !w.Enabled || w.FailingSince == nil {
+		t.Errorf("%+v", w)
+	}
+	h.clock.advance(time.Hour)
+	h.settle(t, 410)
+	gone := read()
+	if gone.Enabled || gone.DisabledReason == nil || *gone.DisabledReason != "gone" || gone.DisabledAt == nil || gone.FailingSince == nil {
+		t.Errorf("%+v", gone)
+	}
+	equal(t, "disabled by request", bodyOf[webhook](t, h.ask(t, http.StatusOK, http.MethodPatch, one, `{"enabled":false}`)), gone)
+	equal(t, "enabled", bodyOf[webhook](t, h.ask(t, http.StatusOK, http.MethodPatch, one, `{"enabled":true}`)), made.Webhook)
+}
+
+func TestSecret_IsShownTwiceInItsLifeAndNowhereElse(t *testing.T) {
+	t.Parallel()
+	h := deployHooks(t, setup{clock: &clock{}})
+	one, made := h.register(t, hookURL)
+	rotated := bodyOf[webhookWithSecret](t, h.ask(t, http.StatusOK, http.MethodPost, one+"/rotate-secret", ""))
+	equal(t, "webhook", rotated.Webhook, made.Webhook)
+	h.ask(t, http.StatusOK, http.MethodPost, one+"/test", "")
+	equal(t, "signed with", h.last(t).secrets, []string{rotated.Secret, made.Secret})
+	h.clock.advance(24 * time.Hour)
+	h.ask(t, http.StatusOK, http.MethodPost, one+"/test", "")
+	equal(t, "signed a day later with", h.last(t).secrets, []string{rotated.Secret})
+	third := bodyOf[webhookWithSecret](t, h.ask(t, http.StatusOK, http.MethodPost, one+"/rotate-secret", "")).Secret
+	fourth := bodyOf[webhookWithSecret](t, h.ask(t, http.StatusOK, http.MethodPost, one+"/rotate-secret", "")).Secret
+	h.ask(t, http.StatusOK, http.MethodPost, one+"/test", "")
+	equal(t, "signed with", h.last(t).secrets, []string{fourth, third})
+	_, second := h.register(t, hookURL)
+	secrets := map[string]bool{made.Secret: true, rotated.Secret: true, third: true, fourth: true, second.Secret: true}
+	equal(t, "different secrets", len(secrets), 5)
+
+	event := h.happen(t, h.account, card.EventDetected)[0].ID.String()
+	var shown strings.Builder
+	for _, o := range operations(event) {
+		if o.path != "/rotate-secret" && o.method != http.MethodDelete {
+			shown.WriteString(h.ask(t, o.status, o.method, one+o.path, o.body).body)
+		}
+	}
+	shown.WriteString(h.ask(t, http.StatusOK, http.MethodGet, "/api/webhooks", "").body)
+	shown.WriteString(h.ask(t, http.StatusOK, http.MethodGet, "/api/events", "").body)
+	h.send(t, http.MethodPatch, one, h.token, `{"secret":"`+fourth+`"}`).invalid(t, "/secret")
+	files, err := filepath.Glob(strings.TrimPrefix(h.database, "sqlite:") + "*")
+	need(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		need(t, err)
+		shown.Write(text)
+	}
+	shown.WriteString(h.log.String())
+	if !strings.Contains(shown.String(), event) || !strings.Contains(shown.String(), `"msg":"request"`) {
+		t.Fatal("what was looked at is not what was shown")
+	}
+	for secret := range secrets {
+		if strings.Contains(shown.String(), strings.TrimPrefix(secret, "whsec_")) || strings.Contains(shown.String(), "whsec_") {
+			t.Errorf("%s is shown, logged or stored", secret)
+		}
+	}
+}
+
+func TestTestWebhook_SendsOneExampleAndLeavesNoTrace(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, database string) {
+		h := deployHooks(t, setup{database: database})
+		one, made := h.register(t, `{"url":"https://shop.example.com/hooks","types":["payment.late"]}`)
+		at := time.Date(2026, 11, 20, 15, 6, 0, 131e6, time.UTC)
+		for body, want := range map[string]card.EventType{"": "card.generated", "{}": "card.generated", `{"type":"payment.expired"}`: "payment.expired", `{"type":"webhook.disabled"}`: "webhook.disabled"} {
+			h.answer = card.Attempt{At: at, Took: 84*time.Millisecond + 999*time.Microsecond, Status: 200, Answer: "<ok>"}
+			text := h.ask(t, http.StatusOK, http.MethodPost, one+"/test", body).body
+			equal(t, "answer", strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(text),
+				`{"at":"2026-11-20T15:06:00.131Z","duration_ms":84,"status":200,"answer":"<ok>","error":null}`+"\n")
+			p := h.last(t)
+			equal(t, "url", p.url, made.Webhook.URL)
+			equal(t, "secrets", p.secrets, []string{made.Secret})
+			equal(t, "type", p.event.Type, want)
+			equal(t, "seq", p.event.Seq, 0)
+			equal(t, "account", p.event.AccountID, h.account)
+		}
+		h.answer = card.Attempt{At: at, Error: "no connection within 15 s"}
+		h.ask(t, http.StatusOK, http.MethodPatch, one, `{"enabled":false}`)
+		text := h.ask(t, http.StatusOK, http.MethodPost, one+"/test", "").body
+		equal(t, "answer", text, `{"at":"2026-11-20T15:06:00.131Z","duration_ms":0,"status":null,"answer":"","error":"no connection within 15 s"}`+"\n")
+		equal(t, "sent", len(h.posts), 5)
+		equal(t, "events", h.ask(t, http.StatusOK, http.MethodGet, "/api/events", "").body, "[]\n")
+		equal(t, "deliveries", h.ask(t, http.StatusOK, http.MethodGet, one+"/deliveries", "").body, "[]\n")
+	})
+}
+
+// A receiver that does not answer must not let clients fill the service with examples.
+func TestTestWebhook_OnlySoManyAtOnce(t *testing.T) {
+	t.Parallel()
+	h := deployHooks(t, setup{})
+	one, _ := h.register(t, hookURL)
+	h.hold = make(chan struct{})
+	statuses := make(chan int)
+	send := func(token, target string) {
+		go func() { statuses <- h.serve(t, http.MethodPost, target+"/test", token, "").status }()
+	}
+	for range 3 {
+		send(h.token, one)
+	}
+	equal(t, "the one too many", <-statuses, http.StatusServiceUnavailable)
+	other, _ := h.owner(t)
+	theirs := h.send(t, http.MethodPost, "/api/webhooks", other, hookURL).want(t, http.StatusCreated).header.Get("Location")
+	for range 3 { // of another account, which is not in the way of the first
+		send(other, theirs)
+	}
+	equal(t, "the other account's one too many", <-statuses, http.StatusServiceUnavailable)
+	close(h.hold)
+	for range 4 {
+		equal(t, "the others", <-statuses, http.StatusOK)
+	}
+	h.ask(t, http.StatusOK, http.MethodPost, one+"/test", "")
+}
+
+func TestListDeliveries_ShowsEveryAttempt(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, database string) {
+		h := deployHooks(t, setup{database: database, clock: &clock{}})
+		one, _ := h.register(t, hookURL)
+		events := h.happen(t, h.account, card.EventDetected, card.EventGenerated)
+		equal(t, "new", bodyOf[[]map[string]any](t, h.ask(t, http.StatusOK, http.MethodGet, one+"/deliveries", ""))[1]["next_attempt_at"],
+			any(events[0].CreatedAt.Format("2006-01-02T15:04:05.000Z")))
+		h.settle(t, 200, 0)
+		h.clock.advance(time.Minute)
+		h.settle(t, 503)
+		all := bodyOf[[]map[string]any](t, h.ask(t, http.StatusOK, http.MethodGet, one+"/deliveries", ""))
+		shown := bodyOf[[]map[string]any](t, h.ask(t, http.StatusOK, http.MethodGet, "/api/events", ""))
+		equal(t, "deliveries", len(all), 2)
+		for i, d := range all {
+			equal(t, "event", d["event"], any(shown[1-i]))
+		}
+		attempts := func(i int) (all []string) {
+			for _, a := range bodyOf[[]struct{ Attempts []map[string]any }](t, h.ask(t, http.StatusOK, http.MethodGet, one+"/deliveries", ""))[i].Attempts {
+				all = append(all, fmt.Sprint(a["status"], " ", a["duration_ms"], " ", a["answer"], " ", a["error"]))
+			}
+			return all
+		}
+		equal(t, "attempts", attempts(1), []string{`200 84 an "answer" <b> <nil>`})
+		equal(t, "attempts", attempts(0), []string{"<nil> 84  no connection", `503 84 an "answer" <b> <nil>`})
+		equal(t, "states", h.states(t, one+"/deliveries"), []string{"2 pending", "1 delivered"})
+		if all[1]["next_attempt_at"] != nil {
+			t.Errorf("what was delivered is sent again at %v", all[1]["next_attempt_at"])
+		}
+		next, err := time.Parse(time.RFC3339, fmt.Sprint(all[0]["next_attempt_at"]))
+		if wait := next.Sub(h.clock.now()); err != nil || wait < 3*time.Minute || wait > 6*time.Minute {
+			t.Errorf("the next attempt is in %v, error %v", wait, err)
+		}
+	})
+}
+
+// failed has the last attempts at the deliveries that are pending fail.
+func (h *hooks) failed(t testing.TB, one string) {
+	t.Helper()
+	id := uuid.MustParse(strings.TrimPrefix(one, "/api/webhooks/"))
+	before, err := h.store.Deliveries(t.Context(), id, card.DeliveryFilter{State: card.DeliveryPending, Limit: 1000})
+	need(t, err)
+	after := slices.Clone(before)
+	for i := range after {
+		after[i].State, after[i].DueAt, after[i].Tries = card.DeliveryFailed, time.Time{}, 10
+	}
+	need(t, h.store.InTx(t.Context(), func(tx card.Tx) error { return tx.SaveDeliveries(t.Context(), id, before, after) }))
+}
+
+func TestListDeliveries_PagesAndStates(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, database string) {
+		h := deployHooks(t, setup{database: database})
+		one, _ := h.register(t, hookURL)
+		h.happen(t, h.account, slices.Repeat([]card.EventType{card.EventDetected}, 3)...)
+		h.settle(t, 200, 200, 200)
+		h.happen(t, h.account, card.EventLate, card.EventLate, card.EventLate)
+		h.failed(t, one)
+		h.happen(t, h.account, card.EventLate)
+		all := []string{"7 pending", "6 failed", "5 failed", "4 failed", "3 delivered", "2 delivered", "1 delivered"}
+		for query, x := range map[string]struct {
+			want  []string
+			pages int
+		}{
+			"": {all, 1}, "?limit=7": {all, 1}, "?limit=6": {all, 2}, "?limit=1": {all, 7}, "?limit=3": {all, 3}, "?before=6": {all[2:], 1}, "?before=6&limit=2": {all[2:], 3},
+			"?before=1": {nil, 1}, "?state=failed": {all[1:4], 1}, "?state=failed&limit=1": {all[1:4], 3}, "?limit=2&state=delivered": {all[4:], 2}, "?state=pending&limit=1": {all[:1], 1},
+			"?state=delivered&before=3&limit=1": {all[5:], 2},
+		} {
+			var got []string
+			pages := 0
+			h.walk(t, one+"/deliveries"+query, h.token, func(answer) { pages++ })
+			got = h.states(t, one+"/deliveries"+query)
+			equal(t, "deliveries of "+query, got, x.want)
+			equal(t, "pages of "+query, pages, x.pages)
+		}
+		for query, pointers := range map[string][]string{
+			"state=lost": {"query/state"}, "state=": {"query/state"}, "limit=0": {"query/limit"}, "limit=1001&before=0&state=x": {"query/limit", "query/before", "query/state"},
+			"before=-1": {"query/before"}, "before=9223372036854775808": {"query/before"},
+		} {
+			t.Run(query, func(t *testing.T) {
+				h.send(t, http.MethodGet, one+"/deliveries?"+query, h.token, "").invalid(t, pointers...)
+			})
+		}
+	})
+}
+
+func TestRedeliver_AndRecoverSendAgain(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, database string) {
+		h := deployHooks(t, setup{database: database, clock: &clock{}})
+		d, l := card.EventDetected, card.EventLate
+		events := h.happen(t, h.account, d) // before the webhook was there
+		one, _ := h.register(t, `{"url":"https://shop.example.com/hooks","types":["payment.detected"]}`)
+		events = append(events, h.happen(t, h.account, d, l, d)...)
+		h.settle(t, 200)
+		h.failed(t, one)
+		h.ask(t, http.StatusOK, http.MethodPatch, one, `{"enabled":false}`)
+		events = append(events, h.happen(t, h.account, d)...)
+		redeliver := func(seq int) string { return one + "/deliveries/" + events[seq-1].ID.String() + "/redeliver" }
+		recover := func(since time.Time) string {
+			return one + "/recover?since=" + url.QueryEscape(since.Format("2006-01-02T15:04:05.000Z07:00"))
+		}
+		h.send(t, http.MethodPost, redeliver(2), h.token, "").refused(t, http.StatusUnprocessableEntity, "webhook_disabled")
+		h.send(t, http.MethodPost, recover(time.Unix(0, 0)), h.token, "").refused(t, http.StatusUnprocessableEntity, "webhook_disabled")
+		equal(t, "deliveries", h.states(t, one+"/deliveries"), []string{"4 failed", "2 delivered"})
+		h.ask(t, http.StatusOK, http.MethodPatch, one, `{"enabled":true}`)
+		woken := h.woken.Load()
+
+		equal(t, "redelivered", h.ask(t, http.StatusAccepted, http.MethodPost, redeliver(2), "").body, "")
+		equal(t, "deliveries", h.states(t, one+"/deliveries"), []string{"4 failed", "2 pending"})
+		if n := h.woken.Load() - woken; n != 1 {
+			t.Errorf("the sender was woken %d times", n)
+		}
+		stranger := h.happen(t, func() uuid.UUID { _, other := h.owner(t); return other }(), d)[0]
+		for name, event := range map[string]string{"unknown": uuid.Must(uuid.NewV7()).String(), "of another account": stranger.ID.String(), "not wanted": events[2].ID.String()} {
+			p := h.send(t, http.MethodPost, one+"/deliveries/"+event+"/redeliver", h.token, "").refused(t, http.StatusNotFound, "not_found")
+			if !strings.Contains(p.Detail, "no delivery") {
+				t.Errorf("%s: %s", name, p.Detail)
+			}
+		}
+		h.send(t, http.MethodPost, one+"/deliveries/x/redeliver", h.token, "").invalid(t, "path/event_id")
+
+		early, late := events[0].CreatedAt, events[0].CreatedAt
+		for _, e := range events {
+			if e.CreatedAt.After(late) {
+				late = e.CreatedAt
+			}
+		}
+		count := func(since time.Time, want string) {
+			t.Helper()
+			woken := h.woken.Load()
+			equal(t, "recovered since "+since.String(), h.ask(t, http.StatusAccepted, http.MethodPost, recover(since), "").body, want+"\n")
+			if n := h.woken.Load() - woken; n != 1 {
+				t.Errorf("the sender was woken %d times", n)
+			}
+		}
+		count(late.Add(time.Millisecond), `{"count":0}`)
+		count(early.In(time.FixedZone("east", 2*60*60)), `{"count":3}`) // failed, before it was there, and while it was disabled
+		count(early, `{"count":0}`)
+		equal(t, "deliveries", h.states(t, one+"/deliveries"), []string{"5 pending", "4 pending", "2 pending", "1 pending"})
+		h.settle(t, 200, 200, 200, 200)
+		equal(t, "deliveries", h.states(t, one+"/deliveries"), []string{"5 delivered", "4 delivered", "2 delivered", "1 delivered"})
+	})
+}
+
+func TestRecoverWebhook_SinceMustBeATime(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, database string) {
+		h := deployHooks(t, setup{database: database})
+		one, _ := h.register(t, hookURL)
+		h.send(t, http.MethodPost, one+"/recover", h.token, "").invalid(t, "query/since")
+		for _, since := range []string{
+			"", "yesterday", "2026-11-19", "2026-11-19T00:00:00", "2026-11-19 00:00:00Z", "2026-11-19T24:00:00Z", "2026-02-30T00:00:00Z", "1795186000", "null",
+			"2026-11-19T00:00:00+0200", "2026-11-19T00:00:00Z\x00", "12026-11-19T00:00:00Z", "2026-11-19T00:00:00Z,2026-11-19T00:00:00Z",
+		} {
+			t.Run(since, func(t *testing.T) {
+				h.send(t, http.MethodPost, one+"/recover?since="+url.QueryEscape(since), h.token, "").invalid(t, "query/since")
+			})
+		}
+		for _, since := range []string{
+			"2026-11-19T00:00:00Z", "2026-11-19T00:00:00.000Z", "2026-11-19T00:00:00.123456789Z", "2026-11-19T00:00:00+02:00", "2026-11-19T00:00:00-14:00",
+			"0000-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999Z",
+		} {
+			t.Run(since, func(t *testing.T) {
+				equal(t, "answer", h.ask(t, http.StatusAccepted, http.MethodPost, one+"/recover?since="+url.QueryEscape(since), "").body, `{"count":0}`+"\n")
+			})
+		}
+	})
+}
+
+// The contract's operations on webhooks and events, so that one that is added is not forgotten here.
+func TestWebhooks_EveryOperationIsTestedHere(t *testing.T) {
+	t.Parallel()
+	tested := map[string]bool{"GET /api/events": true, "GET /api/webhooks": true, "POST /api/webhooks": true}
+	for _, o := range operations(uuid.NewString()) {
+		template, _, _ := findPath(strings.Split("/api/webhooks/"+uuid.NewString()+o.path, "?")[0])
+		tested[o.method+" "+template] = true
+	}
+	got := map[string]bool{}
+	for template, item := range contract().Paths.Map() {
+		for method, operation := range item.Operations() {
+			if slices.Contains(operation.Tags, "Webhooks") || slices.Contains(operation.Tags, "Events") {
+				got[method+" "+template] = true
+			}
+		}
+	}
+	equal(t, "operations", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(tested)))
+}
