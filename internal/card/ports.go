@@ -143,7 +143,9 @@ type Tx interface {
 	// InsertEvents gives the events their Seq, and makes a delivery to each enabled webhook that wants them, due AtOnce.
 	InsertEvents(ctx context.Context, es []Event) error
 
-	// CountWebhooks returns how many webhooks an account has, and keeps others from inserting webhooks and events until the end.
+	// LockAccount waits until no other transaction inserts events or webhooks of an account, and keeps others from it until the end: events
+	// that commit later are for the webhooks as they are then.
+	LockAccount(ctx context.Context, account uuid.UUID) error
 	CountWebhooks(ctx context.Context, account uuid.UUID) (int, error)
 	InsertWebhook(ctx context.Context, w *Webhook) error
 	// LockWebhook returns a webhook, locked.

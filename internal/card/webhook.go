@@ -93,6 +93,9 @@ func (s *Service) CreateWebhook(ctx context.Context, account uuid.UUID, r Webhoo
 		return nil, "", err
 	}
 	err = s.store.InTx(ctx, func(tx Tx) error {
+		if err := tx.LockAccount(ctx, account); err != nil {
+			return err
+		}
 		n, err := tx.CountWebhooks(ctx, account)
 		if err == nil && n >= maxWebhooks {
 			return ErrTooManyWebhooks
@@ -179,6 +182,9 @@ func (s *Service) UpdateWebhook(ctx context.Context, account, id uuid.UUID, r We
 			return err
 		}
 		if err := s.change(w, r); err != nil {
+			return err
+		}
+		if err := tx.LockAccount(ctx, account); err != nil {
 			return err
 		}
 		return tx.SaveWebhook(ctx, w)

@@ -3,9 +3,13 @@ package cli_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/shopspring/decimal"
 
@@ -27,14 +31,16 @@ func TestE2E(t *testing.T) {
 			net := rig.Monero(t)
 			p := newProgram(t, url(t))
 			token := p.account(t)
-			s := p.serve(t, "serve", "--rate", "monero=152.52", "--address-pool", "20",
+			s := p.serve(t, "serve", "--rate", "monero=152.52", "--address-pool", "20", "--webhook-insecure",
 				"--monero-daemon-url", net.DaemonURL, "--monero-wallet-url", net.WalletURL)
 			shop := &e2e{net: net, client: newClient(t, s.url, token)}
+			shop.listen(t)
 			t.Run("exact payment", shop.exact)
 			t.Run("split payment", shop.split)
 			t.Run("underpayment with a top-up", shop.topUp)
 			t.Run("mempool first", shop.mempoolFirst)
 			t.Run("every card once", shop.everyCardOnce)
+			t.Run("every event once", shop.everyEventOnce)
 			wantOutput(t, p.must(t, "wallet", "rescan"), "done; applied up to block")
 			s.stop(t)
 			wantOutput(t, p.must(t, "reconcile"), "4 issued, 4 paid", "everything agrees")
@@ -46,6 +52,70 @@ type e2e struct {
 	net    *rig.MoneroNet
 	client *client.Client
 	made   []uuid.UUID
+
+	mu   sync.Mutex
+	told map[int64]*client.Event // by the webhook, by Seq
+}
+
+// listen registers a webhook.
+func (e *e2e) listen(t *testing.T) {
+	t.Helper()
+	e.told = map[int64]*client.Event{}
+	ready := make(chan http.Handler, 1) // its secret is known only when it is registered
+	handler := sync.OnceValue(func() http.Handler { return <-ready })
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler().ServeHTTP(w, r) }))
+	t.Cleanup(receiver.Close)
+	made, err := e.client.CreateWebhook(t.Context(), client.CreateWebhookRequest{URL: receiver.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := client.NewWebhookHandler(made.Secret, func(_ context.Context, event *client.Event) error {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.told[event.Seq] != nil {
+			t.Errorf("event %d came again", event.Seq)
+		}
+		e.told[event.Seq] = event
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready <- h
+}
+
+// everyEventOnce compares what the webhook was told with the feed.
+func (e *e2e) everyEventOnce(t *testing.T) {
+	var feed []*client.Event
+	for event, err := range e.client.Events(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		feed = append(feed, event)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		e.mu.Lock()
+		n := len(e.told)
+		e.mu.Unlock()
+		if n == len(feed) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d events arrived", n, len(feed))
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	got := map[client.EventType]int{}
+	for i, event := range feed {
+		got[event.Type]++
+		if diff := cmp.Diff(event, e.told[int64(i)+1]); diff != "" {
+			t.Errorf("event %d of the feed and as it was told: %s", i+1, diff)
+		}
+	}
+	// How often one was underpaid depends on when the watcher looked.
+	if got[client.EventTypePaymentDetected] != 4 || got[client.EventTypeCardGenerated] != 4 || got[client.EventTypePaymentUnderpaid] < 1 {
+		t.Errorf("events: %v", got)
+	}
 }
 
 func (e *e2e) exact(t *testing.T) {

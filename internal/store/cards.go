@@ -245,25 +245,20 @@ func (t *tx) SaveAssessments(ctx context.Context, cards []*card.Card, as []card.
 	if len(cards) != len(as) {
 		return errors.New("save assessments: one for each card")
 	}
-	for len(cards) > 0 {
-		n := min(batch, len(cards))
-		args := make([]any, 0, 6*n)
-		for i, a := range as[:n] {
-			var ready any
-			if a.ReadyHeight > 0 {
-				ready = a.ReadyHeight
-			}
-			args = append(args, cards[i].UUID, a.State, int64(a.Received), int64(a.Settled), a.Height, ready)
+	values := make([][]any, len(as))
+	for i, a := range as {
+		var ready any
+		if a.ReadyHeight > 0 {
+			ready = a.ReadyHeight
 		}
-		group := "(" + t.s.dialect.uuid + ", CAST(? AS TEXT)" + strings.Repeat(", CAST(? AS BIGINT)", 4) + ")"
-		_, err := t.s.exec(ctx, t.t, "update cards", `UPDATE cards SET payment_state = v.column2, received = v.column3,
-			settled = v.column4, height = v.column5, ready_height = v.column6 FROM (VALUES `+rows(group, n)+`) AS v WHERE cards.uuid = v.column1`, args...)
-		if err != nil {
-			return err
-		}
-		cards, as = cards[n:], as[n:]
+		values[i] = []any{cards[i].UUID, a.State, int64(a.Received), int64(a.Settled), a.Height, ready}
 	}
-	return nil
+	return inBatches(values, func(some [][]any) error {
+		table, args := t.s.dialect.table(some, t.s.dialect.uuidType, "TEXT", "BIGINT", "BIGINT", "BIGINT", "BIGINT")
+		_, err := t.s.exec(ctx, t.t, "update cards", `UPDATE cards SET payment_state = v.column2, received = v.column3,
+			settled = v.column4, height = v.column5, ready_height = v.column6 FROM `+table+` WHERE cards.uuid = v.column1`, args...)
+		return err
+	})
 }
 
 func sortedIDs(set map[uuid.UUID]bool) []uuid.UUID {

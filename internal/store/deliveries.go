@@ -31,8 +31,10 @@ type storedAttempt struct {
 
 func (r *deliveryRow) delivery() (card.Delivery, error) {
 	var stored []storedAttempt
-	if err := json.Unmarshal([]byte(r.Attempts), &stored); err != nil {
-		return card.Delivery{}, fmt.Errorf("attempts of event %s: %w", r.ID, err)
+	if r.Attempts != "[]" { // as most have it when they are due
+		if err := json.Unmarshal([]byte(r.Attempts), &stored); err != nil {
+			return card.Delivery{}, fmt.Errorf("attempts of event %s: %w", r.ID, err)
+		}
 	}
 	d := card.Delivery{Event: r.event(), State: card.DeliveryState(r.Delivery), Tries: r.Tries, Attempts: make([]card.Attempt, len(stored))}
 	for i, a := range stored {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -22,9 +23,10 @@ type dialect struct {
 	name       string
 	now        string             // the database's clock, Unix milliseconds
 	uuid       string             // a placeholder for a uuid where no column gives it a type
+	uuidType   string             // the type of a column of uuids
 	bytes      string             // the type of a column of bytes
 	forUpdate  string             // locks the selected rows until the transaction ends
-	forShare   string             // waits for who changes the rows of the table named w, reads them as they are then, and keeps them from being deleted
+	forShare   string             // passes over the rows of the table named w that were deleted meanwhile, and keeps the others from being deleted
 	snapshot   sql.IsolationLevel // at which all statements of a transaction read the same moment
 	skipLocked string             // the same for the table named q, but passes over rows that are locked already
 	arrays     bool               // a column of values can be one parameter
@@ -46,8 +48,12 @@ func (d dialect) table(values [][]any, types ...string) (string, []any) {
 	for i, kind := range types {
 		texts := make([]sql.NullString, len(values))
 		for j, row := range values {
-			if row[i] != nil {
-				texts[j] = sql.NullString{String: fmt.Sprint(row[i]), Valid: true}
+			switch value := row[i].(type) {
+			case nil:
+			case []byte:
+				texts[j] = sql.NullString{String: `\x` + hex.EncodeToString(value), Valid: value != nil}
+			default:
+				texts[j] = sql.NullString{String: fmt.Sprint(value), Valid: true}
 			}
 		}
 		columns[i], names[i] = "CAST(? AS "+kind+"[])", fmt.Sprintf("column%d", i+1)
@@ -69,6 +75,7 @@ var postgres = dialect{
 	name:       "postgres",
 	now:        "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
 	uuid:       "CAST(? AS UUID)",
+	uuidType:   "UUID",
 	bytes:      "BYTEA",
 	forUpdate:  " FOR NO KEY UPDATE", // which rows that refer to the locked one need not wait for
 	forShare:   " FOR KEY SHARE OF w",
@@ -94,10 +101,11 @@ var postgres = dialect{
 
 // SQLite has one writer at a time, so its transactions lock everything and need no row locks.
 var sqlite = dialect{
-	name:  "sqlite",
-	now:   "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
-	uuid:  "?",
-	bytes: "BLOB",
+	name:     "sqlite",
+	now:      "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
+	uuid:     "?",
+	uuidType: "TEXT",
+	bytes:    "BLOB",
 	classify: func(err error) class {
 		var e *modernc.Error
 		if !errors.As(err, &e) {

@@ -49,13 +49,13 @@ func (s *Store) ParkIntent(ctx context.Context, i card.Intent, reason string) er
 func (t *tx) SaveIssued(ctx context.Context, made []card.Issued) error {
 	finished := int64(0)
 	err := inBatches(made, func(some []card.Issued) error {
-		var args []any
-		for _, m := range some {
-			args = append(args, m.Intent.CardUUID, m.Intent.Fence, m.NumberHash)
+		values := make([][]any, len(some))
+		for i, m := range some {
+			values[i] = []any{m.Intent.CardUUID, m.Intent.Fence, m.NumberHash}
 		}
-		group := "(" + t.s.dialect.uuid + ", CAST(? AS BIGINT), CAST(? AS " + t.s.dialect.bytes + "))"
+		table, args := t.s.dialect.table(values, t.s.dialect.uuidType, "BIGINT", t.s.dialect.bytes)
 		n, err := t.s.exec(ctx, t.t, "finish intents", `UPDATE intents SET state = 'done', reason = NULL, card_number_hash = v.column3
-			FROM (VALUES `+rows(group, len(some))+`) AS v WHERE intents.card_uuid = v.column1 AND intents.fence = v.column2 AND intents.state = 'open'`, args...)
+			FROM `+table+` WHERE intents.card_uuid = v.column1 AND intents.fence = v.column2 AND intents.state = 'open'`, args...)
 		finished += n
 		return err
 	})

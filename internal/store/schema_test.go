@@ -2,8 +2,10 @@ package store_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"github.com/pressly/goose/v3"
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/rig"
@@ -168,4 +171,54 @@ func (p *countingProxy) count(client, server net.Conn) {
 			return
 		}
 	}
+}
+
+// A service that is updated keeps its events with their numbers, also when it has to go back.
+func TestMigrate_ToWebhooksAndBackKeepsEvents(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		ctx, beside := t.Context(), rig.OpenSQL(t, url)
+		name, dialect := "sqlite", goose.DialectSQLite3
+		if strings.HasPrefix(url, "postgres") {
+			name, dialect = "postgres", goose.DialectPostgres
+		}
+		p, err := goose.NewProvider(dialect, beside, os.DirFS("migrations/"+name))
+		check(t, err)
+		_, err = p.UpTo(ctx, 2)
+		check(t, err)
+		c := newCard(uuid.Must(uuid.NewV7()))
+		var want []card.Event
+		statements := []string{
+			fmt.Sprintf("INSERT INTO accounts (id, name, created_at, last_seq) VALUES ('%s', 'a', 0, 2)", c.AccountID),
+			fmt.Sprintf(`INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source, expires_at,
+				confirmations_required) VALUES ('%s', '%s', 0, 1, 'monero', 1, 'a', 1, 0, 's', 0, 1)`, c.UUID, c.AccountID),
+		}
+		for seq := range int64(2) {
+			e := newEvent(c, card.EventDetected)
+			e.Seq = seq + 1
+			want = append(want, e)
+			statements = append(statements, fmt.Sprintf(`INSERT INTO events (account_id, seq, id, type, card_uuid, status, payment_state, created_at)
+				VALUES ('%s', %d, '%s', '%s', '%s', '%s', '%s', %d)`, e.AccountID, e.Seq, e.ID, e.Type, e.CardUUID, e.Status, e.State, e.CreatedAt.UnixMilli()))
+		}
+		for _, q := range statements {
+			_, err := beside.ExecContext(ctx, q)
+			check(t, err)
+		}
+		kept := func(s *store.Store) {
+			t.Helper()
+			got, err := s.Events(ctx, c.AccountID, 0, 9)
+			check(t, err)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		}
+		s := open(t, url)
+		kept(s)
+		w := insertWebhook(t, s, newWebhook(c.AccountID))
+		insertEvents(t, s, card.Event{ID: uuid.Must(uuid.NewV7()), AccountID: c.AccountID, Type: card.EventWebhookDisabled, WebhookID: uuid.New(), CreatedAt: epoch})
+		wantDeliveries(t, s, w.ID, "3 pending")
+		check(t, s.Close())
+		_, err = p.DownTo(ctx, 2)
+		check(t, err)
+		kept(open(t, url))
+	})
 }

@@ -49,12 +49,14 @@ func joinTypes(types []card.EventType) string {
 	return strings.Join(texts, " ")
 }
 
+// LockAccount implements card.Tx.
+func (t *tx) LockAccount(ctx context.Context, account uuid.UUID) error {
+	var id uuid.UUID
+	return t.s.get(ctx, t.t, &id, "lock account", "SELECT id FROM accounts WHERE id = ?"+t.s.dialect.forUpdate, account)
+}
+
 // CountWebhooks implements card.Tx.
 func (t *tx) CountWebhooks(ctx context.Context, account uuid.UUID) (int, error) {
-	var id uuid.UUID
-	if err := t.s.get(ctx, t.t, &id, "lock account", "SELECT id FROM accounts WHERE id = ?"+t.s.dialect.forUpdate, account); err != nil {
-		return 0, err
-	}
 	var n int
 	err := t.s.get(ctx, t.t, &n, "count webhooks", "SELECT COUNT(*) FROM webhooks WHERE account_id = ?", account)
 	return n, err

@@ -1,0 +1,265 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/store"
+)
+
+func newEvent(c *card.Card, kind card.EventType) card.Event {
+	return card.Event{ID: uuid.Must(uuid.NewV7()), AccountID: c.AccountID, Type: kind, CardUUID: c.UUID, Status: card.AwaitingPayment, State: card.Detected,
+		CreatedAt: epoch}
+}
+
+func insertEvents(t testing.TB, s *store.Store, es ...card.Event) {
+	t.Helper()
+	inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.InsertEvents(ctx, es) })
+}
+
+// seqs are the numbers of an account's events.
+func seqs(t testing.TB, s *store.Store, account uuid.UUID) (all []int64) {
+	t.Helper()
+	es, err := s.Events(t.Context(), account, 0, 10_000)
+	check(t, err)
+	for _, e := range es {
+		all = append(all, e.Seq)
+	}
+	return all
+}
+
+func deliveries(t testing.TB, s *store.Store, webhook uuid.UUID) []card.Delivery {
+	t.Helper()
+	all, err := s.Deliveries(t.Context(), webhook, card.DeliveryFilter{Limit: 10_000})
+	check(t, err)
+	return all
+}
+
+// saveDeliveries stores how far deliveries are, whatever they were before.
+func saveDeliveries(t testing.TB, s *store.Store, webhook uuid.UUID, after ...card.Delivery) {
+	t.Helper()
+	due := map[int64]time.Time{}
+	for _, d := range deliveries(t, s, webhook) {
+		due[d.Event.Seq] = d.DueAt
+	}
+	before := slices.Clone(after)
+	for i := range before {
+		before[i].DueAt = due[before[i].Event.Seq]
+	}
+	inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.SaveDeliveries(ctx, webhook, before, after) })
+}
+
+// wantDeliveries fails the test unless the webhook has these, each written as its event's number and its state, newest first.
+func wantDeliveries(t testing.TB, s *store.Store, webhook uuid.UUID, want ...string) {
+	t.Helper()
+	var got []string
+	for _, d := range deliveries(t, s, webhook) {
+		got = append(got, fmt.Sprint(d.Event.Seq, " ", d.State))
+		if pending := d.State == card.DeliveryPending; pending == d.DueAt.IsZero() {
+			t.Errorf("%s is due %v", got[len(got)-1], d.DueAt)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("deliveries: %s", diff)
+	}
+}
+
+// of is a delivery of the event with a number.
+func of(seq int64, state card.DeliveryState, due time.Time) card.Delivery {
+	return card.Delivery{Event: card.Event{Seq: seq}, State: state, DueAt: due}
+}
+
+func TestInsertEvents_GoToTheWebhooksThatWantThem(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		account, other := newAccount(t, s), newAccount(t, s)
+		c, foreign := insertCard(t, s, newCard(account)), insertCard(t, s, newCard(other))
+		all := insertWebhook(t, s, newWebhook(account))
+		late := insertWebhook(t, s, newWebhook(account, card.EventLate))
+		two := insertWebhook(t, s, newWebhook(account, card.EventGenerated, card.EventLate))
+		none := insertWebhook(t, s, newWebhook(account, card.EventWebhookDisabled))
+		part := insertWebhook(t, s, newWebhook(account, "payment", "late", "payment.lat", "ayment.late", "payment.late2", "payment.late.x"))
+		off := newWebhook(account, card.EventGenerated)
+		off.Enabled = false
+		insertWebhook(t, s, off)
+		theirs := insertWebhook(t, s, newWebhook(other))
+		insertEvents(t, s, newEvent(c, card.EventDetected), newEvent(foreign, card.EventLate), newEvent(c, card.EventGenerated), newEvent(c, card.EventLate))
+		wantDeliveries(t, s, all.ID, "3 pending", "2 pending", "1 pending")
+		wantDeliveries(t, s, late.ID, "3 pending")
+		wantDeliveries(t, s, two.ID, "3 pending", "2 pending")
+		wantDeliveries(t, s, none.ID)
+		wantDeliveries(t, s, part.ID)
+		wantDeliveries(t, s, off.ID)
+		wantDeliveries(t, s, theirs.ID, "1 pending")
+	})
+}
+
+func TestInsertEvents_WebhookIsNotToldThatItIsDisabledItself(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		account := newAccount(t, s)
+		dead, well, choosy := insertWebhook(t, s, newWebhook(account)), insertWebhook(t, s, newWebhook(account)), insertWebhook(t, s, newWebhook(account, card.EventLate))
+		want := card.Event{ID: uuid.Must(uuid.NewV7()), AccountID: account, Type: card.EventWebhookDisabled, WebhookID: dead.ID, CreatedAt: epoch}
+		insertEvents(t, s, want)
+		wantDeliveries(t, s, dead.ID)
+		wantDeliveries(t, s, choosy.ID)
+		wantDeliveries(t, s, well.ID, "1 pending")
+		want.Seq = 1
+		if diff := cmp.Diff(want, deliveries(t, s, well.ID)[0].Event); diff != "" {
+			t.Error(diff)
+		}
+		got, err := s.Events(t.Context(), account, 0, 9)
+		check(t, err)
+		if diff := cmp.Diff([]card.Event{want}, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// A webhook is told from its creation on; what was before it is listed, or recovered by listEvents.
+func TestInsertEvents_WebhookIsNotToldWhatWasBeforeIt(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		account := newAccount(t, s)
+		c := insertCard(t, s, newCard(account))
+		insertEvents(t, s, newEvent(c, card.EventDetected))
+		w := insertWebhook(t, s, newWebhook(account))
+		insertEvents(t, s, newEvent(c, card.EventGenerated))
+		wantDeliveries(t, s, w.ID, "2 pending")
+	})
+}
+
+// Whoever counts to find out that it missed nothing relies on this.
+func TestInsertEvents_NumbersHaveNoGapsWhateverHappensAtOnce(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		var cards []*card.Card
+		var hooks []*card.Webhook
+		for range 3 {
+			cards = append(cards, insertCard(t, s, newCard(newAccount(t, s))))
+			hooks = append(hooks, insertWebhook(t, s, newWebhook(cards[len(cards)-1].AccountID)))
+		}
+		changedMind := errors.New("changed its mind")
+		var mu sync.Mutex
+		want := map[uuid.UUID][]uuid.UUID{}
+		var all sync.WaitGroup
+		for worker := range 6 {
+			all.Go(func() {
+				random := rand.New(rand.NewPCG(3, uint64(worker)))
+				for range 12 {
+					var es []card.Event
+					for range 1 + random.IntN(5) {
+						es = append(es, newEvent(cards[random.IntN(len(cards))], card.EventDetected))
+					}
+					undo := random.IntN(3) == 0
+					err := s.InTx(t.Context(), func(tx card.Tx) error {
+						if err := tx.InsertEvents(t.Context(), es); err != nil || !undo {
+							return err
+						}
+						return changedMind
+					})
+					if undo != errors.Is(err, changedMind) || !undo && err != nil {
+						t.Error(err)
+					}
+					mu.Lock()
+					for _, e := range es {
+						if !undo {
+							want[e.AccountID] = append(want[e.AccountID], e.ID)
+						}
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		all.Wait()
+		for i, c := range cards {
+			es, err := s.Events(t.Context(), c.AccountID, 0, 10_000)
+			check(t, err)
+			var ids []uuid.UUID
+			for n, e := range es {
+				ids = append(ids, e.ID)
+				if e.Seq != int64(n+1) {
+					t.Fatalf("event %d has number %d", n+1, e.Seq)
+				}
+			}
+			byText := func(a, b uuid.UUID) int { return strings.Compare(a.String(), b.String()) }
+			slices.SortFunc(ids, byText)
+			slices.SortFunc(want[c.AccountID], byText)
+			if diff := cmp.Diff(want[c.AccountID], ids); diff != "" {
+				t.Error(diff)
+			}
+			if n := len(deliveries(t, s, hooks[i].ID)); n != len(es) {
+				t.Errorf("%d deliveries of %d events", n, len(es))
+			}
+		}
+	})
+}
+
+func TestInsertEvents_RolledBackLeavesNeitherEventNorDelivery(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		account := newAccount(t, s)
+		c := insertCard(t, s, newCard(account))
+		w := insertWebhook(t, s, newWebhook(account))
+		crash := errors.New("crash")
+		wantError(t, s.InTx(t.Context(), func(tx card.Tx) error {
+			check(t, tx.InsertEvents(t.Context(), []card.Event{newEvent(c, card.EventDetected), newEvent(c, card.EventGenerated)}))
+			return crash
+		}), crash)
+		if events, sent := scalar[int](t, url, "SELECT COUNT(*) FROM events"), scalar[int](t, url, "SELECT COUNT(*) FROM deliveries"); events+sent != 0 {
+			t.Errorf("%d events, %d deliveries", events, sent)
+		}
+		if got := claim(t, s, 9, time.Hour); len(got) != 0 {
+			t.Error("there is something to be sent")
+		}
+		insertEvents(t, s, newEvent(c, card.EventDetected))
+		wantDeliveries(t, s, w.ID, "1 pending")
+	})
+}
+
+func TestEvents_PagesHaveNoGaps(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		c, foreign := insertCard(t, s, newCard(newAccount(t, s))), insertCard(t, s, newCard(newAccount(t, s)))
+		var want []card.Event
+		for i := range 7 {
+			e := newEvent(c, card.EventTypes()[i%6])
+			insertEvents(t, s, newEvent(foreign, card.EventLate), e)
+			e.Seq = int64(i + 1)
+			want = append(want, e)
+		}
+		for _, limit := range []int{1, 2, 3, 6, 7, 8} {
+			var got []card.Event
+			for after := int64(0); ; after = got[len(got)-1].Seq {
+				page, err := s.Events(t.Context(), c.AccountID, after, limit)
+				check(t, err)
+				if len(page) > limit {
+					t.Fatalf("%d events, at most %d were asked for", len(page), limit)
+				}
+				if len(page) == 0 {
+					break
+				}
+				got = append(got, page...)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("by %d: %s", limit, diff)
+			}
+		}
+		for account, want := range map[uuid.UUID]int64{c.AccountID: 7, foreign.AccountID: 7, newAccount(t, s): 0} {
+			if last, err := s.LastSeq(t.Context(), account); err != nil || last != want {
+				t.Errorf("the last is %d, want %d, error %v", last, want, err)
+			}
+		}
+		for _, after := range []int64{7, 8, 1<<63 - 1} {
+			if got, err := s.Events(t.Context(), c.AccountID, after, 9); err != nil || len(got) != 0 {
+				t.Errorf("after %d: %v, error %v", after, got, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,417 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/store"
+)
+
+// openVault keeps secrets as they are.
+type openVault struct{}
+
+func (openVault) Seal(_, _ uuid.UUID, _ string, plaintext card.Secret) ([]byte, error) {
+	return []byte(plaintext.Reveal()), nil
+}
+func (openVault) Open(_, _ uuid.UUID, _ string, sealed []byte) (card.Secret, error) {
+	if strings.HasPrefix(string(sealed), "broken") {
+		return "", errors.New("can't be opened")
+	}
+	return card.Secret(sealed), nil
+}
+func (openVault) Digest(string, []byte) ([]byte, error) { return nil, nil }
+
+// noPoster takes every address, and is never asked to send.
+type noPoster struct{ card.Poster }
+
+func (noPoster) CheckURL(string) error { return nil }
+
+// sending is a service whose time a test moves, and an account with a webhook under test and another one that is told of it.
+type sending struct {
+	*card.Service
+	store *store.Store
+	now   time.Time
+	card  *card.Card
+	hook  *card.Webhook
+	other *card.Webhook // only of webhooks that are disabled
+}
+
+func newSending(t *testing.T, s *store.Store) *sending {
+	t.Helper()
+	x := &sending{store: s, now: epoch}
+	var err error
+	x.Service, err = card.New(s, openVault{}, nil, nil, card.Config{Currencies: []card.Currency{card.Monero()}, Poster: noPoster{}, Now: func() time.Time { return x.now }})
+	check(t, err)
+	x.card = insertCard(t, s, newCard(newAccount(t, s)))
+	x.hook = insertWebhook(t, s, newWebhook(x.card.AccountID, card.EventDetected))
+	x.other = insertWebhook(t, s, newWebhook(x.card.AccountID, card.EventWebhookDisabled))
+	return x
+}
+
+// happen makes events, so that there is something to send.
+func (x *sending) happen(t testing.TB, n int) {
+	t.Helper()
+	for range n {
+		insertEvents(t, x.store, newEvent(x.card, card.EventDetected))
+	}
+}
+
+// change changes the webhook under test.
+func (x *sending) change(t testing.TB, r card.WebhookRequest) {
+	t.Helper()
+	_, err := x.UpdateWebhook(t.Context(), x.card.AccountID, x.hook.ID, r)
+	check(t, err)
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// claim claims the webhook under test.
+func (x *sending) claim(t testing.TB) *card.WebhookClaim {
+	t.Helper()
+	all, err := x.ClaimWebhooks(t.Context(), 9, time.Hour)
+	check(t, err)
+	i := slices.IndexFunc(all, func(c *card.WebhookClaim) bool { return c.Webhook.ID == x.hook.ID })
+	if i < 0 {
+		t.Fatal("the webhook can't be claimed")
+	}
+	return all[i]
+}
+
+func (x *sending) due(t testing.TB, c *card.WebhookClaim) []card.Delivery {
+	t.Helper()
+	ds, err := x.DueDeliveries(t.Context(), c, 99)
+	check(t, err)
+	return ds
+}
+
+// tried pairs what is due with answers.
+func (x *sending) tried(t testing.TB, c *card.WebhookClaim, statuses ...int) (all []card.Tried) {
+	t.Helper()
+	due := x.due(t, c)
+	for i, status := range statuses {
+		all = append(all, card.Tried{Delivery: due[i], Attempt: card.Attempt{At: x.now, Status: status}})
+	}
+	return all
+}
+
+func (x *sending) save(t testing.TB, c *card.WebhookClaim, tried []card.Tried) {
+	t.Helper()
+	check(t, x.SaveAttempts(t.Context(), c, tried, time.Hour))
+}
+
+func (x *sending) read(t testing.TB) *card.Webhook {
+	t.Helper()
+	w, err := x.GetWebhook(t.Context(), x.card.AccountID, x.hook.ID)
+	check(t, err)
+	return w
+}
+
+func TestSaveAttempts_LeavesADeadReceiverInPeaceForLongerAndLonger(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		x := newSending(t, s)
+		x.happen(t, 50)
+		for i, want := range []time.Duration{0, 0, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60, 60, 60, 60, 60, 60, 60} {
+			c := x.claim(t)
+			if c.Failures != i || c.Over {
+				t.Fatalf("claimed with %d failures, over: %t", c.Failures, c.Over)
+			}
+			x.save(t, c, x.tried(t, c, 500))
+			want *= time.Second
+			if c.Failures != i+1 || c.Over != (want > 0) || !c.Webhook.FailingSince.Equal(epoch) {
+				t.Errorf("after failure %d: %d, over: %t, failing since %v", i+1, c.Failures, c.Over, c.Webhook.FailingSince)
+			}
+			check(t, x.ReleaseWebhook(t.Context(), c))
+			if want > 0 {
+				x.now = x.now.Add(want - time.Millisecond)
+				if all, err := x.ClaimWebhooks(t.Context(), 9, time.Hour); err != nil || len(all) != 0 {
+					t.Fatalf("after failure %d: it is claimed before %v are over, error %v", i+1, want, err)
+				}
+				x.now = x.now.Add(time.Millisecond)
+			}
+		}
+		c := x.claim(t)
+		x.save(t, c, x.tried(t, c, 204))
+		if c.Failures != 0 || c.Over || c.Webhook.FailingSince != nil {
+			t.Errorf("after a success: %d failures, over: %t, failing since %v", c.Failures, c.Over, c.Webhook.FailingSince)
+		}
+		x.save(t, c, x.tried(t, c, 500, 500))
+		x.save(t, c, x.tried(t, c, 500))
+		if c.Failures != 2 || c.Over || !c.Webhook.FailingSince.Equal(x.now) {
+			t.Errorf("after two more: %d failures, over: %t, failing since %v", c.Failures, c.Over, c.Webhook.FailingSince)
+		}
+		if got := scalar[int64](t, url, fmt.Sprintf("SELECT paused_until FROM webhooks WHERE id = '%s'", x.hook.ID)); got != 0 {
+			t.Errorf("paused until %d", got)
+		}
+	})
+}
+
+// Attempts are made at the same time: that one receiver has a bad moment with all of them is one failure, and one success shows that it is
+// there.
+func TestSaveAttempts_ARoundIsOneFailureUnlessOneWentWell(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		for _, tt := range []struct {
+			rounds   [][]int
+			failures int
+			over     bool
+			failing  bool
+		}{
+			{[][]int{{500, 500, 500, 500, 200}}, 0, false, false}, {[][]int{{200, 500, 500}}, 0, false, true}, {[][]int{{0, 301, 404, 500}}, 1, false, true},
+			{[][]int{{500, 200, 500, 500, 500}, {500}, {500, 500}}, 2, false, true}, {[][]int{{500}, {500}, {500}}, 3, true, true},
+			{[][]int{{500}, {500}, {500, 200}}, 0, false, false},
+		} {
+			x := newSending(t, s)
+			x.happen(t, 9)
+			c := x.claim(t)
+			for _, statuses := range tt.rounds {
+				x.save(t, c, x.tried(t, c, statuses...))
+			}
+			if c.Failures != tt.failures || c.Over != tt.over || (x.read(t).FailingSince != nil) != tt.failing {
+				t.Errorf("%v: %d failures, over: %t, failing since %v", tt.rounds, c.Failures, c.Over, x.read(t).FailingSince)
+			}
+			check(t, x.ReleaseWebhook(t.Context(), c))
+		}
+	})
+}
+
+// Only the last attempt at an event is proof: a webhook that seldom has any would else be disabled by the first failure after a silence.
+func TestSaveAttempts_FiveDaysWithoutASuccessDisableWhenAnEventIsUsedUp(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		const days = 24 * time.Hour
+		x := newSending(t, s)
+		x.happen(t, 9)
+		attempt := func(after time.Duration, status int, last bool) *card.WebhookClaim {
+			t.Helper()
+			x.now = epoch.Add(after)
+			check(t, rawRelease(s, x.hook))
+			c := x.claim(t)
+			tried := x.tried(t, c, status)
+			if last {
+				tried[0].Delivery.Tries = 9
+			}
+			x.save(t, c, tried)
+			return c
+		}
+		attempt(0, 500, false)
+		attempt(4*days, 200, false) // which begins it anew
+		attempt(4*days+time.Hour, 503, true)
+		attempt(9*days+time.Hour, 0, true)
+		if w := x.read(t); !w.Enabled || !w.FailingSince.Equal(epoch.Add(4*days+time.Hour)) {
+			t.Fatalf("after five days, but not more: %+v", w)
+		}
+		attempt(20*days, 500, false)
+		if w := x.read(t); !w.Enabled {
+			t.Fatal("disabled by the first attempt at an event")
+		}
+		c := attempt(20*days+time.Minute, 500, true)
+		w := x.read(t)
+		if !c.Over || w.Enabled || w.DisabledReason != card.DisabledFailing || !w.DisabledAt.Equal(x.now) {
+			t.Errorf("after more than five days: over: %t, %+v", c.Over, w)
+		}
+		x.told(t, 1)
+	})
+}
+
+// rawRelease ends whatever claim there is.
+func rawRelease(s *store.Store, w *card.Webhook) error {
+	var errs []error
+	for fence := range int64(20) {
+		errs = append(errs, s.ReleaseWebhook(context.Background(), &card.WebhookClaim{Webhook: w, Fence: fence}))
+	}
+	return errors.Join(errs...)
+}
+
+// told fails the test unless the account was told n times that the webhook was disabled, and the webhook itself never.
+func (x *sending) told(t testing.TB, n int) {
+	t.Helper()
+	ds := deliveries(t, x.store, x.other.ID)
+	if len(ds) != n {
+		t.Errorf("the account was told %d times that a webhook is disabled, want %d", len(ds), n)
+	}
+	for _, d := range ds {
+		if e := d.Event; e.Type != card.EventWebhookDisabled || e.WebhookID != x.hook.ID || e.CardUUID != uuid.Nil || d.State != card.DeliveryPending {
+			t.Errorf("%s %+v", d.State, e)
+		}
+	}
+	for _, d := range deliveries(t, x.store, x.hook.ID) {
+		if d.Event.Type == card.EventWebhookDisabled {
+			t.Error("the webhook is told that it is disabled")
+		}
+	}
+}
+
+func TestSaveAttempts_GoneDisablesAtOnceAndTheRestWaits(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		x := newSending(t, s)
+		x.happen(t, 4)
+		c := x.claim(t)
+		x.save(t, c, x.tried(t, c, 200, 410, 410)) // two at the same moment, and one that was not sent yet
+		w := x.read(t)
+		if !c.Over || w.Enabled || w.DisabledReason != card.DisabledGone || !w.DisabledAt.Equal(x.now) {
+			t.Errorf("over: %t, %+v", c.Over, w)
+		}
+		x.told(t, 1)
+		check(t, x.ReleaseWebhook(t.Context(), c))
+		x.now = x.now.Add(time.Hour)
+		if all, err := x.ClaimWebhooks(t.Context(), 9, time.Hour); err != nil || len(all) != 1 || all[0].Webhook.ID != x.other.ID {
+			t.Errorf("%v, error %v", all, err)
+		}
+		x.happen(t, 1)
+		wantDeliveries(t, s, x.hook.ID, "4 pending", "3 pending", "2 pending", "1 delivered")
+		if a := deliveries(t, s, x.hook.ID)[2].Attempts; len(a) != 1 || a[0].Status != 410 {
+			t.Errorf("%+v", a)
+		}
+		x.change(t, card.WebhookRequest{Enabled: ptr(true)})
+		c = x.claim(t)
+		x.save(t, c, x.tried(t, c, 200, 200, 200))
+		wantDeliveries(t, s, x.hook.ID, "4 delivered", "3 delivered", "2 delivered", "1 delivered")
+	})
+}
+
+// A process that was away for longer than its claim must not write over what the next one did; what it sent is then sent twice.
+func TestSaveAttempts_LostClaimSavesNothing(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		ctx := t.Context()
+		x := newSending(t, s)
+		x.happen(t, 2)
+		zombie := x.claim(t)
+		late := x.tried(t, zombie, 410, 200)
+		check(t, x.ReleaseWebhook(ctx, zombie))
+		owner := x.claim(t)
+		wantError(t, x.SaveAttempts(ctx, zombie, late, time.Hour), card.ErrFenced)
+		wantDeliveries(t, s, x.hook.ID, "2 pending", "1 pending")
+		x.save(t, owner, x.tried(t, owner, 200))
+		if w := x.read(t); !w.Enabled {
+			t.Errorf("%+v", w)
+		}
+		rest := x.tried(t, owner, 200)
+		check(t, x.DeleteWebhook(ctx, x.card.AccountID, x.hook.ID))
+		wantError(t, x.SaveAttempts(ctx, owner, rest, time.Hour), card.ErrFenced)
+		x.told(t, 0)
+	})
+}
+
+// What was sent while the client changed the webhook went to the old address, or was signed with the old secret, or has failed for a reason
+// that is gone. It is sent again.
+func TestSaveAttempts_NotAfterTheClientChangedTheWebhook(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		for name, change := range map[string]func(t *testing.T, x *sending){
+			"disabled": func(t *testing.T, x *sending) { x.change(t, card.WebhookRequest{Enabled: ptr(false)}) },
+			"mended": func(t *testing.T, x *sending) {
+				x.change(t, card.WebhookRequest{Enabled: ptr(false)})
+				x.change(t, card.WebhookRequest{Enabled: ptr(true)})
+			},
+			"moved": func(t *testing.T, x *sending) {
+				x.change(t, card.WebhookRequest{URL: ptr("https://other.example.com/")})
+			},
+			"with another secret": func(t *testing.T, x *sending) {
+				_, _, err := x.RotateWebhookSecret(t.Context(), x.card.AccountID, x.hook.ID)
+				check(t, err)
+			},
+			"deleted": func(t *testing.T, x *sending) { check(t, x.DeleteWebhook(t.Context(), x.card.AccountID, x.hook.ID)) },
+		} {
+			t.Run(name, func(t *testing.T) {
+				x := newSending(t, s)
+				x.happen(t, 3)
+				c := x.claim(t)
+				x.save(t, c, x.tried(t, c, 500))
+				x.now = x.now.Add(6 * 24 * time.Hour)
+				tried := x.tried(t, c, 410, 200, 500)
+				tried[2].Delivery.Tries = 9
+				change(t, x)
+				var before *card.Webhook
+				if name != "deleted" {
+					before = x.read(t)
+				}
+				wantError(t, x.SaveAttempts(t.Context(), c, tried, time.Hour), card.ErrFenced)
+				x.told(t, 0)
+				if name == "deleted" {
+					wantDeliveries(t, s, x.hook.ID)
+					return
+				}
+				if diff := cmp.Diff(before, x.read(t)); diff != "" {
+					t.Error(diff)
+				}
+				wantDeliveries(t, s, x.hook.ID, "3 pending", "2 pending", "1 pending")
+				if name == "disabled" {
+					x.change(t, card.WebhookRequest{Enabled: ptr(true)})
+				}
+				check(t, x.ReleaseWebhook(t.Context(), c))
+				if next := x.claim(t); next.Failures != 0 || len(x.due(t, next)) != 3 {
+					t.Errorf("claimed with %d failures, %d due", next.Failures, len(x.due(t, next)))
+				}
+			})
+		}
+	})
+}
+
+// A description or other types are nothing that a sender has to know of.
+func TestSaveAttempts_AfterTheClientChangedWhatDoesNotMatter(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		x := newSending(t, s)
+		x.happen(t, 2)
+		c := x.claim(t)
+		tried := x.tried(t, c, 500, 200)
+		x.change(t, card.WebhookRequest{Description: ptr("d"), URL: &x.hook.URL, Enabled: ptr(true), Types: &[]card.EventType{card.EventLate}})
+		x.save(t, c, tried)
+		wantDeliveries(t, s, x.hook.ID, "2 delivered", "1 pending")
+		if w := x.read(t); w.Description != "d" || !slices.Equal(w.Types, []card.EventType{card.EventLate}) {
+			t.Errorf("%+v", w)
+		}
+	})
+}
+
+// What is asked for while an attempt is under way is not undone by that attempt's failure.
+func TestRedeliver_WhileTheLastAttemptIsUnderWay(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		x := newSending(t, s)
+		x.happen(t, 2)
+		c := x.claim(t)
+		tried := x.tried(t, c, 500, 500)
+		for i := range tried {
+			tried[i].Delivery.Tries = 9
+		}
+		x.now = x.now.Add(time.Second)
+		check(t, x.Redeliver(t.Context(), x.card.AccountID, x.hook.ID, tried[0].Delivery.Event.ID))
+		x.save(t, c, tried)
+		wantDeliveries(t, s, x.hook.ID, "2 failed", "1 pending")
+	})
+}
+
+func TestRecoverWebhook_GoesBackAsFarAsDeliveriesAreKept(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		x := newSending(t, s)
+		var es []card.Event
+		for i := range 2300 { // more than one transaction has sent again
+			e := newEvent(x.card, card.EventDetected)
+			e.CreatedAt = epoch.Add(time.Duration(i) * time.Millisecond)
+			es = append(es, e)
+		}
+		insertEvents(t, s, es...)
+		w := insertWebhook(t, s, newWebhook(x.card.AccountID))
+		x.now = epoch.AddDate(0, 0, 30).Add(100 * time.Millisecond)
+		for _, want := range []int64{2200, 0} {
+			if n, err := x.RecoverWebhook(t.Context(), w.AccountID, w.ID, time.Time{}); err != nil || n != want {
+				t.Errorf("%d are sent, want %d, error %v", n, want, err)
+			}
+		}
+		ds := deliveries(t, s, w.ID)
+		if len(ds) != 2200 || ds[2199].Event.Seq != 101 || !ds[0].DueAt.Equal(x.now) {
+			t.Errorf("%d deliveries", len(ds))
+		}
+		x.change(t, card.WebhookRequest{Enabled: ptr(false)})
+		_, err := x.RecoverWebhook(t.Context(), w.AccountID, x.hook.ID, epoch)
+		wantError(t, err, card.ErrWebhookDisabled)
+		_, err = x.RecoverWebhook(t.Context(), newAccount(t, s), w.ID, epoch)
+		wantError(t, err, card.ErrNotFound)
+	})
+}
