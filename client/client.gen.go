@@ -137,6 +137,7 @@ type CreateWebhookRequest struct {
 	Types []EventType `json:"types,omitempty"`
 
 	// URL Where events are to be sent: `https://`, a host that is public, port 443 or one above 1023, without user and fragment.
+	// A service that runs for development, as `cardmint dev` does, takes `http://` and addresses of its own machine too.
 	//
 	//
 	// Example: https://shop.example.com/hooks/cardmint
@@ -210,7 +211,8 @@ type Delivery struct {
 	// Attempts The attempts, oldest first; the last 20 of them.
 	Attempts []DeliveryAttempt `json:"attempts"`
 
-	// Event What happened. The same as is sent to webhooks, with the `id` that is their `webhook-id`.
+	// Event What happened. The same as is sent to webhooks, with the `id` that is their `webhook-id`. `status` and `payment_state` are those of
+	// the card at the time of the event; both are absent if the event is not about a card.
 	Event Event `json:"event"`
 
 	// NextAttemptAt When it is going to be sent at the earliest, UTC, if the webhook is enabled. Null unless it is pending.
@@ -218,7 +220,7 @@ type Delivery struct {
 	// Example: 2026-11-20T15:11:00.120Z
 	NextAttemptAt *time.Time `json:"next_attempt_at"`
 
-	// State - `pending`: it is going to be sent, or sent again, as soon as the webhook is enabled.
+	// State - `pending`: it is going to be sent, or sent again, at `next_attempt_at` or as soon as the webhook is enabled after that.
 	// - `delivered`: the receiver has answered `2xx`.
 	// - `failed`: the attempts are used up. It is sent again if you ask for it.
 	//
@@ -229,7 +231,7 @@ type Delivery struct {
 
 // DeliveryAttempt One request to a receiver and what came of it.
 type DeliveryAttempt struct {
-	// Answer The beginning of what the receiver answered, at most 1,024 bytes, without control characters. It is a stranger's text; escape it before it is shown.
+	// Answer The beginning of what the receiver answered, at most 1,024 bytes, without control characters but line breaks and tabs. It is a stranger's text; escape it before it is shown.
 	//
 	// Example: ok
 	Answer string `json:"answer"`
@@ -255,14 +257,15 @@ type DeliveryAttempt struct {
 	Status int32 `json:"status"`
 }
 
-// DeliveryState - `pending`: it is going to be sent, or sent again, as soon as the webhook is enabled.
+// DeliveryState - `pending`: it is going to be sent, or sent again, at `next_attempt_at` or as soon as the webhook is enabled after that.
 // - `delivered`: the receiver has answered `2xx`.
 // - `failed`: the attempts are used up. It is sent again if you ask for it.
 //
 // Example: delivered
 type DeliveryState string
 
-// Event What happened. The same as is sent to webhooks, with the `id` that is their `webhook-id`.
+// Event What happened. The same as is sent to webhooks, with the `id` that is their `webhook-id`. `status` and `payment_state` are those of
+// the card at the time of the event; both are absent if the event is not about a card.
 type Event struct {
 	// CardUUID The card. The zero UUID if the event is not about a card.
 	//
@@ -306,12 +309,12 @@ type Event struct {
 	Timestamp time.Time `json:"timestamp"`
 
 	// Type - `card.generated`: the card is made; read its credentials.
-	// - `payment.detected`: enough has arrived, and waits for its confirmations.
+	// - `payment.detected`: enough has arrived, and waits for its confirmations or has them already.
 	// - `payment.underpaid`: something has arrived, but less than is asked for.
 	// - `payment.late`: money came too late and does not buy the card; the operator has to settle it.
 	// - `payment.expired`: nothing came in time.
 	// - `payment.reversed`: the payment of a generated card left its blockchain.
-	// - `webhook.disabled`: one of the account's webhooks is no longer sent anything; `webhook_id` names it.
+	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 	//
 	// More types may be added: pass over those that you do not know.
 	//
@@ -326,12 +329,12 @@ type Event struct {
 }
 
 // EventType - `card.generated`: the card is made; read its credentials.
-// - `payment.detected`: enough has arrived, and waits for its confirmations.
+// - `payment.detected`: enough has arrived, and waits for its confirmations or has them already.
 // - `payment.underpaid`: something has arrived, but less than is asked for.
 // - `payment.late`: money came too late and does not buy the card; the operator has to settle it.
 // - `payment.expired`: nothing came in time.
 // - `payment.reversed`: the payment of a generated card left its blockchain.
-// - `webhook.disabled`: one of the account's webhooks is no longer sent anything; `webhook_id` names it.
+// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 //
 // More types may be added: pass over those that you do not know.
 //
@@ -461,17 +464,17 @@ type SimulatePaymentRequest struct {
 	Confirmations *int32 `json:"confirmations,omitempty"`
 }
 
-// TestWebhookRequest Which example.
+// TestWebhookRequest Which example. Without a type, `card.generated`.
 //
 // Example: {"type":"card.generated"}
 type TestWebhookRequest struct {
 	// Type - `card.generated`: the card is made; read its credentials.
-	// - `payment.detected`: enough has arrived, and waits for its confirmations.
+	// - `payment.detected`: enough has arrived, and waits for its confirmations or has them already.
 	// - `payment.underpaid`: something has arrived, but less than is asked for.
 	// - `payment.late`: money came too late and does not buy the card; the operator has to settle it.
 	// - `payment.expired`: nothing came in time.
 	// - `payment.reversed`: the payment of a generated card left its blockchain.
-	// - `webhook.disabled`: one of the account's webhooks is no longer sent anything; `webhook_id` names it.
+	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 	//
 	// More types may be added: pass over those that you do not know.
 	//
@@ -534,7 +537,9 @@ type Webhook struct {
 	// Example: true
 	Enabled bool `json:"enabled"`
 
-	// FailingSince When the first of the attempts failed that have all failed since, UTC. Null if the last one went well.
+	// FailingSince When the first of the attempts failed that have all failed since, UTC. Null if the last one went well, or there was none since the
+	// webhook was enabled or got another `url`.
+	//
 	//
 	// Example: 2026-11-20T15:06:00.120Z
 	FailingSince *time.Time `json:"failing_since"`

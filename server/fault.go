@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -73,6 +74,9 @@ func faults(place string, err error) []card.FieldError {
 	case *openapi3filter.RequestError:
 		if e.Parameter != nil {
 			place = e.Parameter.In + "/" + e.Parameter.Name
+		}
+		if errors.Is(e.Err, openapi3filter.ErrInvalidRequired) {
+			return []card.FieldError{{Pointer: place, Detail: isMissing}}
 		}
 		if e.Err != nil {
 			return faults(place, e.Err)

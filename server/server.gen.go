@@ -260,6 +260,7 @@ type CreateWebhookRequest struct {
 	Types *[]EventType `json:"types,omitempty"`
 
 	// URL Where events are to be sent: `https://`, a host that is public, port 443 or one above 1023, without user and fragment.
+	// A service that runs for development, as `cardmint dev` does, takes `http://` and addresses of its own machine too.
 	//
 	//
 	// Example: https://shop.example.com/hooks/cardmint
@@ -362,10 +363,11 @@ type Currency struct {
 
 // Delivery An event on its way to a webhook.
 type Delivery struct {
-	// Event What happened. The same as is sent to webhooks, with the `id` that is their `webhook-id`.
+	// Event What happened. The same as is sent to webhooks, with the `id` that is their `webhook-id`. `status` and `payment_state` are those of
+	// the card at the time of the event; both are absent if the event is not about a card.
 	Event Event `json:"event"`
 
-	// State - `pending`: it is going to be sent, or sent again, as soon as the webhook is enabled.
+	// State - `pending`: it is going to be sent, or sent again, at `next_attempt_at` or as soon as the webhook is enabled after that.
 	// - `delivered`: the receiver has answered `2xx`.
 	// - `failed`: the attempts are used up. It is sent again if you ask for it.
 	//
@@ -399,7 +401,7 @@ type DeliveryAttempt struct {
 	// Example: 200
 	Status *int32 `json:"status"`
 
-	// Answer The beginning of what the receiver answered, at most 1,024 bytes, without control characters. It is a stranger's text; escape it before it is shown.
+	// Answer The beginning of what the receiver answered, at most 1,024 bytes, without control characters but line breaks and tabs. It is a stranger's text; escape it before it is shown.
 	//
 	// Example: ok
 	Answer string `json:"answer"`
@@ -410,14 +412,15 @@ type DeliveryAttempt struct {
 	Error *string `json:"error"`
 }
 
-// DeliveryState - `pending`: it is going to be sent, or sent again, as soon as the webhook is enabled.
+// DeliveryState - `pending`: it is going to be sent, or sent again, at `next_attempt_at` or as soon as the webhook is enabled after that.
 // - `delivered`: the receiver has answered `2xx`.
 // - `failed`: the attempts are used up. It is sent again if you ask for it.
 //
 // Example: delivered
 type DeliveryState string
 
-// Event What happened. The same as is sent to webhooks, with the `id` that is their `webhook-id`.
+// Event What happened. The same as is sent to webhooks, with the `id` that is their `webhook-id`. `status` and `payment_state` are those of
+// the card at the time of the event; both are absent if the event is not about a card.
 type Event struct {
 	// ID Identifier of the event.
 	//
@@ -425,12 +428,12 @@ type Event struct {
 	ID openapi_types.UUID `json:"id"`
 
 	// Type - `card.generated`: the card is made; read its credentials.
-	// - `payment.detected`: enough has arrived, and waits for its confirmations.
+	// - `payment.detected`: enough has arrived, and waits for its confirmations or has them already.
 	// - `payment.underpaid`: something has arrived, but less than is asked for.
 	// - `payment.late`: money came too late and does not buy the card; the operator has to settle it.
 	// - `payment.expired`: nothing came in time.
 	// - `payment.reversed`: the payment of a generated card left its blockchain.
-	// - `webhook.disabled`: one of the account's webhooks is no longer sent anything; `webhook_id` names it.
+	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 	//
 	// More types may be added: pass over those that you do not know.
 	//
@@ -481,12 +484,12 @@ type Event struct {
 }
 
 // EventType - `card.generated`: the card is made; read its credentials.
-// - `payment.detected`: enough has arrived, and waits for its confirmations.
+// - `payment.detected`: enough has arrived, and waits for its confirmations or has them already.
 // - `payment.underpaid`: something has arrived, but less than is asked for.
 // - `payment.late`: money came too late and does not buy the card; the operator has to settle it.
 // - `payment.expired`: nothing came in time.
 // - `payment.reversed`: the payment of a generated card left its blockchain.
-// - `webhook.disabled`: one of the account's webhooks is no longer sent anything; `webhook_id` names it.
+// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 //
 // More types may be added: pass over those that you do not know.
 //
@@ -652,17 +655,17 @@ type SimulatePaymentRequest struct {
 	Confirmations *int32 `json:"confirmations,omitempty"`
 }
 
-// TestWebhookRequest Which example.
+// TestWebhookRequest Which example. Without a type, `card.generated`.
 //
 // Example: {"type":"card.generated"}
 type TestWebhookRequest struct {
 	// Type - `card.generated`: the card is made; read its credentials.
-	// - `payment.detected`: enough has arrived, and waits for its confirmations.
+	// - `payment.detected`: enough has arrived, and waits for its confirmations or has them already.
 	// - `payment.underpaid`: something has arrived, but less than is asked for.
 	// - `payment.late`: money came too late and does not buy the card; the operator has to settle it.
 	// - `payment.expired`: nothing came in time.
 	// - `payment.reversed`: the payment of a generated card left its blockchain.
-	// - `webhook.disabled`: one of the account's webhooks is no longer sent anything; `webhook_id` names it.
+	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 	//
 	// More types may be added: pass over those that you do not know.
 	//
@@ -735,7 +738,9 @@ type Webhook struct {
 	// Example: 2026-11-25T15:06:00.120Z
 	DisabledAt *Time `json:"disabled_at"`
 
-	// FailingSince When the first of the attempts failed that have all failed since, UTC. Null if the last one went well.
+	// FailingSince When the first of the attempts failed that have all failed since, UTC. Null if the last one went well, or there was none since the
+	// webhook was enabled or got another `url`.
+	//
 	//
 	// Example: 2026-11-20T15:06:00.120Z
 	FailingSince *Time `json:"failing_since"`

@@ -224,8 +224,8 @@ func (s *Service) Redeliver(ctx context.Context, account, webhook, event uuid.UU
 	return err
 }
 
-// RecoverWebhook has every event sent again that happened since and that failed to be delivered, or was never to be, because the webhook was
-// disabled or not there yet. It goes back as far as deliveries are kept, and returns how many events that are.
+// RecoverWebhook has every event sent now that happened since and that failed to be delivered, waits for its next attempt, or was never to be
+// delivered, because the webhook was disabled or not there yet. It goes back as far as deliveries are kept, and returns how many events that are.
 func (s *Service) RecoverWebhook(ctx context.Context, account, webhook uuid.UUID, since time.Time) (int64, error) {
 	if err := s.enabledWebhook(ctx, account, webhook); err != nil {
 		return 0, err

@@ -158,7 +158,7 @@ type Tx interface {
 	// SaveDeliveries stores how far deliveries are, and their attempts, except of those that are no longer due as they were before.
 	SaveDeliveries(ctx context.Context, webhook uuid.UUID, before, after []Delivery) error
 	// RecoverDeliveries looks at up to n events that follow Seq after and happened since, and makes due at now those that the webhook wants
-	// and that have no delivery, or one that failed. It returns how many these are, and the Seq of the last event it looked at, or after.
+	// and that have no delivery, or one that failed or is due later. It returns how many these are, and the Seq of the last event it looked at, or after.
 	RecoverDeliveries(ctx context.Context, account, webhook uuid.UUID, since time.Time, after int64, n int, now time.Time) (due, last int64, err error)
 }
 

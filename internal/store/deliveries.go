@@ -159,7 +159,8 @@ func (t *tx) RecoverDeliveries(ctx context.Context, account, webhook uuid.UUID, 
 	due, err = t.s.exec(ctx, t.t, "recover deliveries", `INSERT INTO deliveries (webhook_id, account_id, seq, created_at, state, due_at)
 		SELECT w.id, e.account_id, e.seq, e.created_at, 'pending', CAST(? AS BIGINT) FROM webhooks w JOIN events e ON e.account_id = w.account_id
 		WHERE w.id = ? AND w.enabled AND e.seq > ? AND e.seq <= ? AND e.created_at >= ? AND `+wanted+t.s.dialect.forShare+`
-		ON CONFLICT (webhook_id, seq) DO UPDATE SET state = 'pending', due_at = excluded.due_at, tries = 0 WHERE deliveries.state = 'failed'`,
+		ON CONFLICT (webhook_id, seq) DO UPDATE SET state = 'pending', due_at = excluded.due_at, tries = 0
+		WHERE deliveries.state = 'failed' OR deliveries.due_at > excluded.due_at`,
 		now.UnixMilli(), webhook, after, last, since.UnixMilli())
 	return due, last, err
 }
