@@ -36,7 +36,8 @@ func (c *Client) GetWebhook(ctx context.Context, id uuid.UUID) (*Webhook, error)
 //
 //	c.UpdateWebhook(ctx, id, client.UpdateWebhookRequest{Enabled: new(true)})
 //
-// What waits to be sent to a webhook that is disabled has then failed; [Client.RecoverWebhook] has it sent after all.
+// What waits to be sent to a webhook that is disabled waits on; once it is enabled, [Client.RecoverWebhook] has all of it sent at once, and
+// what happened meanwhile.
 func (c *Client) UpdateWebhook(ctx context.Context, id uuid.UUID, in UpdateWebhookRequest) (*Webhook, error) {
 	return call[Webhook](ctx, c, request{operation: opUpdateWebhook(id.String()), in: in})
 }
@@ -71,7 +72,8 @@ func (c *Client) Redeliver(ctx context.Context, id, event uuid.UUID) error {
 	return c.exec(ctx, request{operation: opRedeliver(id.String(), event.String()), harmless: true})
 }
 
-// RecoverWebhook has every event sent again that happened at since or later and whose delivery failed, and answers how many these are.
+// RecoverWebhook has every event sent now that happened at since or later and that failed to be delivered, waits for its next attempt, or
+// happened while the webhook was disabled or before it was there, and answers how many these are.
 // An attempt that is repeated counts only what the one before it left. A webhook that is disabled is an [*Error] with
 // [ProblemCodeWebhookDisabled].
 func (c *Client) RecoverWebhook(ctx context.Context, id uuid.UUID, since time.Time) (*Recovery, error) {
