@@ -30,7 +30,7 @@ e2e: deps ## Run the end-to-end tests alone: real monerod, wallet and PostgreSQL
 	go test -count=1 -v -timeout 15m -run TestE2E ./internal/cli
 
 bench: deps ## Measure, each figure side by side with its limit
-	go test -run '^$$' -bench . -benchtime 3s -count 1 -timeout 20m ./internal/cli
+	go test -run '^$$' -bench . -benchtime 1x -count 1 -timeout 20m ./internal/cli
 
 generate: ## Generate code from the contract
 	go generate ./...

@@ -13,7 +13,7 @@ import (
 // took and did not hand out when it ends is lost: addresses cost nothing, and one that is used twice costs money.
 const (
 	smallestBatch = 32
-	largestBatch  = 512
+	largestBatch  = 2048
 )
 
 // addressPool is what this process took of one currency.

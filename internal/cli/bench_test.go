@@ -37,7 +37,7 @@ import (
 // make bench, which sets -benchtime 1x. What is compared is measured in turns, so that a machine's moods meet both.
 
 // pool is how many addresses are made before a benchmark begins.
-const pool = 60_000
+const pool = 150_000
 
 // bench is the service in this process, on PostgreSQL.
 type bench struct {
