@@ -139,7 +139,7 @@ func (a *api) page(ctx context.Context, filter card.CardFilter, limit int) (List
 		if filter.Status != "" {
 			query.Set("status", string(filter.Status))
 		}
-		page.Headers.Link = ptr("</api/cards?" + query.Encode() + `>; rel="next"`)
+		page.Headers.Link = next("/api/cards", query)
 	}
 	return page, nil
 }

@@ -9,11 +9,9 @@ import (
 // Time is written in UTC with exactly three fractional digits.
 type Time time.Time
 
-const timeFormat = "2006-01-02T15:04:05.000Z"
-
 // MarshalText writes the time; in JSON it is a string.
 func (t Time) MarshalText() ([]byte, error) {
-	return time.Time(t).UTC().AppendFormat(nil, timeFormat), nil
+	return time.Time(t).UTC().AppendFormat(nil, card.TimeFormat), nil
 }
 
 // usdNumber is an amount of US dollars that is written as a JSON number.

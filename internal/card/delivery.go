@@ -97,12 +97,13 @@ func (d Delivery) After(a Attempt, now time.Time, chance float64) Delivery {
 	return d
 }
 
-// after returns what is to be noted of a webhook after a round of attempts, in the order in which they ended.
-func (c WebhookClaim) after(attempts []Attempt, after []Delivery, now time.Time) WebhookState {
+// after returns what is to be noted of a webhook after a round of attempts, in the order in which they ended: the last of each delivery.
+func (c WebhookClaim) after(round []Delivery, now time.Time) WebhookState {
 	s := WebhookState{Failures: c.Failures + 1, FailingSince: c.Webhook.FailingSince, PausedUntil: AtOnce()}
 	usedUp := false
-	for i, a := range attempts {
-		usedUp = usedUp || after[i].State == DeliveryFailed
+	for _, d := range round {
+		a := d.Attempts[len(d.Attempts)-1]
+		usedUp = usedUp || d.State == DeliveryFailed
 		if a.OK() {
 			s.Failures, s.FailingSince = 0, nil
 			continue
@@ -158,11 +159,11 @@ type Tried struct {
 // attempts are then made again, as the webhook is now.
 func (s *Service) SaveAttempts(ctx context.Context, c *WebhookClaim, tried []Tried, ttl time.Duration) error {
 	now := s.cfg.Now()
-	attempts, before, after := make([]Attempt, len(tried)), make([]Delivery, len(tried)), make([]Delivery, len(tried))
+	before, after := make([]Delivery, len(tried)), make([]Delivery, len(tried))
 	for i, t := range tried {
-		attempts[i], before[i], after[i] = t.Attempt, t.Delivery, t.Delivery.After(t.Attempt, now, rand.Float64())
+		before[i], after[i] = t.Delivery, t.Delivery.After(t.Attempt, now, rand.Float64())
 	}
-	state := c.after(attempts, after, now)
+	state := c.after(after, now)
 	err := s.store.InTx(ctx, func(tx Tx) error {
 		if err := tx.SaveWebhookState(ctx, c, state, now, ttl); err != nil {
 			return err

@@ -41,8 +41,8 @@ type Event struct {
 	CreatedAt time.Time
 }
 
-// eventTime is how the contract writes times.
-const eventTime = "2006-01-02T15:04:05.000Z"
+// TimeFormat is how the contract writes times, in UTC: always with three fractional digits.
+const TimeFormat = "2006-01-02T15:04:05.000Z"
 
 // Payload is the body that webhooks are sent: the same bytes whenever it is called.
 func (e Event) Payload() []byte {
@@ -54,7 +54,7 @@ func (e Event) Payload() []byte {
 		Status    Status       `json:"status,omitempty"`
 		State     PaymentState `json:"payment_state,omitempty"`
 		WebhookID uuid.UUID    `json:"webhook_id,omitzero"`
-	}{e.Type, e.CreatedAt.UTC().Format(eventTime), e.Seq, e.CardUUID, e.Status, e.State, e.WebhookID}
+	}{e.Type, e.CreatedAt.UTC().Format(TimeFormat), e.Seq, e.CardUUID, e.Status, e.State, e.WebhookID}
 	text, err := json.Marshal(body)
 	if err != nil {
 		panic(err) // strings and a number only: can't happen

@@ -99,25 +99,20 @@ func (s *Store) Deliveries(ctx context.Context, webhook uuid.UUID, filter card.D
 
 // SaveDeliveries implements card.Tx.
 func (t *tx) SaveDeliveries(ctx context.Context, webhook uuid.UUID, before, after []card.Delivery) error {
-	type pair struct{ before, after card.Delivery }
-	pairs := make([]pair, len(after))
-	for i := range after {
-		pairs[i] = pair{before[i], after[i]}
-	}
-	return inBatches(pairs, func(some []pair) error {
-		rows := make([][]any, len(some))
-		for i, p := range some {
-			var due any
-			if !p.after.DueAt.IsZero() {
-				due = p.after.DueAt.UnixMilli()
-			}
-			attempts, err := attemptsText(p.after.Attempts)
-			if err != nil {
-				return fmt.Errorf("update deliveries: %w", err)
-			}
-			rows[i] = []any{p.after.Event.Seq, p.after.State, due, p.after.Tries, attempts, p.before.DueAt.UnixMilli()}
+	values := make([][]any, len(after))
+	for i, d := range after {
+		var due any
+		if !d.DueAt.IsZero() {
+			due = d.DueAt.UnixMilli()
 		}
-		table, args := t.s.dialect.table(rows, deliveryTypes()...)
+		attempts, err := attemptsText(d.Attempts)
+		if err != nil {
+			return fmt.Errorf("update deliveries: %w", err)
+		}
+		values[i] = []any{d.Event.Seq, d.State, due, d.Tries, attempts, before[i].DueAt.UnixMilli()}
+	}
+	return inBatches(values, func(some [][]any) error {
+		table, args := t.s.dialect.table(some, deliveryTypes()...)
 		args = append(args, webhook)
 		if t.s.dialect.arrays { // the statement is the same for any number of rows
 			_, err := t.t.StmtxContext(ctx, t.s.hot.saveDeliveries).ExecContext(ctx, args...)

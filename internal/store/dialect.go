@@ -22,7 +22,6 @@ import (
 type dialect struct {
 	name       string
 	now        string             // the database's clock, Unix milliseconds
-	uuid       string             // a placeholder for a uuid where no column gives it a type
 	uuidType   string             // the type of a column of uuids
 	bytes      string             // the type of a column of bytes
 	forUpdate  string             // locks the selected rows until the transaction ends
@@ -74,7 +73,6 @@ const (
 var postgres = dialect{
 	name:       "postgres",
 	now:        "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
-	uuid:       "CAST(? AS UUID)",
 	uuidType:   "UUID",
 	bytes:      "BYTEA",
 	forUpdate:  " FOR NO KEY UPDATE", // which rows that refer to the locked one need not wait for
@@ -103,7 +101,6 @@ var postgres = dialect{
 var sqlite = dialect{
 	name:     "sqlite",
 	now:      "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
-	uuid:     "?",
 	uuidType: "TEXT",
 	bytes:    "BLOB",
 	classify: func(err error) class {
