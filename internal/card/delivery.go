@@ -240,7 +240,7 @@ func (s *Service) RecoverWebhook(ctx context.Context, account, webhook uuid.UUID
 	for after := int64(0); ; {
 		var n, last int64
 		err := s.store.InTx(ctx, func(tx Tx) (err error) {
-			n, last, err = tx.RecoverDeliveries(ctx, account, webhook, since, after, atOnce, now)
+			n, last, err = tx.RecoverDeliveries(ctx, account, webhook, since, after, perStatement, now)
 			return err
 		})
 		if err != nil || last == after {
@@ -258,14 +258,20 @@ func (s *Service) enabledWebhook(ctx context.Context, account, id uuid.UUID) err
 	return err
 }
 
-// atOnce is how many deliveries one statement deletes or has sent again, so that it never holds much for long.
-const atOnce = 1000
+// perStatement is how many deliveries one statement deletes or has sent again, so that it never holds much for long.
+const perStatement = 1000
 
 // PruneDeliveries deletes deliveries that are older than they are kept for, and not pending.
 func (s *Service) PruneDeliveries(ctx context.Context) error {
+	before := s.cfg.Now().Add(-s.cfg.DeliveryRetention)
+	return inParts(func(n int) (int64, error) { return s.store.PruneDeliveries(ctx, before, n) })
+}
+
+// inParts calls f, which does up to n of something and returns how many it did, until it finds no more.
+func inParts(f func(n int) (int64, error)) error {
 	for {
-		n, err := s.store.PruneDeliveries(ctx, s.cfg.Now().Add(-s.cfg.DeliveryRetention), atOnce)
-		if err != nil || n < atOnce {
+		n, err := f(perStatement)
+		if err != nil || n < perStatement {
 			return err
 		}
 	}

@@ -62,7 +62,7 @@ func (e Event) Payload() []byte {
 	return text
 }
 
-func (s *Service) event(c *Card, kind EventType, status Status, state PaymentState) Event {
+func newEvent(c *Card, kind EventType, status Status, state PaymentState) Event {
 	id, at := newID()
 	return Event{ID: id, AccountID: c.AccountID, Type: kind, CardUUID: c.UUID, Status: status, State: state, CreatedAt: at}
 }

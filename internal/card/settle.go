@@ -171,7 +171,7 @@ func (s *Service) judge(ctx context.Context, tx Tx, currency string, tip Tip, ca
 		a := Assess(c, byAddress[c.Address], tip, today)
 		assessments[i] = a
 		if kind := TransitionEvent(c.State, a.State); kind != "" {
-			events = append(events, s.event(c, kind, c.Status, a.State))
+			events = append(events, newEvent(c, kind, c.Status, a.State))
 			if a.State == Late || a.State == Reversed {
 				done.Alarms = append(done.Alarms, Alarm{c.UUID, a.State})
 			}

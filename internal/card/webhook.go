@@ -202,14 +202,8 @@ func (s *Service) DeleteWebhook(ctx context.Context, account, id uuid.UUID) erro
 	if _, err := s.UpdateWebhook(ctx, account, id, WebhookRequest{Enabled: &off}); err != nil {
 		return err // from here on nothing is sent, and no delivery is added
 	}
-	for {
-		n, err := s.store.DeleteDeliveries(ctx, id, atOnce)
-		if err != nil {
-			return err
-		}
-		if n < atOnce {
-			break
-		}
+	if err := inParts(func(n int) (int64, error) { return s.store.DeleteDeliveries(ctx, id, n) }); err != nil {
+		return err
 	}
 	return s.store.DeleteWebhook(ctx, account, id)
 }
