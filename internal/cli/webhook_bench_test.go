@@ -117,7 +117,7 @@ func BenchmarkDeliveries(b *testing.B) {
 		webhooks    = 16
 		connections = 8 * webhooks // as many as a sender makes to so many webhooks
 		each        = 3000         // events of a turn, of each webhook
-		turns       = 5
+		turns       = 11
 	)
 	receivers := make([]string, webhooks)
 	var arrived atomic.Int64

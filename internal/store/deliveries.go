@@ -59,9 +59,14 @@ func attemptsText(as []card.Attempt) (string, error) {
 	return text.String(), err
 }
 
-const selectDeliveries = `SELECT e.id, e.account_id, e.seq, e.type, e.card_uuid, e.status, e.payment_state, e.webhook_id, e.created_at,
-	d.state AS delivery_state, d.due_at, d.tries, d.attempts
-	FROM deliveries d JOIN events e ON e.account_id = d.account_id AND e.seq = d.seq WHERE d.webhook_id = ? `
+const (
+	deliveryColumns = `e.id, e.account_id, e.seq, e.type, e.card_uuid, e.status, e.payment_state, e.webhook_id, e.created_at,
+	d.state AS delivery_state, d.due_at, d.tries, d.attempts`
+	selectDeliveries = "SELECT " + deliveryColumns + " FROM deliveries d JOIN events e ON e.account_id = d.account_id AND e.seq = d.seq WHERE d.webhook_id = ? "
+	// The limit inside has a planner look up the events of what it has found, whatever it knows of how many there are.
+	selectDue = "SELECT " + deliveryColumns + ` FROM (SELECT * FROM deliveries WHERE webhook_id = ? AND due_at <= ? ORDER BY due_at, seq LIMIT ?) AS d
+	JOIN events e ON e.account_id = d.account_id AND e.seq = d.seq ORDER BY d.due_at, d.seq`
+)
 
 func deliveries(found []deliveryRow, err error) ([]card.Delivery, error) {
 	if err != nil {

@@ -108,6 +108,9 @@ func (c *Client) post(ctx context.Context, url string, header http.Header, body 
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		return answer // what follows is the bare connection, which no deadline ends
 	}
+	if res.ContentLength == 0 {
+		return answer
+	}
 	beginning, _ := io.ReadAll(io.LimitReader(res.Body, longestAnswer))
 	answer.Body = plain(beginning)
 	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, largestAnswer-longestAnswer+1)) // one more, to find the end

@@ -145,7 +145,7 @@ func (s *Sender) attempt(ctx, working context.Context, c *card.WebhookClaim, due
 	var (
 		mu    sync.Mutex
 		next  int
-		tried []card.Tried
+		tried = make([]card.Tried, 0, len(due))
 		stop  bool
 		group sync.WaitGroup
 	)

@@ -61,9 +61,10 @@ func Sign(id string, at time.Time, body []byte, secrets []card.Secret) (http.Hea
 			return nil, fmt.Errorf("sign: %w", err)
 		}
 	}
-	header := http.Header{}
-	header.Set(standardwebhooks.HeaderWebhookID, id)
-	header.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(at.Unix(), 10))
-	header.Set(standardwebhooks.HeaderWebhookSignature, strings.Join(signatures, " "))
-	return header, nil
+	// Keys are as net/http keeps them: http.Header.Set would spell each anew.
+	return http.Header{
+		"Webhook-Id":        {id},
+		"Webhook-Timestamp": {strconv.FormatInt(at.Unix(), 10)},
+		"Webhook-Signature": {strings.Join(signatures, " ")},
+	}, nil
 }
