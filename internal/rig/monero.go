@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Fixed keys make the wallets quicker to set up than new ones, and worth nothing.
@@ -236,9 +237,15 @@ func (n *MoneroNet) PayMany(tb testing.TB, unlockTime uint64, outputs ...MoneroO
 	var sent struct {
 		TxHash string `json:"tx_hash"`
 	}
-	n.Payer.Call(tb, "refresh", nil, nil)
+	n.refreshPayer(tb)
 	n.Payer.Call(tb, "transfer", map[string]any{"destinations": outputs, "unlock_time": unlockTime}, &sent)
 	return sent.TxHash
+}
+
+// refreshPayer has the payer's wallet read the chain. Its first question to a node that was started again fails.
+func (n *MoneroNet) refreshPayer(tb testing.TB) {
+	tb.Helper()
+	n.Payer.Ready(tb, 10*time.Second, func() error { return n.Payer.Ask("refresh", nil, nil) })
 }
 
 // Conflict makes two transactions of the payer's that spend the same output, one to each address, and sends neither. Each
@@ -251,7 +258,7 @@ func (n *MoneroNet) Conflict(tb testing.TB, first, second string) [2]MoneroTx {
 			Unlocked bool
 		}
 	}
-	n.Payer.Call(tb, "refresh", nil, nil)
+	n.refreshPayer(tb)
 	n.Payer.Call(tb, "incoming_transfers", map[string]any{"transfer_type": "available"}, &outputs)
 	var made [2]MoneroTx
 	for _, output := range outputs.Transfers {
