@@ -44,7 +44,7 @@ type Tip struct {
 type Assessment struct {
 	State       PaymentState
 	Received    Amount // sum of the counted transfers
-	Settled     Amount // what the payment was found Paid with, and must keep: the price, or the less that was worth it or accepted; 0 before
+	Settled     Amount // what the payment was found Paid with, and must keep: the price, or what late money had to be worth, or what was accepted; 0 before
 	Height      int64  // highest block of the counted transfers; 0 if there are none or one is in the mempool
 	ReadyHeight int64  // tip at which the card must be assessed again without a new fact; 0 if never
 }
@@ -58,9 +58,14 @@ func Assess(c *Card, transfers []Transfer, tip Tip, today Rate) Assessment {
 	sum := add(c, transfers)
 	a := Assessment{Received: sum.received, Height: sum.height}
 	kept, late := a.Received-c.Refunded, sum.inTime < a.Received
+	quoted := sum.inTime-c.Refunded >= c.Amount
 	// What was found enough once stays so, as long as it is there: the card may be being made.
-	enough := sum.inTime-c.Refunded >= c.Amount || (c.Accepted > 0 && kept >= c.Accepted) || (c.Settled > 0 && kept >= c.Settled)
+	enough := quoted || (c.Accepted > 0 && kept >= c.Accepted) || (c.Settled > 0 && kept >= c.Settled)
 	expired := !tip.Time.Before(c.ExpiresAt)
+	price := c.Amount // what is kept beyond it is a surplus
+	if !quoted {
+		price = max(price, c.Accepted)
+	}
 	switch {
 	case c.Status == Generated && kept < c.Settled:
 		a.State = Reversed
@@ -86,12 +91,14 @@ func Assess(c *Card, transfers []Transfer, tip Tip, today Rate) Assessment {
 		a.State, a.ReadyHeight = Confirming, tip.Height+1 // unknown never moves toward issuing: look again with a rate
 	case c.Coin.Covers(kept, c.USD, today):
 		a.State = Paid
+		worth, _ := c.Coin.Price(c.USD, today)
+		price = max(c.Amount, worth) // or the fall of the rate would be given back as a surplus
 	default:
 		a.State = Late
 	}
 	a.Settled = c.Settled
 	if a.State == Paid && (a.Settled == 0 || kept < a.Settled) {
-		a.Settled = min(kept, c.Amount) // a generated card is Reversed then
+		a.Settled = min(kept, price) // a generated card is Reversed then
 	}
 	return a
 }

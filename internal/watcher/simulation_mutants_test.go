@@ -44,6 +44,7 @@ func TestSimulation_CatchesBrokenRules(t *testing.T) {
 		{"late money counts as in time", "../card/payment.go", "t.FirstSeenAt.Before(c.ExpiresAt)", "!t.FirstSeenAt.Before(c.CreatedAt)"},
 		{"without a rate any money is enough", "../card/payment.go", "a.State, a.ReadyHeight = Confirming, tip.Height+1", "a.State = Paid"},
 		{"nothing is ever reversed", "../card/payment.go", "case c.Status == Generated && kept < c.Settled:", "case c.Status == Generated && kept < 0:"},
+		{"a fall of the rate is a surplus", "../card/payment.go", "price = max(c.Amount, worth)", "price = min(c.Amount, worth)"},
 		{"what was given back is kept", "../card/payment.go", "kept, late := a.Received-c.Refunded,", "kept, late := a.Received,"},
 		{"what left the chain is counted", "../card/settle.go", "\t\tt.Counted = false\n", ""},
 		{"a wallet that forgets is believed", "../card/settle.go", "if t.Height > 0 && t.Height <= v.Kept", "if t.Height < 0 && t.Height <= v.Kept"},

@@ -118,8 +118,19 @@ func (o *oracle) judge(x *order) {
 	o.judgeLate(x)
 	m := o.money(x)
 	if kept := m.total - x.refunded; !x.generated && (x.found == 0 || kept < x.found) && kept > 0 && o.firm(x, m) && (o.enough(x, m) || x.worth && x.tried != o.tip.Height) {
-		x.found = min(kept, x.price)
+		x.found = min(kept, o.cost(x, m))
 	}
+}
+
+// cost returns what a card takes of the money that was found enough.
+func (o *oracle) cost(x *order, m money) card.Amount {
+	switch kept := m.total - x.refunded; {
+	case m.early-x.refunded >= x.price:
+		return x.price
+	case x.accepted > 0 && kept >= x.accepted:
+		return max(x.price, x.accepted)
+	}
+	return max(x.price, price(x.usd, o.rate)) // late, and judged by today's rate
 }
 
 // judgeLate judges late money by today's rate once it can't be judged by anything else, and once for the same facts.
