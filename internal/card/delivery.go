@@ -235,9 +235,13 @@ func (s *Service) RecoverWebhook(ctx context.Context, account, webhook uuid.UUID
 	if kept := now.Add(-s.cfg.DeliveryRetention); since.Before(kept) {
 		since = kept // of what is older nobody knows whether it was delivered
 	}
+	after, err := s.store.SeqBefore(ctx, account, since.Add(-clockSkew))
+	if err != nil {
+		return 0, err
+	}
 	defer s.cfg.WakeSender()
 	var all int64
-	for after := int64(0); ; {
+	for {
 		var n, last int64
 		err := s.store.InTx(ctx, func(tx Tx) (err error) {
 			n, last, err = tx.RecoverDeliveries(ctx, account, webhook, since, after, perStatement, now)
@@ -257,6 +261,9 @@ func (s *Service) enabledWebhook(ctx context.Context, account, id uuid.UUID) err
 	}
 	return err
 }
+
+// clockSkew is by how much an event may seem older than one of another process that it follows.
+const clockSkew = time.Minute
 
 // perStatement is how many deliveries one statement deletes or has sent again, so that it never holds much for long.
 const perStatement = 1000

@@ -78,6 +78,8 @@ type Store interface {
 	Events(ctx context.Context, account uuid.UUID, after int64, limit int) ([]Event, error)
 	// LastSeq returns the Seq of an account's newest event; 0 if there is none.
 	LastSeq(ctx context.Context, account uuid.UUID) (int64, error)
+	// SeqBefore returns the Seq of the last event from before since; 0 if there is none.
+	SeqBefore(ctx context.Context, account uuid.UUID, since time.Time) (int64, error)
 
 	WebhookByID(ctx context.Context, account, id uuid.UUID) (*Webhook, error)
 	// Webhooks returns an account's webhooks, oldest first.

@@ -62,7 +62,6 @@ func attemptsText(as []card.Attempt) (string, error) {
 const (
 	deliveryColumns = `e.id, e.account_id, e.seq, e.type, e.card_uuid, e.status, e.payment_state, e.webhook_id, e.created_at,
 	d.state AS delivery_state, d.due_at, d.tries, d.attempts`
-	selectDeliveries = "SELECT " + deliveryColumns + " FROM deliveries d JOIN events e ON e.account_id = d.account_id AND e.seq = d.seq WHERE d.webhook_id = ? "
 	// The limit inside has a planner look up the events of what it has found, whatever it knows of how many there are.
 	selectDue = "SELECT " + deliveryColumns + ` FROM (SELECT * FROM deliveries WHERE webhook_id = ? AND due_at <= ? ORDER BY due_at, seq LIMIT ?) AS d
 	JOIN events e ON e.account_id = d.account_id AND e.seq = d.seq ORDER BY d.due_at, d.seq`
@@ -91,14 +90,20 @@ func (s *Store) DueDeliveries(ctx context.Context, webhook uuid.UUID, now time.T
 // Deliveries implements card.Store.
 func (s *Store) Deliveries(ctx context.Context, webhook uuid.UUID, filter card.DeliveryFilter) ([]card.Delivery, error) {
 	where, args := "", []any{webhook}
-	if filter.State != "" {
-		where, args = where+"AND d.state = ? ", append(args, filter.State)
+	switch filter.State { // in words that the partial indexes have
+	case card.DeliveryPending:
+		where = "AND due_at >= 0 " // IS NOT NULL would have SQLite read all of them in order
+	case card.DeliveryFailed:
+		where = "AND state = 'failed' "
+	case card.DeliveryDelivered:
+		where = "AND state = 'delivered' "
 	}
 	if filter.Before > 0 {
-		where, args = where+"AND d.seq < ? ", append(args, filter.Before)
+		where, args = where+"AND seq < ? ", append(args, filter.Before)
 	}
 	var found []deliveryRow
-	err := s.list(ctx, s.r, &found, "select deliveries", selectDeliveries+where+"ORDER BY d.seq DESC LIMIT ?", append(args, filter.Limit)...)
+	err := s.list(ctx, s.r, &found, "select deliveries", "SELECT "+deliveryColumns+" FROM (SELECT * FROM deliveries WHERE webhook_id = ? "+where+
+		"ORDER BY seq DESC LIMIT ?) AS d JOIN events e ON e.account_id = d.account_id AND e.seq = d.seq ORDER BY d.seq DESC", append(args, filter.Limit)...)
 	return deliveries(found, err)
 }
 
@@ -156,8 +161,8 @@ func (t *tx) RecoverDeliveries(ctx context.Context, account, webhook uuid.UUID, 
 	if err != nil || last == after {
 		return 0, after, err
 	}
-	due, err = t.s.exec(ctx, t.t, "recover deliveries", `INSERT INTO deliveries (webhook_id, account_id, seq, created_at, state, due_at)
-		SELECT w.id, e.account_id, e.seq, e.created_at, 'pending', CAST(? AS BIGINT) FROM webhooks w JOIN events e ON e.account_id = w.account_id
+	due, err = t.s.exec(ctx, t.t, "recover deliveries", `INSERT INTO deliveries (webhook_id, account_id, seq, state, due_at)
+		SELECT w.id, e.account_id, e.seq, 'pending', CAST(? AS BIGINT) FROM webhooks w JOIN events e ON e.account_id = w.account_id
 		WHERE w.id = ? AND w.enabled AND e.seq > ? AND e.seq <= ? AND e.created_at >= ? AND `+wanted+t.s.dialect.forShare+`
 		ON CONFLICT (webhook_id, seq) DO UPDATE SET state = 'pending', due_at = excluded.due_at, tries = 0
 		WHERE deliveries.state = 'failed' OR deliveries.due_at > excluded.due_at`,
@@ -171,8 +176,27 @@ func (s *Store) DeleteDeliveries(ctx context.Context, webhook uuid.UUID, n int) 
 		(SELECT seq FROM deliveries WHERE webhook_id = ? LIMIT ?)`, webhook, webhook, n)
 }
 
-// PruneDeliveries implements card.Store.
+// PruneDeliveries implements card.Store. What is old is found by the events: a delivery that has no age of its own costs less to send.
 func (s *Store) PruneDeliveries(ctx context.Context, before time.Time, n int) (int64, error) {
-	return s.exec(ctx, s.w, "prune deliveries", `DELETE FROM deliveries WHERE (webhook_id, seq) IN
-		(SELECT webhook_id, seq FROM deliveries WHERE created_at < ? AND due_at IS NULL LIMIT ?)`, before.UnixMilli(), n)
+	var old []struct {
+		Webhook uuid.UUID `db:"id"`
+		Newest  int64     `db:"newest"`
+	}
+	err := s.list(ctx, s.w, &old, "select old deliveries", `SELECT id, newest FROM (SELECT w.id,
+		(SELECT MIN(d.seq) FROM deliveries d WHERE d.webhook_id = w.id) AS oldest,
+		(SELECT e.seq FROM events e WHERE e.account_id = w.account_id AND e.created_at < ? ORDER BY e.created_at DESC, e.seq DESC LIMIT 1) AS newest
+		FROM webhooks w) AS q WHERE oldest <= newest`, before.UnixMilli())
+	if err != nil {
+		return 0, err
+	}
+	var all int64
+	for _, w := range old {
+		deleted, err := s.exec(ctx, s.w, "prune deliveries", `DELETE FROM deliveries WHERE webhook_id = ? AND seq IN
+			(SELECT seq FROM deliveries WHERE webhook_id = ? AND seq <= ? AND due_at IS NULL LIMIT ?)`, w.Webhook, w.Webhook, w.Newest, int64(n)-all)
+		all += deleted
+		if err != nil || all == int64(n) {
+			return all, err
+		}
+	}
+	return all, nil
 }

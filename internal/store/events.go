@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -47,8 +48,8 @@ func (t *tx) insertEventsOf(ctx context.Context, account uuid.UUID, es []card.Ev
 		return err
 	}
 	// In a statement of its own: it sees the webhooks that were there when the account was locked.
-	_, err = t.s.exec(ctx, t.t, "insert deliveries", `INSERT INTO deliveries (webhook_id, account_id, seq, created_at, state, due_at)
-		SELECT w.id, e.account_id, e.seq, e.created_at, 'pending', 0 FROM webhooks w JOIN events e ON e.account_id = w.account_id
+	_, err = t.s.exec(ctx, t.t, "insert deliveries", `INSERT INTO deliveries (webhook_id, account_id, seq, state, due_at)
+		SELECT w.id, e.account_id, e.seq, 'pending', 0 FROM webhooks w JOIN events e ON e.account_id = w.account_id
 		WHERE w.account_id = ? AND w.enabled AND e.seq BETWEEN ? AND ? AND `+wanted+t.s.dialect.forShare, account, first, last)
 	return err
 }
@@ -97,4 +98,12 @@ func (s *Store) LastSeq(ctx context.Context, account uuid.UUID) (int64, error) {
 	var last int64
 	err := s.get(ctx, s.r, &last, "select newest event", "SELECT last_seq FROM accounts WHERE id = ?", account)
 	return last, err
+}
+
+// SeqBefore implements card.Store.
+func (s *Store) SeqBefore(ctx context.Context, account uuid.UUID, since time.Time) (int64, error) {
+	var seq int64
+	err := s.get(ctx, s.r, &seq, "select event before", `SELECT COALESCE((SELECT seq FROM events WHERE account_id = a.id AND created_at < ?
+		ORDER BY created_at DESC, seq DESC LIMIT 1), 0) FROM accounts a WHERE a.id = ?`, since.UnixMilli(), account)
+	return seq, err
 }

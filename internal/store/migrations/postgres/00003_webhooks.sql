@@ -2,6 +2,7 @@
 ALTER TABLE events ALTER COLUMN card_uuid DROP NOT NULL, ALTER COLUMN status DROP NOT NULL, ALTER COLUMN payment_state DROP NOT NULL,
     ADD COLUMN webhook_id UUID; -- of one that was disabled; it may have been deleted since
 CREATE INDEX events_card ON events (card_uuid);
+CREATE INDEX events_age ON events (account_id, created_at, seq);
 
 CREATE TABLE webhooks (
     id              UUID PRIMARY KEY,
@@ -30,7 +31,6 @@ CREATE TABLE deliveries (
     webhook_id UUID NOT NULL REFERENCES webhooks (id) ON DELETE CASCADE,
     account_id UUID NOT NULL,
     seq        BIGINT NOT NULL,
-    created_at BIGINT NOT NULL,            -- of the event
     state      TEXT NOT NULL CHECK (state IN ('pending', 'delivered', 'failed')),
     due_at     BIGINT,                     -- of the next attempt, while it is pending; 0 before the first, whose time no clock decides
     tries      INTEGER NOT NULL DEFAULT 0, -- of the schedule
@@ -39,10 +39,11 @@ CREATE TABLE deliveries (
     FOREIGN KEY (account_id, seq) REFERENCES events (account_id, seq)
 );
 CREATE INDEX deliveries_due ON deliveries (webhook_id, due_at, seq) WHERE due_at IS NOT NULL;
-CREATE INDEX deliveries_age ON deliveries USING brin (created_at) WITH (autosummarize = on); -- for pruning; it costs an update nothing
+CREATE INDEX deliveries_failed ON deliveries (webhook_id, seq) WHERE state = 'failed';
 
 -- +goose Down
 DROP TABLE deliveries, webhooks;
 DROP INDEX events_card;
+DROP INDEX events_age;
 DELETE FROM events WHERE card_uuid IS NULL;
 ALTER TABLE events DROP COLUMN webhook_id, ALTER COLUMN card_uuid SET NOT NULL, ALTER COLUMN status SET NOT NULL, ALTER COLUMN payment_state SET NOT NULL;

@@ -17,6 +17,7 @@ INSERT INTO events (account_id, seq, id, type, card_uuid, status, payment_state,
     SELECT account_id, seq, id, type, card_uuid, status, payment_state, created_at FROM events_before;
 DROP TABLE events_before;
 CREATE INDEX events_card ON events (card_uuid);
+CREATE INDEX events_age ON events (account_id, created_at, seq);
 
 CREATE TABLE webhooks (
     id              TEXT PRIMARY KEY,
@@ -45,7 +46,6 @@ CREATE TABLE deliveries (
     webhook_id TEXT NOT NULL REFERENCES webhooks (id) ON DELETE CASCADE,
     account_id TEXT NOT NULL,
     seq        INTEGER NOT NULL,
-    created_at INTEGER NOT NULL,            -- of the event
     state      TEXT NOT NULL CHECK (state IN ('pending', 'delivered', 'failed')),
     due_at     INTEGER,                     -- of the next attempt, while it is pending; 0 before the first, whose time no clock decides
     tries      INTEGER NOT NULL DEFAULT 0,  -- of the schedule
@@ -54,11 +54,12 @@ CREATE TABLE deliveries (
     FOREIGN KEY (account_id, seq) REFERENCES events (account_id, seq)
 ) STRICT;
 CREATE INDEX deliveries_due ON deliveries (webhook_id, due_at, seq) WHERE due_at IS NOT NULL;
-CREATE INDEX deliveries_age ON deliveries (created_at);
+CREATE INDEX deliveries_failed ON deliveries (webhook_id, seq) WHERE state = 'failed';
 
 -- +goose Down
 DROP TABLE deliveries;
 DROP TABLE webhooks;
 DROP INDEX events_card;
+DROP INDEX events_age;
 DELETE FROM events WHERE card_uuid IS NULL;
 ALTER TABLE events DROP COLUMN webhook_id;
