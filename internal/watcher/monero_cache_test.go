@@ -27,8 +27,7 @@ func TestWatcher_MoneroWalletKilledWhileItReadsLosesNothing(t *testing.T) {
 		c, other := s.order(), s.order()
 		s.paid(c, coin, few-1)
 		s.tick()
-		s.pay(other, coin)
-		s.mine(1)
+		s.paid(other, coin, 1)
 		before := s.facts(c, other)
 		s.wallet.Before("refresh", func() {
 			s.net.Daemon.Freeze(t) // so that the wallet is in the middle of it
