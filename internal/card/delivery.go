@@ -143,8 +143,15 @@ func (s *Service) ClaimWebhooks(ctx context.Context, n int, ttl time.Duration) (
 	return good, errors.Join(failed...)
 }
 
-// DueDeliveries returns up to n deliveries that are to be attempted now, the longest due first.
+// DueDeliveries returns up to n deliveries that are to be attempted now, the longest due first. To a webhook that fails, every other probe is a
+// retry of the oldest event that is due for one: new events would else take all of them, none would ever have its ten attempts, and the
+// webhook would never be disabled.
 func (s *Service) DueDeliveries(ctx context.Context, c *WebhookClaim, n int) ([]Delivery, error) {
+	if c.Failures%2 == 1 {
+		if due, err := s.store.DueRetries(ctx, c.Webhook.ID, s.cfg.Now(), n); err != nil || len(due) > 0 {
+			return due, err
+		}
+	}
 	return s.store.DueDeliveries(ctx, c.Webhook.ID, s.cfg.Now(), n)
 }
 

@@ -95,6 +95,8 @@ type Store interface {
 	ReleaseWebhook(ctx context.Context, c *WebhookClaim) error
 	// DueDeliveries returns up to n deliveries that are due at now, the longest due first.
 	DueDeliveries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]Delivery, error)
+	// DueRetries returns up to n of them that are not due AtOnce, the oldest event first.
+	DueRetries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]Delivery, error)
 	// Deliveries returns the deliveries that match, newest event first, at most filter.Limit.
 	Deliveries(ctx context.Context, webhook uuid.UUID, filter DeliveryFilter) ([]Delivery, error)
 	// Redeliver makes a delivery due at now, with a new schedule.

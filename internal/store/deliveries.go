@@ -65,6 +65,8 @@ const (
 	// The limit inside has a planner look up the events of what it has found, whatever it knows of how many there are.
 	selectDue = "SELECT " + deliveryColumns + ` FROM (SELECT * FROM deliveries WHERE webhook_id = ? AND due_at <= ? ORDER BY due_at, seq LIMIT ?) AS d
 	JOIN events e ON e.account_id = d.account_id AND e.seq = d.seq ORDER BY d.due_at, d.seq`
+	selectRetries = "SELECT " + deliveryColumns + ` FROM (SELECT * FROM deliveries WHERE webhook_id = ? AND due_at > 0 AND due_at <= ? ORDER BY seq LIMIT ?) AS d
+	JOIN events e ON e.account_id = d.account_id AND e.seq = d.seq ORDER BY d.seq`
 )
 
 func deliveries(found []deliveryRow, err error) ([]card.Delivery, error) {
@@ -85,6 +87,13 @@ func (s *Store) DueDeliveries(ctx context.Context, webhook uuid.UUID, now time.T
 	var found []deliveryRow
 	err := s.hot.dueDeliveries.SelectContext(ctx, &found, webhook, now.UnixMilli(), n)
 	return deliveries(found, s.fail("select due deliveries", err))
+}
+
+// DueRetries implements card.Store.
+func (s *Store) DueRetries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]card.Delivery, error) {
+	var found []deliveryRow
+	err := s.list(ctx, s.r, &found, "select due retries", selectRetries, webhook, now.UnixMilli(), n)
+	return deliveries(found, err)
 }
 
 // Deliveries implements card.Store.

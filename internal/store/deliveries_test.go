@@ -53,6 +53,35 @@ func TestDueDeliveries_LongestDueFirst(t *testing.T) {
 	})
 }
 
+func TestDueRetries_OldestEventFirstAndNoneThatIsNew(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		account := newAccount(t, s)
+		c := insertCard(t, s, newCard(account))
+		w, other := insertWebhook(t, s, newWebhook(account)), insertWebhook(t, s, newWebhook(account))
+		for range 6 {
+			insertEvents(t, s, newEvent(c, card.EventDetected))
+		}
+		at := func(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
+		saveDeliveries(t, s, w.ID, of(1, card.DeliveryFailed, time.Time{}), of(2, card.DeliveryPending, at(3)), of(3, card.DeliveryPending, at(2)),
+			of(4, card.DeliveryDelivered, time.Time{}), of(5, card.DeliveryPending, at(1)))
+		saveDeliveries(t, s, other.ID, of(1, card.DeliveryPending, at(0)))
+		for _, tt := range []struct {
+			minutes, n int
+			want       []int64
+		}{{0, 9, nil}, {1, 9, []int64{5}}, {2, 9, []int64{3, 5}}, {3, 9, []int64{2, 3, 5}}, {3, 2, []int64{2, 3}}} {
+			due, err := s.DueRetries(t.Context(), w.ID, at(tt.minutes), tt.n)
+			check(t, err)
+			var got []int64
+			for _, d := range due {
+				got = append(got, d.Event.Seq)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("%d of them after %d minutes: %s", tt.n, tt.minutes, diff)
+			}
+		}
+	})
+}
+
 func TestSaveDeliveries_WhatCameOfThemComesBack(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		account := newAccount(t, s)

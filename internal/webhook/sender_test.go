@@ -320,6 +320,34 @@ func TestSender_FiveDaysWithoutSuccessDisable(t *testing.T) {
 	})
 }
 
+// New events must not take all the probes: the oldest one uses up its ten attempts by its schedule, however many come after it.
+func TestSender_ADeadReceiverIsDisabledHoweverManyEventsCome(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		r := newReceiver(t, func(int) int { return 503 })
+		w, _ := s.register(r.URL)
+		const step = 30 * time.Minute
+		var failing time.Duration
+		for ; failing < 7*24*time.Hour && s.webhook(w.ID).Enabled; failing += step {
+			s.happen(1)
+			s.pass()
+			s.later(step)
+		}
+		if now := s.webhook(w.ID); now.Enabled || now.DisabledReason != card.DisabledFailing || failing < 5*24*time.Hour {
+			t.Errorf("after %s: %+v", failing, now)
+		}
+		ds := s.deliveries(w.ID)
+		if d := ds[0]; d.State != card.DeliveryFailed || d.Tries != 10 {
+			t.Errorf("the oldest is %s after %d tries", d.State, d.Tries)
+		}
+		if took := ds[0].Attempts[len(ds[0].Attempts)-1].At.Sub(ds[0].Attempts[0].At); took > 4*24*time.Hour {
+			t.Errorf("its attempts took %s", took)
+		}
+		if n := len(ds); ds[n/4].Tries == 0 {
+			t.Error("new events were not tried")
+		}
+	})
+}
+
 func TestSender_DeletedOrDisabledInTheMiddleOfAnAttempt(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		off := false
