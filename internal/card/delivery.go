@@ -46,11 +46,20 @@ type Attempt struct {
 // OK reports whether the receiver has taken the event.
 func (a Attempt) OK() bool { return a.Status/100 == 2 }
 
+// Down reports whether it says that the receiver is away or overloaded, so that others at it would fail too. Any other failure is a verdict on
+// this one event.
+func (a Attempt) Down() bool {
+	return a.Status == 0 || a.Status == http.StatusRequestTimeout || a.Status == http.StatusTooManyRequests || a.Status/100 == 5
+}
+
+// Gone reports whether the receiver wants no events any more.
+func (a Attempt) Gone() bool { return a.Status == http.StatusGone }
+
 // WebhookClaim is the right to send to a webhook, which one process has at a time.
 type WebhookClaim struct {
 	Webhook  *Webhook
 	Secrets  []Secret // the newest first
-	Failures int      // rounds of attempts in a row of which none went well
+	Failures int      // rounds of attempts in a row that found the receiver down
 	Fence    int64    // of the claim; a write with an older one is refused
 	Over     bool     // nothing is to be sent for now: the webhook was disabled, or has to be left in peace for a while
 }
@@ -67,7 +76,7 @@ const (
 	keptAttempts  = 20
 	failingAtMost = 5 * 24 * time.Hour
 	maxRetryAfter = 24 * time.Hour
-	patience      = 3           // rounds in a row without success before a webhook is left in peace for a while
+	patience      = 3           // rounds in a row that find a receiver down before it is left in peace for a while
 	longestPause  = time.Minute // of that
 )
 
@@ -99,21 +108,25 @@ func (d Delivery) After(a Attempt, now time.Time, chance float64) Delivery {
 
 // after returns what is to be noted of a webhook after a round of attempts, in the order in which they ended: the last of each delivery.
 func (c WebhookClaim) after(round []Delivery, now time.Time) WebhookState {
-	s := WebhookState{Failures: c.Failures + 1, FailingSince: c.Webhook.FailingSince, PausedUntil: AtOnce()}
-	usedUp := false
+	s := WebhookState{FailingSince: c.Webhook.FailingSince, PausedUntil: AtOnce()}
+	down, well, usedUp := false, false, false
 	for _, d := range round {
 		a := d.Attempts[len(d.Attempts)-1]
+		down = down || a.Down()
 		usedUp = usedUp || d.State == DeliveryFailed
 		if a.OK() {
-			s.Failures, s.FailingSince = 0, nil
+			well, s.FailingSince = true, nil
 			continue
 		}
 		if s.FailingSince == nil {
 			s.FailingSince = &a.At
 		}
-		if a.Status == http.StatusGone {
+		if a.Gone() {
 			s.DisabledReason = DisabledGone
 		}
+	}
+	if down && !well {
+		s.Failures = c.Failures + 1
 	}
 	if s.Failures >= patience {
 		s.PausedUntil = now.Add(min(time.Second<<min(s.Failures-patience, 10), longestPause))

@@ -126,6 +126,15 @@ func TestDelivery_AfterAnAnswerIsDeliveredOnlyWith2xx(t *testing.T) {
 	}
 }
 
+func TestAttempt_DownIsWhatWouldHappenToOtherEventsToo(t *testing.T) {
+	for status := range 1000 {
+		want := status == 0 || status == 408 || status == 429 || status >= 500 && status < 600
+		if got := failure(status).Down(); got != want {
+			t.Errorf("%d: %t", status, got)
+		}
+	}
+}
+
 func TestDelivery_AfterManyRedeliveriesKeepsTheLastTwentyAttempts(t *testing.T) {
 	d := pending()
 	var want []card.Attempt

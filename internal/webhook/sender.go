@@ -139,8 +139,8 @@ func (s *Sender) turn(ctx context.Context, c *card.WebhookClaim) {
 	}
 }
 
-// attempt makes attempts, several at a time unless the last one at this webhook failed, in the order of what is due. After a failure, or
-// half of the time of an attempt, it begins no more. It returns the attempts in the order in which they ended.
+// attempt makes attempts, several at a time unless the receiver was down at last, in the order of what is due. When it is down or gone, or
+// after half of the time of an attempt, it begins no more. It returns the attempts in the order in which they ended.
 func (s *Sender) attempt(ctx, working context.Context, c *card.WebhookClaim, due []card.Delivery, limit *rate.Limiter) []card.Tried {
 	var (
 		mu    sync.Mutex
@@ -173,7 +173,7 @@ func (s *Sender) attempt(ctx, working context.Context, c *card.WebhookClaim, due
 				a := s.poster.Post(working, c.Webhook.URL, c.Secrets, d.Event)
 				mu.Lock()
 				tried = append(tried, card.Tried{Delivery: d, Attempt: a})
-				stop = stop || !a.OK()
+				stop = stop || a.Down() || a.Gone()
 				mu.Unlock()
 			}
 		})

@@ -3,6 +3,7 @@ package webhook_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -186,6 +187,58 @@ func TestSender_AReceiverThatFailsIsLeftInPeaceForAWhile(t *testing.T) {
 	})
 }
 
+// A receiver that does not like one type of event, whatever it answers to it, is sent all the others at once.
+func TestSender_AVerdictOnOneEventKeepsNoOtherWaiting(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		var taken, refused atomic.Int32
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			if strings.Contains(string(body), string(card.EventLate)) {
+				w.WriteHeader([]int{400, 404, 422, 301}[refused.Add(1)%4])
+				return
+			}
+			taken.Add(1)
+		}))
+		t.Cleanup(server.Close)
+		w, _ := s.register(server.URL)
+		late := make([]card.Event, 100)
+		for i := range late {
+			late[i] = card.ExampleEvent(s.account, card.EventLate)
+			late[i].CardUUID, late[i].CreatedAt = s.card.UUID, s.clock()
+		}
+		check(t, s.store.InTx(t.Context(), func(tx card.Tx) error { return tx.InsertEvents(t.Context(), late) }))
+		s.happen(10)
+		s.pass()
+		if taken.Load() != 10 || refused.Load() != 100 {
+			t.Errorf("%d of 10 were taken, %d of 100 refused", taken.Load(), refused.Load())
+		}
+		for range 9 { // nothing that could go well is left
+			s.later(29 * time.Hour)
+			s.pass()
+		}
+		if now := s.webhook(w.ID); now.Enabled || now.DisabledReason != card.DisabledFailing {
+			t.Errorf("after ten days without success: %+v", now)
+		}
+	})
+}
+
+func TestSender_ADownReceiverStopsTheRound(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		all := map[int]*receiver{}
+		for _, status := range []int{408, 410, 429, 500, 503, 599} {
+			all[status] = newReceiver(t, func(int) int { return status })
+			s.register(all[status].URL, card.EventUnderpaid)
+		}
+		s.happen(100)
+		s.pass()
+		for status, r := range all {
+			if n := len(r.all()); n > 10 { // eight at the same time, and two that try
+				t.Errorf("%d: %d requests", status, n)
+			}
+		}
+	})
+}
+
 func TestSender_AReceiverThatComesBackIsNotOverrun(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.cfg.Rate = 50
@@ -287,7 +340,7 @@ func TestSender_FiveDaysWithoutSuccessDisable(t *testing.T) {
 		if now := s.webhook(w.ID); !now.Enabled {
 			t.Fatalf("disabled by one failure after a long silence: %+v", now)
 		}
-		for range 20 { // one attempt each: the receiver is left in peace
+		for range 20 {
 			s.later(29 * time.Hour)
 			s.pass()
 		}
