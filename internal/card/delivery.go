@@ -176,7 +176,7 @@ type Tried struct {
 
 // SaveAttempts stores a round of attempts, in the order in which they ended, and what follows from them, and prolongs the claim by ttl. What was
 // asked to be sent again meanwhile stays so. It fails with ErrFenced if the claim was lost, or the webhook changed or was deleted: the
-// attempts are then made again, as the webhook is now.
+// attempts are then made again, as the webhook is now. If it only changed, those that went well are stored, and are not made again.
 func (s *Service) SaveAttempts(ctx context.Context, c *WebhookClaim, tried []Tried, ttl time.Duration) error {
 	now := s.cfg.Now()
 	before, after := make([]Delivery, len(tried)), make([]Delivery, len(tried))
@@ -194,6 +194,9 @@ func (s *Service) SaveAttempts(ctx context.Context, c *WebhookClaim, tried []Tri
 		id, at := newID()
 		return tx.InsertEvents(ctx, []Event{{ID: id, AccountID: c.Webhook.AccountID, Type: EventWebhookDisabled, WebhookID: c.Webhook.ID, CreatedAt: at}})
 	})
+	if errors.Is(err, ErrFenced) {
+		err = s.saveDelivered(ctx, c, before, after)
+	}
 	if err != nil {
 		return fmt.Errorf("save attempts: %w", err)
 	}
@@ -204,6 +207,26 @@ func (s *Service) SaveAttempts(ctx context.Context, c *WebhookClaim, tried []Tri
 		s.cfg.WakeSender()
 	}
 	return nil
+}
+
+// saveDelivered stores those that went well after the webhook changed, unless the claim was lost too, and fails with ErrFenced in any case.
+func (s *Service) saveDelivered(ctx context.Context, c *WebhookClaim, before, after []Delivery) error {
+	var was, is []Delivery
+	for i, d := range after {
+		if d.State == DeliveryDelivered {
+			was, is = append(was, before[i]), append(is, d)
+		}
+	}
+	err := s.store.InTx(ctx, func(tx Tx) error {
+		if err := tx.CheckClaim(ctx, c); err != nil {
+			return err
+		}
+		return tx.SaveDeliveries(ctx, c.Webhook.ID, was, is)
+	})
+	if err == nil {
+		err = ErrFenced
+	}
+	return err
 }
 
 // ReleaseWebhook ends a claim.

@@ -159,6 +159,8 @@ type Tx interface {
 	// SaveWebhookState stores what a sender notes, and prolongs its claim. It is ErrFenced if the claim was lost, or the webhook has another
 	// Version or was deleted.
 	SaveWebhookState(ctx context.Context, c *WebhookClaim, s WebhookState, now time.Time, ttl time.Duration) error
+	// CheckClaim fails with ErrFenced if the claim was lost or the webhook was deleted, and keeps it from changing hands until the end.
+	CheckClaim(ctx context.Context, c *WebhookClaim) error
 	// SaveDeliveries stores how far deliveries are, and their attempts, except of those that are no longer due as they were before.
 	SaveDeliveries(ctx context.Context, webhook uuid.UUID, before, after []Delivery) error
 	// RecoverDeliveries looks at up to n events that follow Seq after and happened since, and makes due at now those that the webhook wants

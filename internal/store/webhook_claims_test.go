@@ -234,6 +234,23 @@ func TestSaveWebhookState_ChangedWebhookCannotBeWritten(t *testing.T) {
 	})
 }
 
+func TestCheckClaim_OnlyTheNewestUntilTheWebhookIsDeleted(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		w := dueWebhook(t, s)
+		zombie := claimOne(t, s, expiredAtOnce)
+		owner := claimOne(t, s, time.Hour)
+		checkClaim := func(c *card.WebhookClaim) error {
+			return s.InTx(t.Context(), func(tx card.Tx) error { return tx.CheckClaim(t.Context(), c) })
+		}
+		wantError(t, checkClaim(zombie), card.ErrFenced)
+		w.Version++
+		saveWebhook(t, s, w)
+		check(t, checkClaim(owner))
+		check(t, s.DeleteWebhook(t.Context(), w.AccountID, w.ID))
+		wantError(t, checkClaim(owner), card.ErrFenced)
+	})
+}
+
 func TestSaveWebhookState_ProlongsTheClaimAndIsKept(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		w := dueWebhook(t, s)

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"strings"
 	"time"
 
@@ -149,6 +150,16 @@ func (t *tx) SaveWebhookState(ctx context.Context, c *card.WebhookClaim, state c
 	n, err := t.s.exec(ctx, t.t, "update webhook", `UPDATE webhooks SET failures = ?, failing_since = ?, paused_until = ?,
 		claimed_until = `+t.s.dialect.now+` + ?`+set+` WHERE id = ? AND fence = ? AND version = ?`, append(args, c.Webhook.ID, c.Fence, c.Webhook.Version)...)
 	if err == nil && n == 0 {
+		return card.ErrFenced
+	}
+	return err
+}
+
+// CheckClaim implements card.Tx.
+func (t *tx) CheckClaim(ctx context.Context, c *card.WebhookClaim) error {
+	var fence int64
+	err := t.s.get(ctx, t.t, &fence, "check claim", "SELECT fence FROM webhooks WHERE id = ? AND fence = ?"+t.s.dialect.forUpdate, c.Webhook.ID, c.Fence)
+	if errors.Is(err, card.ErrNotFound) {
 		return card.ErrFenced
 	}
 	return err

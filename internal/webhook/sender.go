@@ -23,10 +23,10 @@ type Config struct {
 }
 
 const (
-	widest       = 8   // requests to one webhook at the same time
-	largestBatch = 500 // deliveries that are stored together
-	quick        = 500 * time.Millisecond
-	longestTurn  = 10 * time.Second // after which others that wait come first
+	widest       = 8                      // requests to one webhook at the same time
+	largestBatch = 500                    // deliveries that are stored together
+	longestBatch = 250 * time.Millisecond // in which they are begun: what the client changes meanwhile has no effect on them
+	longestTurn  = 10 * time.Second       // after which others that wait come first
 )
 
 // Sender sends what is due. Every webhook has its own turn, so that one that does not answer keeps no other waiting: Tick starts the
@@ -105,6 +105,7 @@ func (s *Sender) turn(ctx context.Context, c *card.WebhookClaim) {
 	working := context.WithoutCancel(ctx)
 	limit := rate.NewLimiter(rate.Limit(s.cfg.Rate), int(max(1, s.cfg.Rate)))
 	err := func() error {
+		most := min(max(widest, int(s.cfg.Rate*longestBatch.Seconds())), largestBatch)
 		batch, began := widest, time.Now()
 		for ctx.Err() == nil && !c.Over && time.Since(began) < longestTurn {
 			due, err := s.service.DueDeliveries(working, c, batch)
@@ -113,6 +114,7 @@ func (s *Sender) turn(ctx context.Context, c *card.WebhookClaim) {
 			}
 			started := time.Now()
 			tried := s.attempt(ctx, working, c, due, limit)
+			took := time.Since(started)
 			if len(tried) == 0 {
 				return nil
 			}
@@ -120,10 +122,10 @@ func (s *Sender) turn(ctx context.Context, c *card.WebhookClaim) {
 				return err
 			}
 			switch {
-			case len(tried) == batch && time.Since(started) < quick:
-				batch = min(4*batch, largestBatch)
-			case time.Since(started) >= quick:
+			case len(tried) < len(due):
 				batch = max(batch/2, widest)
+			case len(tried) == batch && took < longestBatch:
+				batch = min(4*batch, most)
 			}
 		}
 		return nil
@@ -140,7 +142,7 @@ func (s *Sender) turn(ctx context.Context, c *card.WebhookClaim) {
 }
 
 // attempt makes attempts, several at a time unless the receiver was down at last, in the order of what is due. When it is down or gone, or
-// after half of the time of an attempt, it begins no more. It returns the attempts in the order in which they ended.
+// after longestBatch, it begins no more. It returns the attempts in the order in which they ended.
 func (s *Sender) attempt(ctx, working context.Context, c *card.WebhookClaim, due []card.Delivery, limit *rate.Limiter) []card.Tried {
 	var (
 		mu    sync.Mutex
@@ -157,7 +159,7 @@ func (s *Sender) attempt(ctx, working context.Context, c *card.WebhookClaim, due
 	take := func() (card.Delivery, bool) {
 		mu.Lock()
 		defer mu.Unlock()
-		if stop || next == len(due) || ctx.Err() != nil || next > 0 && time.Since(began) > s.timeout/2 {
+		if stop || next == len(due) || ctx.Err() != nil || next > 0 && time.Since(began) > longestBatch {
 			return card.Delivery{}, false
 		}
 		next++

@@ -1,6 +1,7 @@
 package webhook_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -441,6 +442,66 @@ func TestSender_DeletedOrDisabledInTheMiddleOfAnAttempt(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Little is sent after the client changed the webhook, and what was taken before it is stored.
+func TestSender_AChangeTakesEffectSoonAndWhatArrivedIsNotSentAgain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		takes time.Duration
+		most  int // requests after the change
+	}{"quick": {0, 58}, "slow": {300 * time.Millisecond, 16}} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, s *shop) {
+				const events, changes = 400, 200
+				var mu sync.Mutex
+				var id uuid.UUID
+				var changed error
+				arrived, after, off := map[string]int{}, 0, false
+				server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					mu.Lock()
+					arrived[r.Header.Get("webhook-id")]++
+					first, slow := len(arrived) == changes && !off, off
+					if off {
+						after++
+					}
+					mu.Unlock()
+					if first {
+						_, changed = s.service.UpdateWebhook(context.Background(), s.account, id, card.WebhookRequest{Enabled: new(bool)})
+						mu.Lock()
+						off = true
+						mu.Unlock()
+					}
+					if slow {
+						<-time.After(tt.takes)
+					}
+				}))
+				t.Cleanup(server.Close)
+				w, _ := s.register(server.URL)
+				id = w.ID
+				s.happen(events)
+				s.pass()
+				check(t, changed)
+				if after > tt.most || !off {
+					t.Errorf("%d requests after it was disabled: %t", after, off)
+				}
+				off = false
+				enabled := true
+				_, err := s.service.UpdateWebhook(t.Context(), s.account, id, card.WebhookRequest{Enabled: &enabled})
+				check(t, err)
+				s.pass()
+				for id, n := range arrived {
+					if n != 1 {
+						t.Errorf("event %s arrived %d times", id, n)
+					}
+				}
+				for _, d := range s.deliveries(w.ID) {
+					if d.State != card.DeliveryDelivered {
+						t.Error(d.State)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestSender_ReplicasNeverSendTheSameAtTheSameTime(t *testing.T) {
