@@ -177,6 +177,7 @@ type Tried struct {
 // SaveAttempts stores a round of attempts, in the order in which they ended, and what follows from them, and prolongs the claim by ttl. What was
 // asked to be sent again meanwhile stays so. It fails with ErrFenced if the claim was lost, or the webhook changed or was deleted: the
 // attempts are then made again, as the webhook is now. If it only changed, those that went well are stored, and are not made again.
+// It may be repeated if it was out of reach: nothing is counted or told twice.
 func (s *Service) SaveAttempts(ctx context.Context, c *WebhookClaim, tried []Tried, ttl time.Duration) error {
 	now := s.cfg.Now()
 	before, after := make([]Delivery, len(tried)), make([]Delivery, len(tried))

@@ -157,7 +157,7 @@ type Tx interface {
 	// SaveWebhook stores what clients decide of a webhook. With a new Version, what a sender noted is forgotten.
 	SaveWebhook(ctx context.Context, w *Webhook) error
 	// SaveWebhookState stores what a sender notes, and prolongs its claim. It is ErrFenced if the claim was lost, or the webhook has another
-	// Version or was deleted.
+	// Version, is disabled or was deleted.
 	SaveWebhookState(ctx context.Context, c *WebhookClaim, s WebhookState, now time.Time, ttl time.Duration) error
 	// CheckClaim fails with ErrFenced if the claim was lost or the webhook was deleted, and keeps it from changing hands until the end.
 	CheckClaim(ctx context.Context, c *WebhookClaim) error

@@ -279,6 +279,31 @@ func TestSaveAttempts_GoneDisablesAtOnceAndTheRestWaits(t *testing.T) {
 	})
 }
 
+// A sender that does not know whether its attempts were stored stores them again.
+func TestSaveAttempts_RepeatedAfterALostReplyTellsNothingTwice(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		for _, last := range []int{500, 410} {
+			x := newSending(t, s)
+			x.happen(t, 3)
+			c := x.claim(t)
+			hook := *c.Webhook
+			unaware := &card.WebhookClaim{Webhook: &hook, Failures: c.Failures, Fence: c.Fence}
+			tried := x.tried(t, c, 200, 503, last)
+			x.save(t, c, tried)
+			want := deliveries(t, s, x.hook.ID)
+			x.now = x.now.Add(time.Second)
+			err := x.SaveAttempts(t.Context(), unaware, tried, time.Hour)
+			if last == 500 && (err != nil || unaware.Failures != c.Failures) || last == 410 && !errors.Is(err, card.ErrFenced) {
+				t.Errorf("%d: %d failures, error %v", last, unaware.Failures, err)
+			}
+			if diff := cmp.Diff(want, deliveries(t, s, x.hook.ID)); diff != "" {
+				t.Error(diff)
+			}
+			x.told(t, map[int]int{500: 0, 410: 1}[last])
+		}
+	})
+}
+
 // A process that was away for longer than its claim must not write over what the next one did; what it sent is then sent twice.
 func TestSaveAttempts_LostClaimSavesNothing(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {

@@ -148,7 +148,7 @@ func (t *tx) SaveWebhookState(ctx context.Context, c *card.WebhookClaim, state c
 		set, args = ", enabled = FALSE, disabled_reason = ?, disabled_at = ?", append(args, state.DisabledReason, now.UnixMilli())
 	}
 	n, err := t.s.exec(ctx, t.t, "update webhook", `UPDATE webhooks SET failures = ?, failing_since = ?, paused_until = ?,
-		claimed_until = `+t.s.dialect.now+` + ?`+set+` WHERE id = ? AND fence = ? AND version = ?`, append(args, c.Webhook.ID, c.Fence, c.Webhook.Version)...)
+		claimed_until = `+t.s.dialect.now+` + ?`+set+` WHERE id = ? AND fence = ? AND version = ? AND enabled`, append(args, c.Webhook.ID, c.Fence, c.Webhook.Version)...)
 	if err == nil && n == 0 {
 		return card.ErrFenced
 	}

@@ -42,6 +42,22 @@ type shop struct {
 
 	mu  sync.Mutex
 	now time.Time
+
+	around func(do func() error) error // what a transaction of the service is done by, if a test wants it to fail
+}
+
+// unreliable is the store as a test wants it.
+type unreliable struct {
+	*store.Store
+	s *shop
+}
+
+func (u unreliable) InTx(ctx context.Context, f func(card.Tx) error) error {
+	do := func() error { return u.Store.InTx(ctx, f) }
+	if u.s.around == nil {
+		return do()
+	}
+	return u.s.around(do)
 }
 
 const timeout = 2 * time.Second // of an attempt
@@ -83,7 +99,7 @@ func (s *shop) open() {
 	s.t.Cleanup(poster.Close)
 	rates, err := rate.NewFixed(map[string]string{"monero": "150"}, s.clock)
 	check(s.t, err)
-	s.service, err = card.New(s.store, s.vault, rates, issuer.NewSandbox(s.clock), card.Config{
+	s.service, err = card.New(unreliable{s.store, s}, s.vault, rates, issuer.NewSandbox(s.clock), card.Config{
 		Currencies: []card.Currency{card.Monero()}, Now: s.clock, PoolSize: 20, Poster: poster,
 	})
 	check(s.t, err)

@@ -27,6 +27,7 @@ const (
 	largestBatch = 500                    // deliveries that are stored together
 	longestBatch = 250 * time.Millisecond // in which they are begun: what the client changes meanwhile has no effect on them
 	longestTurn  = 10 * time.Second       // after which others that wait come first
+	spare        = 10 * time.Second       // of a claim, in which nothing is stored any more: another process may have it next
 )
 
 // Sender sends what is due. Every webhook has its own turn, so that one that does not answer keeps no other waiting: Tick starts the
@@ -54,7 +55,8 @@ func NewSender(service *card.Service, poster *Poster, cfg Config) *Sender {
 	return &Sender{service: service, poster: poster, timeout: poster.client.guard.Timeout, cfg: cfg, free: make(chan struct{}, cfg.AtOnce)}
 }
 
-// claim is for how long a webhook is claimed at a time: longer than a round of attempts and the storing of it.
+// claim is for how long a webhook is claimed at a time: longer than a round of attempts and the storing of it, also when the database is
+// away for a moment.
 func (s *Sender) claim() time.Duration { return 2*s.timeout + 30*time.Second }
 
 // Tick starts a turn for every webhook that something is to be sent to.
@@ -107,6 +109,7 @@ func (s *Sender) turn(ctx context.Context, c *card.WebhookClaim) {
 	err := func() error {
 		most := min(max(widest, int(s.cfg.Rate*longestBatch.Seconds())), largestBatch)
 		batch, began := widest, time.Now()
+		until := began.Add(s.claim() - spare)
 		for ctx.Err() == nil && !c.Over && time.Since(began) < longestTurn {
 			due, err := s.service.DueDeliveries(working, c, batch)
 			if err != nil || len(due) == 0 {
@@ -118,9 +121,11 @@ func (s *Sender) turn(ctx context.Context, c *card.WebhookClaim) {
 			if len(tried) == 0 {
 				return nil
 			}
-			if err := s.service.SaveAttempts(working, c, tried, s.claim()); err != nil {
+			saving := time.Now()
+			if err := s.save(working, c, tried, until); err != nil {
 				return err
 			}
+			until = saving.Add(s.claim() - spare)
 			switch {
 			case len(tried) < len(due):
 				batch = max(batch/2, widest)
@@ -138,6 +143,23 @@ func (s *Sender) turn(ctx context.Context, c *card.WebhookClaim) {
 	}
 	if err := s.service.ReleaseWebhook(working, c); err != nil {
 		slog.WarnContext(ctx, "releasing a webhook", "webhook", c.Webhook.ID, "error", err)
+	}
+}
+
+// save stores attempts, and goes on trying until then while the database is out of reach: else all of them would be made again. It does no
+// harm if they were stored already.
+func (s *Sender) save(ctx context.Context, c *card.WebhookClaim, tried []card.Tried, until time.Time) error {
+	const first, longest = 100 * time.Millisecond, 2 * time.Second
+	for wait := first; ; wait = min(2*wait, longest) {
+		err := s.service.SaveAttempts(ctx, c, tried, s.claim())
+		if errors.Is(err, card.ErrUnavailable) && time.Now().Add(wait).Before(until) {
+			time.Sleep(wait)
+			continue
+		}
+		if err == nil && wait > first {
+			slog.WarnContext(ctx, "attempts at a webhook were stored late: the database was out of reach", "webhook", c.Webhook.ID, "attempts", len(tried))
+		}
+		return err
 	}
 }
 

@@ -606,6 +606,54 @@ func TestSender_AClaimThatWasLostWritesNothing(t *testing.T) {
 	})
 }
 
+// A database that restarts must cost neither what was sent meanwhile nor the rest of the claim.
+func TestSender_WhatWasSentIsStoredWhenTheDatabaseIsBack(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		r := newReceiver(t, nil)
+		w, _ := s.register(r.URL)
+		s.happen(50)
+		times := 0
+		s.around = func(do func() error) error {
+			times++
+			switch times {
+			case 1, 2: // it failed
+				return card.ErrUnavailable.Because(errors.New("restarting"))
+			case 3: // it failed, but had happened
+				return errors.Join(do(), card.ErrUnavailable)
+			}
+			return do()
+		}
+		s.pass()
+		if n := len(r.all()); n != 50 || times < 4 {
+			t.Errorf("%d requests for 50 events, %d transactions", n, times)
+		}
+		for _, d := range s.deliveries(w.ID) {
+			if d.State != card.DeliveryDelivered || len(d.Attempts) != 1 {
+				t.Errorf("delivery of event %d is %s after %d attempts", d.Event.Seq, d.State, len(d.Attempts))
+			}
+		}
+	})
+}
+
+// What a program has wrong does not get right by asking again.
+func TestSender_OtherErrorsThanADatabaseOutOfReachEndTheTurn(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		r := newReceiver(t, nil)
+		w, _ := s.register(r.URL)
+		s.happen(1)
+		times := 0
+		s.around = func(func() error) error {
+			times++
+			return errors.New("no such column")
+		}
+		s.pass()
+		if times != 1 {
+			t.Errorf("%d transactions", times)
+		}
+		s.wantStates(w.ID, card.DeliveryPending)
+	})
+}
+
 func TestSender_CloseLetsAttemptsEnd(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		arrived, release := make(chan struct{}), make(chan struct{})
