@@ -13,7 +13,7 @@ const defaultRetention = 30 * 24 * time.Hour
 type webhookFlags struct {
 	Insecure  bool          `name:"webhook-insecure" env:"CARDMINT_WEBHOOK_INSECURE" help:"Let webhooks have http:// addresses, and loopback and private ones. Only in test mode, and the same for api and worker."`
 	Timeout   time.Duration `name:"webhook-timeout" env:"CARDMINT_WEBHOOK_TIMEOUT" default:"15s" placeholder:"DURATION" help:"How long the receiver of a webhook may take to answer, 15s at most (${default})."`
-	Retention time.Duration `name:"delivery-retention" env:"CARDMINT_DELIVERY_RETENTION" default:"720h" placeholder:"DURATION" help:"For how long is kept what was sent to webhooks; events are kept for good (${default})."`
+	Retention time.Duration `name:"delivery-retention" env:"CARDMINT_DELIVERY_RETENTION" default:"720h" placeholder:"DURATION" help:"For how long is kept what was sent to webhooks; events are kept for good. The same for api and worker (${default})."`
 }
 
 func (f webhookFlags) check(mode string) error {
