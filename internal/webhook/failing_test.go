@@ -1,0 +1,224 @@
+package webhook_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+func TestSender_AReceiverThatFailsIsLeftInPeaceForAWhile(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		r := newReceiver(t, func(int) int { return 503 })
+		s.register(r.URL)
+		s.happen(1000)
+		for range 10 {
+			s.pass()
+		}
+		first := len(r.all())
+		if first > 20 {
+			t.Errorf("%d requests before the pause", first)
+		}
+		s.later(61 * time.Second)
+		s.pass()
+		if n := len(r.all()) - first; n != 1 {
+			t.Errorf("%d requests after the pause, want 1 that tries", n)
+		}
+	})
+}
+
+// A receiver that does not like one type of event, whatever it answers to it, is sent all the others at once.
+func TestSender_AVerdictOnOneEventKeepsNoOtherWaiting(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		var taken, refused atomic.Int32
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			if strings.Contains(string(body), string(card.EventLate)) {
+				w.WriteHeader([]int{400, 404, 422, 301}[refused.Add(1)%4])
+				return
+			}
+			taken.Add(1)
+		}))
+		t.Cleanup(server.Close)
+		w, _ := s.register(server.URL)
+		late := make([]card.Event, 100)
+		for i := range late {
+			late[i] = card.ExampleEvent(s.account, card.EventLate)
+			late[i].CardUUID, late[i].CreatedAt = s.card.UUID, s.clock()
+		}
+		check(t, s.store.InTx(t.Context(), func(tx card.Tx) error { return tx.InsertEvents(t.Context(), late) }))
+		s.happen(10)
+		s.pass()
+		if taken.Load() != 10 || refused.Load() != 100 {
+			t.Errorf("%d of 10 were taken, %d of 100 refused", taken.Load(), refused.Load())
+		}
+		for range 9 { // nothing that could go well is left
+			s.later(29 * time.Hour)
+			s.pass()
+		}
+		if now := s.webhook(w.ID); now.Enabled || now.DisabledReason != card.DisabledFailing {
+			t.Errorf("after ten days without success: %+v", now)
+		}
+	})
+}
+
+func TestSender_ADownReceiverStopsTheRound(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		all := map[int]*receiver{}
+		for _, status := range []int{408, 410, 429, 500, 503, 599} {
+			all[status] = newReceiver(t, func(int) int { return status })
+			s.register(all[status].URL, card.EventUnderpaid)
+		}
+		s.happen(100)
+		s.pass()
+		for status, r := range all {
+			if n := len(r.all()); n > 10 { // eight at the same time, and two that try
+				t.Errorf("%d: %d requests", status, n)
+			}
+		}
+	})
+}
+
+func TestSender_UsedUpAttemptsAreVisibleAndSentAgainByRequestWithTheSameId(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		var well atomic.Bool
+		r := newReceiver(t, func(int) int {
+			if well.Load() {
+				return 204
+			}
+			return 500
+		})
+		w, _ := s.register(r.URL)
+		e := s.happen(1)[0]
+		s.pass()
+		for _, wait := range []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour,
+			14 * time.Hour, 20 * time.Hour, 24 * time.Hour} {
+			s.later(wait * 79 / 100)
+			s.pass() // too soon
+			s.later(wait * 42 / 100)
+			s.pass()
+		}
+		s.later(48 * time.Hour)
+		s.pass()
+		d := s.wantStates(w.ID, card.DeliveryFailed)[0]
+		if len(r.all()) != 10 || d.Tries != 10 || len(d.Attempts) != 10 || !d.DueAt.IsZero() {
+			t.Fatalf("%d requests; %d tries, %d attempts, due %s", len(r.all()), d.Tries, len(d.Attempts), d.DueAt)
+		}
+		well.Store(true)
+		check(t, s.service.Redeliver(t.Context(), s.account, w.ID, e.ID))
+		s.pass()
+		s.wantStates(w.ID, card.DeliveryDelivered)
+		if got := r.all(); len(got) != 11 || got[10].ID != e.ID.String() {
+			t.Errorf("received %d, the last %+v", len(got), got[len(got)-1])
+		}
+	})
+}
+
+func TestSender_GoneDisablesAndTheOthersAreTold(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		gone, other := newReceiver(t, func(int) int { return 410 }), newReceiver(t, nil)
+		w, _ := s.register(gone.URL)
+		s.register(other.URL, card.EventWebhookDisabled)
+		s.happen(1)
+		s.pass()
+		s.pass()
+		now := s.webhook(w.ID)
+		if now.Enabled || now.DisabledReason != card.DisabledGone || now.DisabledAt == nil {
+			t.Errorf("webhook %+v", now)
+		}
+		got := other.all()
+		if len(got) != 1 || !strings.Contains(got[0].Body, `"type":"webhook.disabled"`) || !strings.Contains(got[0].Body, w.ID.String()) || strings.Contains(got[0].Body, "card_uuid") {
+			t.Errorf("the other got %+v", got)
+		}
+		s.happen(2)
+		s.pass()
+		if n := len(gone.all()); n != 1 {
+			t.Errorf("%d requests to the one that is gone", n)
+		}
+		s.wantStates(w.ID, card.DeliveryPending) // and of what happened since there is no delivery
+	})
+}
+
+func TestSender_FiveDaysWithoutSuccessDisable(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		well := false
+		r := newReceiver(t, func(int) int {
+			if well {
+				return 200
+			}
+			return 404
+		})
+		w, _ := s.register(r.URL)
+		s.happen(1)
+		s.pass()
+		s.later(30 * 24 * time.Hour) // in which nothing is sent
+		s.happen(1)
+		s.pass()
+		if now := s.webhook(w.ID); !now.Enabled {
+			t.Fatalf("disabled by one failure after a long silence: %+v", now)
+		}
+		for range 20 {
+			s.later(29 * time.Hour)
+			s.pass()
+		}
+		if now := s.webhook(w.ID); now.Enabled || now.DisabledReason != card.DisabledFailing {
+			t.Fatalf("webhook %+v", now)
+		}
+		s.wantStates(w.ID, card.DeliveryFailed, card.DeliveryPending) // the second was not due as often
+		s.happen(3)
+		well = true
+		enabled := true
+		_, err := s.service.UpdateWebhook(t.Context(), s.account, w.ID, card.WebhookRequest{Enabled: &enabled})
+		check(t, err)
+		if now := s.webhook(w.ID); now.FailingSince != nil || now.DisabledReason != "" || now.DisabledAt != nil {
+			t.Errorf("webhook %+v", now)
+		}
+		s.happen(1)
+		n, err := s.service.RecoverWebhook(t.Context(), s.account, w.ID, time.Time{})
+		check(t, err)
+		s.later(29 * time.Hour)
+		s.pass()
+		ds := s.deliveries(w.ID)
+		if n != 3 || len(ds) != 6 { // the first event is older than deliveries are kept
+			t.Errorf("%d sent again, %d deliveries", n, len(ds))
+		}
+		for _, d := range ds[1:] {
+			if d.State != card.DeliveryDelivered {
+				t.Errorf("delivery of event %d is %s", d.Event.Seq, d.State)
+			}
+		}
+	})
+}
+
+// New events must not take all the probes: the oldest one uses up its ten attempts by its schedule, however many come after it.
+func TestSender_ADeadReceiverIsDisabledHoweverManyEventsCome(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		r := newReceiver(t, func(int) int { return 503 })
+		w, _ := s.register(r.URL)
+		const step = 30 * time.Minute
+		var failing time.Duration
+		for ; failing < 7*24*time.Hour && s.webhook(w.ID).Enabled; failing += step {
+			s.happen(1)
+			s.pass()
+			s.later(step)
+		}
+		if now := s.webhook(w.ID); now.Enabled || now.DisabledReason != card.DisabledFailing || failing < 5*24*time.Hour {
+			t.Errorf("after %s: %+v", failing, now)
+		}
+		ds := s.deliveries(w.ID)
+		if d := ds[0]; d.State != card.DeliveryFailed || d.Tries != 10 {
+			t.Errorf("the oldest is %s after %d tries", d.State, d.Tries)
+		}
+		if took := ds[0].Attempts[len(ds[0].Attempts)-1].At.Sub(ds[0].Attempts[0].At); took > 4*24*time.Hour {
+			t.Errorf("its attempts took %s", took)
+		}
+		if n := len(ds); ds[n/4].Tries == 0 {
+			t.Error("new events were not tried")
+		}
+	})
+}
