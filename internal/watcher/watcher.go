@@ -14,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/cardmint/cardmint/internal/card"
 )
 
@@ -160,7 +158,11 @@ func (w *Watcher) pass(ctx context.Context) error {
 			w.known = append(w.known, cursor.Deep)
 		}
 	}
-	view, err := w.chain.Scan(ctx, w.known, w.since(cursor))
+	var view card.View
+	err = w.holding(ctx, func(ctx context.Context) (err error) {
+		view, err = w.chain.Scan(ctx, w.known, w.since(cursor))
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -171,11 +173,11 @@ func (w *Watcher) pass(ctx context.Context) error {
 	// other addresses, and is refused for that.
 	comparing, ahead := w.cfg.Now().Sub(w.poolAt) >= checkPoolEvery, false
 	if ours := cursor.Fingerprint == "" || cursor.Fingerprint == view.Fingerprint; comparing && ours {
-		if ahead, err = w.service.ComparePool(ctx, currency, w.chain.Ahead); err != nil {
+		if ahead, err = w.service.ComparePool(ctx, currency, w.ahead); err != nil {
 			return err
 		}
 	}
-	if err := w.keepLease(ctx); err != nil { // reading may have taken longer than the lease
+	if err := w.keepLease(ctx); err != nil { // it is not kept where the database is asked
 		return err
 	}
 	applied, err := w.service.ApplyView(ctx, *w.lease, currency, cursor, view)
@@ -190,8 +192,26 @@ func (w *Watcher) pass(ctx context.Context) error {
 		}
 		w.poolAt = w.cfg.Now()
 	}
-	_, err = w.service.FillAddresses(ctx, *w.lease, currency, w.cfg.FillBatch, w.chain.NewAddresses)
+	_, err = w.service.FillAddresses(ctx, *w.lease, currency, w.cfg.FillBatch, w.newAddresses)
 	return err
+}
+
+// ahead asks the chain while the lease is kept.
+func (w *Watcher) ahead(ctx context.Context, newest card.Address) (ahead bool, err error) {
+	err = w.holding(ctx, func(ctx context.Context) (err error) {
+		ahead, err = w.chain.Ahead(ctx, newest)
+		return err
+	})
+	return ahead, err
+}
+
+// newAddresses has the chain make them while the lease is kept.
+func (w *Watcher) newAddresses(ctx context.Context, n int) (made []card.Address, err error) {
+	err = w.holding(ctx, func(ctx context.Context) (err error) {
+		made, err = w.chain.NewAddresses(ctx, n)
+		return err
+	})
+	return made, err
 }
 
 // remember keeps the newest tips that are part of the chain, as many as are read again: they tell how deep it is reorganised.
@@ -244,35 +264,11 @@ func (w *Watcher) recover(ctx context.Context, cursor card.Cursor) error {
 			slog.WarnContext(ctx, "note progress", "error", err)
 		}
 	}
-	recovering, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var group errgroup.Group
-	group.Go(func() error {
-		err := w.chain.Recover(recovering, cursor.Fingerprint, newest, progress)
-		if cause := context.Cause(recovering); cause != nil && ctx.Err() == nil {
-			return cause
-		}
-		cancel(nil)
-		return err
+	// If another process has the chain now this is cancelled, though the wallet goes on whether or not somebody waits for it.
+	err = w.holding(ctx, func(ctx context.Context) error {
+		return w.chain.Recover(ctx, cursor.Fingerprint, newest, progress)
 	})
-	group.Go(func() error {
-		again := time.NewTicker(w.cfg.LeaseTTL / 4)
-		defer again.Stop()
-		for {
-			select {
-			case <-recovering.Done():
-				return nil
-			case <-again.C:
-				// Only if another process has the chain now: the wallet goes on whether or not somebody waits for it.
-				if err := w.keepLease(ctx); errors.Is(err, card.ErrFenced) {
-					cancel(err)
-				} else if err != nil {
-					slog.WarnContext(ctx, "keep lease", "error", err)
-				}
-			}
-		}
-	})
-	if err := group.Wait(); err != nil {
+	if err != nil {
 		return err
 	}
 	w.recoveredAt = w.cfg.Now()
@@ -308,6 +304,42 @@ func (w *Watcher) keepLease(ctx context.Context) error {
 	}
 	w.lease, w.leasedAt = &l, now
 	return nil
+}
+
+// holding runs f, which asks the chain, and prolongs the lease meanwhile: however long a wallet takes, no other process begins the same
+// anew and has what f found discarded. If another has the chain all the same, f is cancelled, and the error is card.ErrFenced.
+//
+// What f asks must have time limits of its own, or a chain that hangs would be kept from the others for ever. The database has none: a
+// process whose connection to it hangs must lose the chain. So only f is covered, and no lease is prolonged while a transaction checks it.
+func (w *Watcher) holding(ctx context.Context, f func(context.Context) error) error {
+	name, fence := w.lease.Name, w.lease.Fence
+	held, cancel := context.WithCancelCause(ctx)
+	var prolonging sync.WaitGroup
+	prolonging.Go(func() {
+		again := time.NewTicker(w.cfg.LeaseTTL / 4)
+		defer again.Stop()
+		for {
+			select {
+			case <-held.Done():
+				return
+			case <-again.C:
+			}
+			l, err := w.service.AcquireLease(held, name, w.cfg.LeaseTTL)
+			switch {
+			case errors.Is(err, card.ErrFenced), err == nil && l.Fence != fence:
+				cancel(card.ErrFenced)
+			case err != nil && held.Err() == nil:
+				slog.WarnContext(ctx, "prolong lease", "error", err)
+			}
+		}
+	})
+	err := f(held)
+	cancel(nil) // does nothing if the lease was lost
+	prolonging.Wait()
+	if errors.Is(context.Cause(held), card.ErrFenced) {
+		return card.ErrFenced
+	}
+	return err
 }
 
 func (w *Watcher) report(err error) {
