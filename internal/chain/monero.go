@@ -96,6 +96,7 @@ type Monero struct {
 	// scanned is the primary address of the wallet that Scan saw last.
 	scanned atomic.Pointer[string]
 	stretch int64 // of blocks, that one call may ask the transfers of
+	longest int64 // answer to that, in bytes
 }
 
 // NewMonero returns the adapter; it asks nobody anything yet.
@@ -107,7 +108,7 @@ func NewMonero(config MoneroConfig) (*Monero, error) {
 	return &Monero{
 		config: config,
 		wallet: newRPC(config.WalletURL, config.WalletUser, config.WalletPassword),
-		daemon: newRPC(config.DaemonURL, config.DaemonUser, config.DaemonPassword), stretch: stretchOfBlocks,
+		daemon: newRPC(config.DaemonURL, config.DaemonUser, config.DaemonPassword), stretch: stretchOfBlocks, longest: largeAnswer,
 	}, nil
 }
 

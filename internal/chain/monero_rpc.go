@@ -33,7 +33,9 @@ const (
 	largeAnswer = 64 << 20
 
 	stretchOfBlocks     = 20_000
-	maxAddressesPerCall = 64 // more are refused: "Count must be between 1 and 64."
+	fewBlocks           = 1000   // a day and a half
+	fewEntries          = 10_000 // about a tenth of the largest answer
+	maxAddressesPerCall = 64     // more are refused: "Count must be between 1 and 64."
 )
 
 // transferEntry is one entry of get_transfers: what one transaction pays to one subaddress. Several outputs to the same
@@ -187,29 +189,52 @@ func (m *Monero) subaddress(ctx context.Context, index int64) (string, error) {
 }
 
 // incoming returns what all accounts received above the height since up to tip, and in the mempool. Of a long stretch, as after a
-// rescan, it asks for a part at a time, so that no answer grows with everything that was ever received.
+// rescan, it asks for a part at a time, so that no answer grows with everything that was ever received. A part that is too much for one
+// answer is halved.
 func (m *Monero) incoming(ctx context.Context, since, tip int64) ([]transferEntry, error) {
 	var all []transferEntry
-	for from := max(0, since); ; from += m.stretch {
-		var answer struct {
-			In   []transferEntry `json:"in"`
-			Pool []transferEntry `json:"pool"`
+	stretch := m.stretch
+	for from := max(0, since); ; {
+		stretch = min(stretch, max(1, tip-from)) // so that half of it is less
+		some, err := m.received(ctx, from, stretch, tip)
+		if stretch > 1 && tooMuch(ctx, err, stretch) {
+			stretch /= 2
+			continue
 		}
-		params := map[string]any{"in": true, "all_accounts": true, "filter_by_height": true, "min_height": from} // exclusive
-		last := from+m.stretch >= tip
-		if last {
-			params["pool"] = true // is not filtered by height
-		} else {
-			params["max_height"] = from + m.stretch // inclusive
-		}
-		if err := m.askWallet(ctx, m.large(), "get_transfers", params, &answer); err != nil {
+		if err != nil {
 			return nil, err
 		}
-		all = append(append(all, answer.In...), answer.Pool...)
-		if last {
+		all = append(all, some...)
+		from += stretch
+		if from >= tip {
 			return all, nil
 		}
+		if len(some) < fewEntries {
+			stretch = min(2*stretch, m.stretch) // a busy time is over
+		}
 	}
+}
+
+// received returns what all accounts received in so many blocks above the height from, and, if these reach up to tip, in the mempool.
+func (m *Monero) received(ctx context.Context, from, blocks, tip int64) ([]transferEntry, error) {
+	var answer struct {
+		In   []transferEntry `json:"in"`
+		Pool []transferEntry `json:"pool"`
+	}
+	params := map[string]any{"in": true, "all_accounts": true, "filter_by_height": true, "min_height": from} // exclusive
+	if from+blocks >= tip {
+		params["pool"] = true // is not filtered by height
+	} else {
+		params["max_height"] = from + blocks // inclusive
+	}
+	err := m.askWallet(ctx, m.large(), "get_transfers", params, &answer)
+	return append(answer.In, answer.Pool...), err
+}
+
+// tooMuch reports whether the wallet failed because so many blocks hold too much for one answer. If it takes too long for few, it hangs,
+// and asking for fewer would only take as long again and again.
+func tooMuch(ctx context.Context, err error, blocks int64) bool {
+	return errors.Is(err, errTooLong) || blocks > fewBlocks && errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
 }
 
 // createAddresses makes 1 to maxAddressesPerCall subaddresses of account 0.
@@ -239,7 +264,7 @@ func (m *Monero) store(ctx context.Context) error {
 }
 
 func (m *Monero) small() rpcLimit { return rpcLimit{m.config.Timeout, smallAnswer} }
-func (m *Monero) large() rpcLimit { return rpcLimit{m.config.Timeout, largeAnswer} }
+func (m *Monero) large() rpcLimit { return rpcLimit{m.config.Timeout, m.longest} }
 
 func (m *Monero) askDaemon(ctx context.Context, method string, params, result any) error {
 	err := m.daemon.call(ctx, m.small(), method, params, result)

@@ -22,6 +22,7 @@ import (
 var (
 	errLogin    = errors.New("login refused (HTTP status 401): check the configured user and password")
 	errNoResult = errors.New("answer has neither result nor error")
+	errTooLong  = errors.New("answer is longer")
 )
 
 // rpc speaks JSON-RPC 2.0 over HTTP to one endpoint. Source: https://www.jsonrpc.org/specification.
@@ -81,7 +82,7 @@ func newRPC(base, user string, password card.Secret) *rpc {
 }
 
 // call runs a method and stores its result in the value that result points to. Errors name the method; the endpoint's own
-// failures are *rpcError, a missed deadline is context.DeadlineExceeded.
+// failures are *rpcError, a missed deadline is context.DeadlineExceeded, an answer above the limit errTooLong.
 func (c *rpc) call(ctx context.Context, limit rpcLimit, method string, params, result any) error {
 	if err := c.exchange(ctx, limit, method, params, result); err != nil {
 		return fmt.Errorf("%s: %w", strings.ReplaceAll(method, "_", " "), err)
@@ -147,7 +148,7 @@ func (c *rpc) post(ctx context.Context, limit int64, body []byte) (status int, a
 		return 0, nil, fmt.Errorf("read answer: %w", err)
 	}
 	if int64(len(answer)) > limit {
-		return 0, nil, fmt.Errorf("answer is longer than %d bytes", limit)
+		return 0, nil, fmt.Errorf("%w than %d bytes", errTooLong, limit)
 	}
 	return res.StatusCode, answer, nil
 }

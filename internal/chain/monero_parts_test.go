@@ -1,0 +1,119 @@
+package chain_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+)
+
+// busy plays a wallet at block tip that received a payment in every block. It answers for the blocks first to last unless it hangs;
+// asked counts how often it was to.
+func busy(t *testing.T, tip int64, hangs func(first, last int64) bool) (m *chain.Monero, asked func() int) {
+	t.Helper()
+	s, m := newScript(t)
+	s.set("get_info", fmt.Sprintf(`{"height":%d,"synchronized":true,"nettype":"mainnet","status":"OK"}`, tip+1))
+	s.set("get_last_block_header", header(tip, "a"))
+	s.set("get_height", fmt.Sprintf(`{"height":%d}`, tip+1))
+	var mu sync.Mutex
+	calls := 0
+	rest := &script{answers: s.answers}
+	s.raw = func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		var request struct {
+			Method string
+			Params struct {
+				Min  int64 `json:"min_height"`
+				Max  int64 `json:"max_height"`
+				Pool bool
+			}
+		}
+		if err := json.Unmarshal(body, &request); err != nil || request.Method != "get_transfers" {
+			rest.ServeHTTP(w, r)
+			return
+		}
+		mu.Lock()
+		calls++
+		mu.Unlock()
+		first, last := request.Params.Min+1, request.Params.Max
+		if request.Params.Pool {
+			last = tip
+		}
+		if hangs(first, last) {
+			<-r.Context().Done()
+			return
+		}
+		var entries []string
+		for h := first; h <= last; h++ {
+			entries = append(entries, entry(t, map[string]any{"height": h, "txid": fmt.Sprintf("%064x", h)}))
+		}
+		_, _ = fmt.Fprintf(w, `{"id":"0","jsonrpc":"2.0","result":{"in":[%s]}}`, strings.Join(entries, ","))
+	}
+	return m, func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return calls
+	}
+}
+
+func never(int64, int64) bool { return false }
+
+// wantBlocks fails unless there is exactly one transfer of each block up to tip.
+func wantBlocks(t *testing.T, v card.View, tip int64) {
+	t.Helper()
+	seen := map[int64]int{}
+	for _, x := range v.Transfers {
+		seen[x.Height]++
+	}
+	for h := int64(1); h <= tip; h++ {
+		if seen[h] != 1 {
+			t.Fatalf("%d transfers of block %d", seen[h], h)
+		}
+	}
+	if len(seen) != int(tip) {
+		t.Errorf("transfers of %d blocks, want %d", len(seen), tip)
+	}
+}
+
+func TestMonero_AnAnswerThatIsTooLongIsAskedForInSmallerParts(t *testing.T) {
+	const tip = 100
+	one := int64(len(entry(t, map[string]any{"height": tip, "txid": hash("b")})) + 1)
+	for _, fit := range []int64{1, 2, 7, 99} { // so many payments in one answer
+		m, _ := busy(t, tip, never)
+		m.Longest(fit*one + 60)
+		wantBlocks(t, scan(t, m, 0), tip)
+	}
+	m, _ := busy(t, tip, never)
+	m.Longest(one / 2)
+	if _, err := m.Scan(t.Context(), nil, 0); err == nil || !strings.Contains(err.Error(), "get transfers: answer is longer than") {
+		t.Errorf("one block is too much: error %v", err)
+	}
+}
+
+func TestMonero_AnAnswerThatTakesTooLongIsAskedForInSmallerParts(t *testing.T) {
+	const tip = 5000
+	m, asked := busy(t, tip, func(first, last int64) bool { return first < 600 && last-first >= 700 })
+	wantBlocks(t, scan(t, m, 0), tip)
+	if n := asked(); n > 8 {
+		t.Errorf("asked %d times, though only the oldest blocks take long", n)
+	}
+}
+
+func TestMonero_AWalletThatHangsIsNotAskedAgainAndAgain(t *testing.T) {
+	m, asked := busy(t, 5000, func(int64, int64) bool { return true })
+	if _, err := m.Scan(t.Context(), nil, 4880); !errors.Is(err, card.ErrChainNotReady) {
+		t.Errorf("error %v", err)
+	}
+	if n := asked(); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+}
