@@ -168,12 +168,16 @@ type Tx interface {
 	RecoverDeliveries(ctx context.Context, account, webhook uuid.UUID, since time.Time, after int64, n int, now time.Time) (due, last int64, err error)
 }
 
+// LongestLock is for how many blocks a locked transfer is read again and again. That one which is locked for longer was unlocked
+// is noticed when the wallet looks through its whole chain.
+const LongestLock = 5000
+
 // Cursor is how far a chain has been applied.
 type Cursor struct {
 	Fingerprint  string
 	Tip          Tip
 	Deep         Tip   // see View; without its time
-	LowestLocked int64 // height of the lowest counted transfer that is locked; 0 if none
+	LowestLocked int64 // height of the lowest counted transfer that is locked, in the newest LongestLock blocks; 0 if none
 	// Rescan says why the wallet has to look through its whole chain again before it is believed, and how far it is; "" if it has not.
 	Rescan string
 	// Believe says that an operator wants what the wallet then no longer shows to be un-counted.

@@ -282,7 +282,8 @@ func cantResolve(err error, id uuid.UUID) error {
 	case errors.Is(err, card.ErrAnotherAmount):
 		return hint(err, "something arrived or left since: look at the card, then run the command without --yes again")
 	case errors.Is(err, card.ErrNotConfirmed):
-		return hint(err, "wait until it has its confirmations and is not locked: what is not may never be yours to give back")
+		return hint(err, "wait until it has its confirmations and is not locked: what is not may never be yours to give back. "+
+			"That a lock of more than %d blocks has ended is noticed only by: cardmint wallet rescan", card.LongestLock)
 	case errors.Is(err, card.ErrBeingMade):
 		return hint(err, "wait until the card is made; only if the issuer declines it can its money be given back")
 	case errors.Is(err, card.ErrMade):

@@ -225,6 +225,37 @@ func TestUpsertTransfers_TheSameFactsAgainChangeNothing(t *testing.T) {
 	})
 }
 
+func TestCursor_LocksThatLastTooLongAreNotWaitedFor(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		const tip = 20_000
+		locked := func(output, height int64, is bool) card.Transfer {
+			return card.Transfer{Currency: "monero", TxID: "t", Output: output, Address: "a", Amount: 5, Height: height, Locked: is, FirstSeenAt: epoch, Counted: true}
+		}
+		for _, tt := range []struct {
+			name string
+			add  card.Transfer
+			want int64
+		}{
+			{"in the mempool", locked(1, 0, true), 0},
+			{"for ever", locked(2, 500, true), 0},
+			{"a block too long", locked(3, tip-card.LongestLock, true), 0},
+			{"nearly too long", locked(4, tip-card.LongestLock+1, true), tip - card.LongestLock + 1},
+			{"for less", locked(5, tip-100, true), tip - card.LongestLock + 1},
+			{"no longer", locked(4, tip-card.LongestLock+1, false), tip - 100},
+		} {
+			inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+				if err := tx.UpsertTransfers(ctx, []card.Transfer{tt.add}); err != nil {
+					return err
+				}
+				return tx.SaveCursor(ctx, "monero", card.Cursor{Fingerprint: "f", Tip: card.Tip{Height: tip, Hash: "h", Time: epoch}})
+			})
+			if cursor, err := s.Cursor(t.Context(), "monero"); err != nil || cursor.LowestLocked != tt.want {
+				t.Errorf("%s: lowest locked is %d, want %d (%v)", tt.name, cursor.LowestLocked, tt.want, err)
+			}
+		}
+	})
+}
+
 func sortTransfers(ts []card.Transfer) {
 	slices.SortFunc(ts, func(a, b card.Transfer) int {
 		if a.TxID != b.TxID {

@@ -89,9 +89,9 @@ func (s *Store) Cursor(ctx context.Context, currency string) (card.Cursor, error
 		Believe      bool   `db:"believe"`
 	}
 	err := s.get(ctx, s.r, &row, "select cursor", `SELECT fingerprint, height, hash, time, deep_height, deep_hash, (SELECT COALESCE(MIN(t.height), 0) FROM transfers t
-		WHERE t.currency = chains.currency AND t.counted AND t.locked AND t.height > 0) AS lowest_locked,
+		WHERE t.currency = chains.currency AND t.counted AND t.locked AND t.height > 0 AND t.height > chains.height - ?) AS lowest_locked,
 		COALESCE(p.rescan, '') AS rescan, COALESCE(p.rescan_believed, FALSE) AS believe
-		FROM chains LEFT JOIN address_pools p ON p.currency = chains.currency WHERE chains.currency = ?`, currency)
+		FROM chains LEFT JOIN address_pools p ON p.currency = chains.currency WHERE chains.currency = ?`, card.LongestLock, currency)
 	if errors.Is(err, card.ErrNotFound) {
 		return card.Cursor{}, nil
 	}

@@ -35,9 +35,6 @@ type Chain interface {
 	Recover(ctx context.Context, fingerprint string, newest *card.Address, progress func(string)) error
 }
 
-// longestLock is for how many blocks a locked transfer is read again and again. One that is locked for longer is not waited for.
-const longestLock = 5000
-
 // checkPoolEvery is well below the minute for which a comparison of wallet and pool is believed.
 const checkPoolEvery = 15 * time.Second
 
@@ -239,7 +236,7 @@ func (w *Watcher) since(cursor card.Cursor) int64 {
 	}
 	since := cursor.Tip.Height - w.cfg.Reread
 	if cursor.LowestLocked > 0 { // until it is unlocked it must be seen again
-		since = min(since, max(cursor.LowestLocked-1, cursor.Tip.Height-longestLock))
+		since = min(since, cursor.LowestLocked-1)
 	}
 	return max(0, since)
 }
