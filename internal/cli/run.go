@@ -145,7 +145,7 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	}
 	if p.worker {
 		for i, c := range chains {
-			w := watcher.New(workerService, c.chain, watcher.Config{FillBatch: c.fillBatch})
+			w := watcher.New(workerService, c.chain, watcher.Config{FillBatch: c.fillBatch, Wake: wakeWatchers[i].up})
 			defer closing(ctx, closeGrace, w.Close)
 			checks["watch "+c.chain.Currency()] = func(context.Context) error { return w.Health() }
 			group.Go(func() error {

@@ -50,7 +50,10 @@ type Config struct {
 	FillBatch int
 	// LeaseTTL is how long another replica waits before it takes over a chain whose watcher died. Defaults to 30 s.
 	LeaseTTL time.Duration
-	Now      func() time.Time // Defaults to time.Now.
+	// Wake is called when a pass made all the addresses that it may: the pool may want more, and the next pass should follow at once. It
+	// reads the chain first, as every pass does. Defaults to nothing.
+	Wake func()
+	Now  func() time.Time // Defaults to time.Now.
 }
 
 // Watcher watches one chain. Of all replicas that have one, one works at a time.
@@ -85,6 +88,9 @@ func New(service *card.Service, chain Chain, cfg Config) *Watcher {
 	}
 	if cfg.LeaseTTL == 0 {
 		cfg.LeaseTTL = 30 * time.Second
+	}
+	if cfg.Wake == nil {
+		cfg.Wake = func() {}
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -189,7 +195,10 @@ func (w *Watcher) pass(ctx context.Context) error {
 		}
 		w.poolAt = w.cfg.Now()
 	}
-	_, err = w.service.FillAddresses(ctx, *w.lease, currency, w.cfg.FillBatch, w.newAddresses)
+	made, err := w.service.FillAddresses(ctx, *w.lease, currency, w.cfg.FillBatch, w.newAddresses)
+	if made == w.cfg.FillBatch {
+		w.cfg.Wake()
+	}
 	return err
 }
 

@@ -281,6 +281,24 @@ func TestWatcher_ARestoredDatabaseHandsOutNothingThatMayBeInUse(t *testing.T) {
 	})
 }
 
+func TestWatcher_APoolThatIsNotFullYetIsFilledWithoutAPause(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.order() // which takes 32 addresses of the 200
+		check(t, s.watcher.Close(t.Context()))
+		woken := 0
+		w := watcher.New(s.service, s.chain, watcher.Config{FillBatch: 15, Now: s.clock, Wake: func() { woken++ }})
+		for i, tt := range []struct{ free, woken int }{{183, 1}, {198, 2}, {200, 2}, {200, 2}} {
+			check(t, w.Tick(t.Context()))
+			free, _, err := s.store.AddressPool(t.Context(), "monero")
+			check(t, err)
+			if free != tt.free || woken != tt.woken {
+				t.Errorf("pass %d: %d addresses free and woken %d times, want %d and %d", i+1, free, woken, tt.free, tt.woken)
+			}
+		}
+		check(t, w.Close(t.Context()))
+	})
+}
+
 func TestWatcher_AWalletThatLostAddressesIsNotTrusted(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
