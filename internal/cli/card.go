@@ -50,7 +50,7 @@ func (c cardListCommand) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return err
 		}
-		cards = g.upTo(c.Limit, cards)
+		cards = upTo(g, c.Limit, cards)
 		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(table, strings.Join([]string{"UUID", "ACCOUNT", "CREATED", "USD", "CURRENCY", "AMOUNT", "RECEIVED", "STATUS", "STATE"}, "\t"))
 		for _, c := range cards {
@@ -68,13 +68,13 @@ func atLeastOne(limit int) error {
 	return nil
 }
 
-// upTo returns the first of some cards, and says if there are more.
-func (g *globals) upTo(limit int, cards []*card.Card) []*card.Card {
-	if len(cards) <= limit {
-		return cards
+// upTo returns the first of all, and says if there are more.
+func upTo[T any](g *globals, limit int, all []T) []T {
+	if len(all) <= limit {
+		return all
 	}
 	fmt.Fprintf(g.stderr, "there are more than these %d; see them with --limit\n", limit)
-	return cards[:limit]
+	return all[:limit]
 }
 
 type cardShowCommand struct {
@@ -309,10 +309,11 @@ func (c transfersCommand) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	return g.office(ctx, func(s *card.Service) error {
-		found, err := s.Unattributed(ctx, c.Limit)
+		found, err := s.Unattributed(ctx, c.Limit+1)
 		if err != nil {
 			return err
 		}
+		found = upTo(g, c.Limit, found)
 		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(table, strings.Join([]string{"CURRENCY", "AMOUNT", "BLOCK", "FIRST SEEN", "TRANSACTION", "ADDRESS"}, "\t"))
 		for _, t := range found {

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -108,6 +109,29 @@ func TestCLI_ReconcileFailsWhenTheBooksDoNotAgree(t *testing.T) {
 	}
 	wantOutput(t, stdout, "doubt: "+card.UUID.String(), "what it received is not what its transfers say", "0 were counted")
 	wantOutput(t, stderr, "hint: ")
+}
+
+func TestCLI_TransfersSaysWhenThereAreMore(t *testing.T) {
+	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
+	p := newProgram(t, url)
+	p.account(t)
+	const insert = "INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at) VALUES ('monero', ?, 0, 'a', 1, 5, 0, 1, ?)"
+	db := rig.OpenSQL(t, url)
+	for i, id := range []string{"oldest", "middle", "newest"} {
+		if _, err := db.Exec(insert, id, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for limit, more := range map[string]bool{"1": true, "2": true, "3": false, "4": false} {
+		stdout, stderr, code := p.run("transfers", "--unattributed", "--limit", limit)
+		if says := strings.Contains(stderr, "there are more than these "+limit); code != 0 || says != more {
+			t.Errorf("--limit %s: exit code %d, says that there are more: %v\n%s", limit, code, says, stderr)
+		}
+		wantOutput(t, stdout, "newest")
+		if strings.Contains(stdout, "oldest") == more {
+			t.Errorf("--limit %s:\n%s", limit, stdout)
+		}
+	}
 }
 
 func TestCLI_OperatorsMistakesAreExplained(t *testing.T) {
