@@ -92,6 +92,8 @@ var postgres = dialect{
 			return notSerialised
 		case e.Code.Class() == "08", e.Code.Class() == "53", e.Code.Class() == "57":
 			return outOfReach // connection, resources, shutting down or cancelled
+		case e.Code == "25P03", e.Code == "25P04":
+			return outOfReach // the server ended a transaction that was idle, or took, for too long
 		}
 		return otherError
 	},

@@ -15,13 +15,16 @@ import (
 //go:embed migrations
 var migrations embed.FS
 
+// longestMigration is for how long one statement of a migration may run: it may have to build an index of a large table.
+const longestMigration = 24 * time.Hour
+
 // ErrNewerSchema means that the database was already used by a newer version of this program.
 var ErrNewerSchema = errors.New("the database has a newer schema than this program knows")
 
 // Migrate brings the schema of the database at url up to date, and returns its version. Several processes may do this
 // at once: one works, the others wait.
 func Migrate(ctx context.Context, databaseURL string) (int64, error) {
-	s, err := connect(databaseURL, 2)
+	s, err := connect(databaseURL, 2, longestMigration)
 	if err != nil {
 		return 0, err
 	}

@@ -32,12 +32,15 @@ var _ card.Store = (*Store)(nil)
 // its schema up to date. A database with a newer schema than this program's is an error.
 // The first use of a statement prepares it on its connection; from then on it costs one round trip.
 func Open(ctx context.Context, databaseURL string, conns int) (*Store, error) {
-	s, err := connect(databaseURL, conns)
-	if err != nil {
+	if _, err := Migrate(ctx, databaseURL); err != nil {
 		return nil, err
 	}
-	if err := s.migrate(ctx); err != nil {
-		_ = s.Close()
+	return open(ctx, databaseURL, conns, longestTx)
+}
+
+func open(ctx context.Context, databaseURL string, conns int, longest time.Duration) (*Store, error) {
+	s, err := connect(databaseURL, conns, longest)
+	if err != nil {
 		return nil, err
 	}
 	if err := s.prepare(ctx); err != nil {
@@ -47,7 +50,8 @@ func Open(ctx context.Context, databaseURL string, conns int) (*Store, error) {
 	return s, nil
 }
 
-func connect(databaseURL string, conns int) (*Store, error) {
+// connect opens a database whose statements take up to longest each.
+func connect(databaseURL string, conns int, longest time.Duration) (*Store, error) {
 	scheme, rest, _ := strings.Cut(databaseURL, ":")
 	switch scheme {
 	case "sqlite":
@@ -56,7 +60,7 @@ func connect(databaseURL string, conns int) (*Store, error) {
 		}
 		return openSQLite(rest, conns)
 	case "postgres", "postgresql":
-		return openPostgres(databaseURL, conns)
+		return openPostgres(databaseURL, conns, longest)
 	}
 	return nil, errors.New("database url: must be sqlite:PATH or postgres://...") // never quoted: it may hold a password
 }
@@ -78,19 +82,6 @@ func openSQLite(path string, conns int) (*Store, error) {
 	r.SetMaxOpenConns(conns)
 	r.SetMaxIdleConns(conns)
 	return &Store{w: w, r: r, dialect: sqlite}, nil
-}
-
-func openPostgres(databaseURL string, conns int) (*Store, error) {
-	if _, err := url.Parse(databaseURL); err != nil {
-		return nil, errors.New("database url: can't be read; percent-encode the special characters of the password")
-	}
-	db, err := sqlx.Open("postgres", databaseURL)
-	if err != nil {
-		return nil, errors.New("database url: can't be read")
-	}
-	db.SetMaxOpenConns(conns)
-	db.SetMaxIdleConns(conns)
-	return &Store{w: db, r: db, dialect: postgres}, nil
 }
 
 // Close ends every connection.
@@ -168,7 +159,7 @@ func (s *Store) tryTx(ctx context.Context, f func(*tx) error) error {
 	}
 	if err := ctx.Err(); err != nil {
 		_ = t.Rollback()
-		return err
+		return s.fail("commit", err)
 	}
 	return s.fail("commit", t.Commit())
 }

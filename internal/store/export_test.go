@@ -1,0 +1,16 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// OpenImpatient opens a database that has its schema as Open does, but with other bounds of a statement.
+func OpenImpatient(ctx context.Context, databaseURL string, conns int, longest time.Duration) (*Store, error) {
+	return open(ctx, databaseURL, conns, longest)
+}
+
+// Scalar runs a query on a connection of the store.
+func (s *Store) Scalar(ctx context.Context, dest any, query string) error {
+	return s.get(ctx, s.r, dest, "query", query)
+}
