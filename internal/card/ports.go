@@ -44,7 +44,8 @@ type Store interface {
 	// Setting returns the value stored under name; the first value proposed is the one that stays.
 	Setting(ctx context.Context, name, proposed string) (string, error)
 
-	// AcquireLease takes the lease if it is free or expired, or prolongs it if the holder has it; ErrFenced if another has it.
+	// AcquireLease takes the lease if it is free or expired, or prolongs it if the holder has it; ErrFenced if another has it. Like all that
+	// takes or claims below it gives up with ErrUnavailable if it has to wait for more than seconds.
 	AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (Lease, error)
 	ReleaseLease(ctx context.Context, l Lease) error
 

@@ -13,6 +13,8 @@ const poolCheckLasts = "60000"
 
 // TakeAddresses implements card.Store. Taking is moving the pool's next position, whatever became of those before it.
 func (s *Store) TakeAddresses(ctx context.Context, currency string, n int) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, longestClaim)
+	defer cancel()
 	var addresses []string
 	err := s.inTx(ctx, func(t *tx) error {
 		addresses = nil

@@ -18,6 +18,8 @@ func (t *tx) InsertIntents(ctx context.Context, cards []uuid.UUID) error {
 
 // ClaimIntents implements card.Store. Each claim raises the fence; one whose reply is lost ends with its ttl.
 func (s *Store) ClaimIntents(ctx context.Context, n int, ttl time.Duration) ([]card.Intent, error) {
+	ctx, cancel := context.WithTimeout(ctx, longestClaim)
+	defer cancel()
 	var found []struct {
 		CardUUID uuid.UUID `db:"card_uuid"`
 		Attempts int       `db:"attempts"`

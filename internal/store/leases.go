@@ -10,6 +10,8 @@ import (
 
 // AcquireLease implements card.Store. It is one statement, judged by the database's clock.
 func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (card.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, longestClaim)
+	defer cancel()
 	l := card.Lease{Name: name, Holder: holder}
 	now := s.dialect.now
 	err := s.get(ctx, s.w, &l.Fence, "acquire lease", `INSERT INTO leases (name, holder, fence, expires_at)

@@ -50,6 +50,35 @@ func stopIn(t *testing.T, s *store.Store, f func(ctx context.Context, tx card.Tx
 	return resume
 }
 
+func TestAcquireLease_UnavailableWhileAStoppedProcessHasTheRow(t *testing.T) {
+	t.Parallel()
+	url := rig.Postgres(t)
+	dead, alive := open(t, url), open(t, url)
+	l, err := dead.AcquireLease(t.Context(), "watch", "dead", time.Hour)
+	check(t, err)
+	resume := stopIn(t, dead, func(ctx context.Context, tx card.Tx) error { return tx.CheckLease(ctx, l) })
+	acquire := func(ctx context.Context) error {
+		_, err := alive.AcquireLease(ctx, "watch", "alive", time.Minute)
+		return err
+	}
+	wantError(t, within(t, 20*time.Second, acquire), card.ErrUnavailable)
+	check(t, resume())
+	wantError(t, within(t, 20*time.Second, acquire), card.ErrFenced)
+}
+
+func TestTakeAddresses_UnavailableWhileAStoppedProcessHasThePool(t *testing.T) {
+	t.Parallel()
+	url := rig.Postgres(t)
+	dead, alive := open(t, url), open(t, url)
+	addAddresses(t, alive, 0, 100)
+	service, err := card.New(alive, openVault{}, nil, nil, card.Config{Currencies: []card.Currency{card.Monero()}})
+	check(t, err)
+	resume := stopIn(t, dead, func(ctx context.Context, tx card.Tx) error { return tx.CheckedPool(ctx, "monero", false) })
+	wantError(t, within(t, 20*time.Second, service.Prepare), card.ErrUnavailable)
+	check(t, resume())
+	check(t, within(t, 20*time.Second, service.Prepare)) // nobody has the right to fill any more
+}
+
 func TestInTx_StoppedInsideEndsAndGivesUpItsLocks(t *testing.T) {
 	t.Parallel()
 	url := rig.Postgres(t)

@@ -140,6 +140,10 @@ func (s *Store) inTx(ctx context.Context, f func(*tx) error) error {
 // longestTx is after how long a transaction is given up, whatever it waits for.
 const longestTx = time.Minute
 
+// longestClaim is after how long the taking of a lease, of intents, of webhooks or of addresses is given up with card.ErrUnavailable. It takes
+// milliseconds unless somebody else holds the rows; the callers have others wait for them, and ask again.
+const longestClaim = 5 * time.Second
+
 func (s *Store) tryTx(ctx context.Context, f func(*tx) error) error {
 	conn, err := s.w.Connx(ctx)
 	if err != nil {

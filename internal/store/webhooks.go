@@ -117,6 +117,8 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id uuid.UUID) error 
 
 // ClaimWebhooks implements card.Store. Each claim raises the fence; one whose reply is lost ends with its ttl.
 func (s *Store) ClaimWebhooks(ctx context.Context, now time.Time, n int, ttl time.Duration) ([]*card.WebhookClaim, error) {
+	ctx, cancel := context.WithTimeout(ctx, longestClaim)
+	defer cancel()
 	var found []struct {
 		webhookRow
 		Failures int   `db:"failures"`
