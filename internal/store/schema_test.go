@@ -129,11 +129,21 @@ type countingProxy struct {
 
 func startCountingProxy(t *testing.T, target string) *countingProxy {
 	t.Helper()
+	p := &countingProxy{}
+	p.url = startProxy(t, target, func(client, server net.Conn) {
+		go func() { _, _ = io.Copy(server, client); _ = server.Close() }()
+		go p.count(client, server)
+	})
+	return p
+}
+
+// startProxy has pass connect every client with the database at the URL target, and returns its own URL.
+func startProxy(t *testing.T, target string, pass func(client, server net.Conn)) string {
+	t.Helper()
 	host := target[strings.Index(target, "@")+1 : strings.LastIndex(target, "/")]
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
 	t.Cleanup(func() { _ = l.Close() })
-	p := &countingProxy{url: strings.Replace(target, host, l.Addr().String(), 1)}
 	go func() {
 		for {
 			client, err := l.Accept()
@@ -145,11 +155,10 @@ func startCountingProxy(t *testing.T, target string) *countingProxy {
 				_ = client.Close()
 				return
 			}
-			go func() { _, _ = io.Copy(server, client); _ = server.Close() }()
-			go p.count(client, server)
+			pass(client, server)
 		}
 	}()
-	return p
+	return strings.Replace(target, host, l.Addr().String(), 1)
 }
 
 // count passes on the server's messages, each of which is a type, a length and that many bytes.

@@ -2,7 +2,10 @@ package store_test
 
 import (
 	"context"
+	"io"
+	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -115,21 +118,83 @@ func TestOpen_SessionsEndWhenTheirProcessIsGone(t *testing.T) {
 	}
 }
 
-// impatient opens an empty database with a second for each statement.
-func impatient(t *testing.T) *store.Store {
+// impatient opens an empty database, by way of a proxy that can silence it, with a second for each statement.
+func impatient(t *testing.T) (*store.Store, *silencer) {
 	t.Helper()
 	url := rig.Postgres(t)
 	_, err := store.Migrate(t.Context(), url)
 	check(t, err)
-	s, err := store.OpenImpatient(t.Context(), url, 1, time.Second)
+	p := startSilencer(t, url)
+	s, err := store.OpenImpatient(t.Context(), p.url, 1, time.Second)
 	check(t, err)
 	t.Cleanup(func() { _ = s.Close() })
-	return s
+	return s, p
+}
+
+func TestSilentConnection_NothingWaitsForItForEver(t *testing.T) {
+	acquire := func(s *store.Store) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := s.AcquireLease(ctx, "watch", "a", time.Minute)
+			return err
+		}
+	}
+	for name, call := range map[string]func(s *store.Store, silence func()) func(context.Context) error{
+		"statement": func(s *store.Store, silence func()) func(context.Context) error {
+			silence()
+			return acquire(s)
+		},
+		"prepared statement": func(s *store.Store, silence func()) func(context.Context) error {
+			silence()
+			return func(ctx context.Context) error { _, err := s.TokenByHash(ctx, []byte("hash")); return err }
+		},
+		"transaction": func(s *store.Store, silence func()) func(context.Context) error {
+			return func(ctx context.Context) error {
+				return s.InTx(ctx, func(tx card.Tx) error {
+					silence()
+					return tx.CheckLease(ctx, card.Lease{})
+				})
+			}
+		},
+		"commit": func(s *store.Store, silence func()) func(context.Context) error {
+			return func(ctx context.Context) error {
+				return s.InTx(ctx, func(tx card.Tx) error {
+					silence()
+					return nil
+				})
+			}
+		},
+		"cancelled": func(s *store.Store, silence func()) func(context.Context) error {
+			silence()
+			return func(ctx context.Context) error {
+				ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+				defer cancel()
+				return acquire(s)(ctx)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, p := impatient(t)
+			check(t, acquire(s)(t.Context())) // there is a connection
+			wantError(t, within(t, 20*time.Second, call(s, p.silence)), card.ErrUnavailable)
+			check(t, within(t, 20*time.Second, acquire(s))) // by another connection
+		})
+	}
+}
+
+func TestIdleConnection_StaysHoweverLong(t *testing.T) {
+	t.Parallel()
+	s, _ := impatient(t)
+	before := session(t, s)
+	time.Sleep(2 * time.Second) // the wire has no clock that could be set: longer than a read may take
+	if after := session(t, s); before != after {
+		t.Errorf("session %d became %d", before, after)
+	}
 }
 
 func TestSlowStatement_IsEndedByTheServer(t *testing.T) {
 	t.Parallel()
-	s := impatient(t)
+	s, _ := impatient(t)
 	before := session(t, s)
 	wantError(t, within(t, 20*time.Second, func(ctx context.Context) error {
 		var nothing string
@@ -145,4 +210,59 @@ func session(t *testing.T, s *store.Store) (pid int) {
 	t.Helper()
 	check(t, s.Scalar(t.Context(), &pid, "SELECT pg_backend_pid()"))
 	return pid
+}
+
+func TestOpen_ServerThatSaysNothing(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	defer func() { _ = l.Close() }()
+	err = within(t, 20*time.Second, func(ctx context.Context) error {
+		_, err := store.Open(ctx, "postgres://x@"+l.Addr().String()+"/x?sslmode=disable&connect_timeout=1", 1)
+		return err
+	})
+	wantError(t, err, card.ErrUnavailable)
+}
+
+// silencer passes connections on to a server, until it silences those that there are: they stay open and take what they are sent, but
+// nothing comes through. New ones work.
+type silencer struct {
+	url string
+	mu  sync.Mutex
+	all []*atomic.Bool
+}
+
+func startSilencer(t *testing.T, target string) *silencer {
+	t.Helper()
+	p := &silencer{}
+	p.url = startProxy(t, target, func(client, server net.Conn) {
+		silent := &atomic.Bool{}
+		p.mu.Lock()
+		p.all = append(p.all, silent)
+		p.mu.Unlock()
+		go func() { _, _ = io.Copy(quiet{server, silent}, client); _ = server.Close() }()
+		go func() { _, _ = io.Copy(quiet{client, silent}, server); _ = client.Close() }()
+	})
+	return p
+}
+
+func (p *silencer) silence() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, silent := range p.all {
+		silent.Store(true)
+	}
+}
+
+// quiet lets what is written to it disappear once it is silent.
+type quiet struct {
+	io.Writer
+	silent *atomic.Bool
+}
+
+func (q quiet) Write(b []byte) (int, error) {
+	if q.silent.Load() {
+		return len(b), nil
+	}
+	return q.Writer.Write(b)
 }
