@@ -18,7 +18,7 @@ CREATE TABLE webhooks (
     disabled_at     BIGINT,
     created_at      BIGINT NOT NULL,
     version         BIGINT NOT NULL,             -- grows with what a sender has to know of
-    failures        INTEGER NOT NULL DEFAULT 0, -- rounds of attempts in a row of which none went well
+    failures        INTEGER NOT NULL DEFAULT 0, -- rounds of attempts in a row that found the receiver down
     failing_since   BIGINT,
     paused_until    BIGINT NOT NULL DEFAULT 0,
     fence           BIGINT NOT NULL DEFAULT 0,  -- of the newest claim

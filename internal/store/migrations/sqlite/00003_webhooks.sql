@@ -33,7 +33,7 @@ CREATE TABLE webhooks (
     disabled_at     INTEGER,
     created_at      INTEGER NOT NULL,
     version         INTEGER NOT NULL,            -- grows with what a sender has to know of
-    failures        INTEGER NOT NULL DEFAULT 0, -- rounds of attempts in a row of which none went well
+    failures        INTEGER NOT NULL DEFAULT 0, -- rounds of attempts in a row that found the receiver down
     failing_since   INTEGER,
     paused_until    INTEGER NOT NULL DEFAULT 0,
     fence           INTEGER NOT NULL DEFAULT 0, -- of the newest claim
