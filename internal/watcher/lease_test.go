@@ -98,7 +98,7 @@ func TestWatcher_APassLongerThanTheLeaseKeepsTheChain(t *testing.T) {
 				case "NewAddresses":
 					chain.create = wait
 				}
-				w := s.sibling(s.store, chain, 2*time.Second)
+				w := s.sibling(s.store, chain, 4*time.Second)
 				check(t, w.Tick(t.Context()))
 				s.want(c, card.AwaitingPayment, card.Paid, coin, 10)
 				if waited != 1 {
@@ -119,7 +119,7 @@ func TestWatcher_APassThatLostItsLeaseIsCancelled(t *testing.T) {
 			s.tick() // takes over
 			<-ctx.Done()
 			return ctx.Err()
-		}}, 400*time.Millisecond)
+		}}, 4*time.Second) // prolonged after a second, long after it was taken
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		if err := w.Tick(ctx); !errors.Is(err, card.ErrFenced) || ctx.Err() != nil {
