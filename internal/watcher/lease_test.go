@@ -145,6 +145,30 @@ func TestWatcher_AProcessWhoseDatabaseHangsLosesTheChain(t *testing.T) {
 	})
 }
 
+func TestWatcher_AProcessWhosePassesFailLetsAnotherTry(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin, 10)
+		cut := errors.New("no route to the node")
+		w := s.sibling(s.store, lasting{Chain: s.chain, scan: func(context.Context) error { return cut }}, 30*time.Second)
+		for _, wait := range []time.Duration{0, 29 * time.Second} {
+			s.now = s.now.Add(wait)
+			if err := w.Tick(t.Context()); !errors.Is(err, cut) {
+				t.Errorf("error %v", err)
+			}
+			s.tick() // stands by: one that fails may do better soon
+			s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
+		}
+		s.now = s.now.Add(time.Second)
+		if err := w.Tick(t.Context()); !errors.Is(err, cut) || w.Health() == nil {
+			t.Errorf("error %v, health %v", err, w.Health())
+		}
+		s.tick() // takes over
+		s.want(c, card.AwaitingPayment, card.Paid, coin, 10)
+		check(t, w.Tick(t.Context())) // stands by
+	})
+}
+
 // hanging is a database that answers its worker late.
 type hanging struct {
 	*store.Store

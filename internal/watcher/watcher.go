@@ -65,8 +65,10 @@ type Watcher struct {
 	mu       sync.Mutex // one Tick at a time
 	lease    *card.Lease
 	leasedAt time.Time
-	poolAt   time.Time  // of the last comparison of wallet and pool
-	known    []card.Tip // that were applied and are part of the chain, newest first
+	// failingSince is when the first pass failed since one went well or another replica had the chain.
+	failingSince time.Time
+	poolAt       time.Time  // of the last comparison of wallet and pool
+	known        []card.Tip // that were applied and are part of the chain, newest first
 	// recoveredAt is when the wallet last looked through its whole chain. It is not made to do that again within recoverEvery:
 	// if it did not help, an operator is needed.
 	recoveredAt time.Time
@@ -118,6 +120,7 @@ func (w *Watcher) Tick(ctx context.Context) error {
 	if err != nil && !standby {
 		err = w.react(ctx, err)
 	}
+	w.makeRoom(ctx, err)
 	w.report(err)
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", w.chain.Currency(), err)
@@ -141,6 +144,23 @@ func (w *Watcher) react(ctx context.Context, err error) error {
 		return errors.Join(err, w.service.RequestRescan(ctx, w.chain.Currency(), err.Error(), false))
 	}
 	return err
+}
+
+// makeRoom lets go of the chain once passes have failed for as long as a lease lasts: another replica, if there is one, looks again
+// before this one does, and perhaps it reaches the node, or has the right wallet.
+func (w *Watcher) makeRoom(ctx context.Context, err error) {
+	now := w.cfg.Now()
+	switch {
+	case err == nil:
+		w.failingSince = time.Time{}
+	case w.failingSince.IsZero():
+		w.failingSince = now
+	case w.lease != nil && now.Sub(w.failingSince) >= w.cfg.LeaseTTL:
+		if err := w.service.ReleaseLease(ctx, *w.lease); err != nil {
+			slog.WarnContext(ctx, "release lease", "error", err)
+		}
+		w.lease = nil
+	}
 }
 
 // pass reads the chain once and applies what it shows. It has the lease.
