@@ -59,15 +59,14 @@ func attemptsText(as []card.Attempt) (string, error) {
 	return text.String(), err
 }
 
-const (
-	deliveryColumns = `e.id, e.account_id, e.seq, e.type, e.card_uuid, e.status, e.payment_state, e.webhook_id, e.created_at,
-	d.state AS delivery_state, d.due_at, d.tries, d.attempts`
-	// The limit inside has a planner look up the events of what it has found, whatever it knows of how many there are.
-	selectDue = "SELECT " + deliveryColumns + ` FROM (SELECT * FROM deliveries WHERE webhook_id = ? AND due_at <= ? ORDER BY due_at, seq LIMIT ?) AS d
-	JOIN events e ON e.account_id = d.account_id AND e.seq = d.seq ORDER BY d.due_at, d.seq`
-	selectRetries = "SELECT " + deliveryColumns + ` FROM (SELECT * FROM deliveries WHERE webhook_id = ? AND due_at > 0 AND due_at <= ? ORDER BY seq LIMIT ?) AS d
-	JOIN events e ON e.account_id = d.account_id AND e.seq = d.seq ORDER BY d.seq`
-)
+// selectDeliveries returns a statement for the deliveries to a webhook that match where, the first of them in an order, with their events. Its
+// limit stands inside: a planner then looks up the events of what it has found, whatever it thinks how many there are.
+func selectDeliveries(where, order string) string {
+	return `SELECT e.id, e.account_id, e.seq, e.type, e.card_uuid, e.status, e.payment_state, e.webhook_id, e.created_at,
+		d.state AS delivery_state, d.due_at, d.tries, d.attempts
+		FROM (SELECT d.* FROM deliveries d WHERE d.webhook_id = ? ` + where + " ORDER BY " + order + ` LIMIT ?) AS d
+		JOIN events e ON e.account_id = d.account_id AND e.seq = d.seq ORDER BY ` + order
+}
 
 func deliveries(found []deliveryRow, err error) ([]card.Delivery, error) {
 	if err != nil {
@@ -92,7 +91,7 @@ func (s *Store) DueDeliveries(ctx context.Context, webhook uuid.UUID, now time.T
 // DueRetries implements card.Store.
 func (s *Store) DueRetries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]card.Delivery, error) {
 	var found []deliveryRow
-	err := s.list(ctx, s.r, &found, "select due retries", selectRetries, webhook, now.UnixMilli(), n)
+	err := s.list(ctx, s.r, &found, "select due retries", selectDeliveries("AND d.due_at > 0 AND d.due_at <= ?", "d.seq"), webhook, now.UnixMilli(), n)
 	return deliveries(found, err)
 }
 
@@ -101,18 +100,17 @@ func (s *Store) Deliveries(ctx context.Context, webhook uuid.UUID, filter card.D
 	where, args := "", []any{webhook}
 	switch filter.State { // in words that the partial indexes have
 	case card.DeliveryPending:
-		where = "AND due_at >= 0 " // IS NOT NULL would have SQLite read all of them in order
+		where = "AND d.due_at >= 0 " // IS NOT NULL would have SQLite read all of them in order
 	case card.DeliveryFailed:
-		where = "AND state = 'failed' "
+		where = "AND d.state = 'failed' "
 	case card.DeliveryDelivered:
-		where = "AND state = 'delivered' "
+		where = "AND d.state = 'delivered' "
 	}
 	if filter.Before > 0 {
-		where, args = where+"AND seq < ? ", append(args, filter.Before)
+		where, args = where+"AND d.seq < ? ", append(args, filter.Before)
 	}
 	var found []deliveryRow
-	err := s.list(ctx, s.r, &found, "select deliveries", "SELECT "+deliveryColumns+" FROM (SELECT * FROM deliveries WHERE webhook_id = ? "+where+
-		"ORDER BY seq DESC LIMIT ?) AS d JOIN events e ON e.account_id = d.account_id AND e.seq = d.seq ORDER BY d.seq DESC", append(args, filter.Limit)...)
+	err := s.list(ctx, s.r, &found, "select deliveries", selectDeliveries(where, "d.seq DESC"), append(args, filter.Limit)...)
 	return deliveries(found, err)
 }
 

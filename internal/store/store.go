@@ -106,7 +106,7 @@ func (s *Store) prepare(ctx context.Context) error {
 		{&s.hot.cardByUUID, s.r, selectCards + " WHERE c.account_id = ? AND c.uuid = ?"},
 		{&s.hot.cardByKey, s.r, selectCards + " WHERE c.account_id = ? AND c.idempotency_key = ?"},
 		{&s.hot.tokenByHash, s.r, selectTokens + " WHERE t.hash = ?"},
-		{&s.hot.dueDeliveries, s.r, selectDue},
+		{&s.hot.dueDeliveries, s.r, selectDeliveries("AND d.due_at <= ?", "d.due_at, d.seq")},
 	}
 	if s.dialect.arrays {
 		table, _ := s.dialect.table(nil, deliveryTypes()...)
