@@ -85,17 +85,20 @@ func wantBlocks(t *testing.T, v card.View, tip int64) {
 }
 
 func TestMonero_AnAnswerThatIsTooLongIsAskedForInSmallerParts(t *testing.T) {
-	const tip = 100
+	const tip = 3000
 	one := int64(len(entry(t, map[string]any{"height": tip, "txid": hash("b")})) + 1)
-	for _, fit := range []int64{1, 2, 7, 99} { // so many payments in one answer
+	for _, fit := range []int64{200, 500, tip - 1} { // so many payments in one answer
 		m, _ := busy(t, tip, never)
 		m.Longest(fit*one + 60)
 		wantBlocks(t, scan(t, m, 0), tip)
 	}
-	m, _ := busy(t, tip, never)
-	m.Longest(one / 2)
+	m, asked := busy(t, tip, never)
+	m.Longest(one)
 	if _, err := m.Scan(t.Context(), nil, 0); err == nil || !strings.Contains(err.Error(), "get transfers: answer is longer than") {
-		t.Errorf("one block is too much: error %v", err)
+		t.Errorf("few blocks are too much: error %v", err)
+	}
+	if n := asked(); n > 5 {
+		t.Errorf("asked %d times, though no answer is short enough", n)
 	}
 }
 

@@ -33,7 +33,7 @@ const (
 	largeAnswer = 64 << 20
 
 	stretchOfBlocks     = 20_000
-	fewBlocks           = 1000   // a day and a half
+	fewBlocks           = 200    // are asked for at once, whatever comes of it: more than a pass reads again
 	fewEntries          = 10_000 // about a tenth of the largest answer
 	maxAddressesPerCall = 64     // more are refused: "Count must be between 1 and 64."
 )
@@ -190,14 +190,14 @@ func (m *Monero) subaddress(ctx context.Context, index int64) (string, error) {
 
 // incoming returns what all accounts received above the height since up to tip, and in the mempool. Of a long stretch, as after a
 // rescan, it asks for a part at a time, so that no answer grows with everything that was ever received. A part that is too much for one
-// answer is halved.
+// answer is halved, unless it is of few blocks: then the wallet hangs or its answer is endless, and asking again would only take as long again.
 func (m *Monero) incoming(ctx context.Context, since, tip int64) ([]transferEntry, error) {
 	var all []transferEntry
 	stretch := m.stretch
 	for from := max(0, since); ; {
 		stretch = min(stretch, max(1, tip-from)) // so that half of it is less
 		some, err := m.received(ctx, from, stretch, tip)
-		if stretch > 1 && tooMuch(ctx, err, stretch) {
+		if stretch > fewBlocks && tooMuch(ctx, err) {
 			stretch /= 2
 			continue
 		}
@@ -231,10 +231,9 @@ func (m *Monero) received(ctx context.Context, from, blocks, tip int64) ([]trans
 	return append(answer.In, answer.Pool...), err
 }
 
-// tooMuch reports whether the wallet failed because so many blocks hold too much for one answer. If it takes too long for few, it hangs,
-// and asking for fewer would only take as long again and again.
-func tooMuch(ctx context.Context, err error, blocks int64) bool {
-	return errors.Is(err, errTooLong) || blocks > fewBlocks && errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
+// tooMuch reports whether the wallet may have failed because so many blocks hold too much for one answer.
+func tooMuch(ctx context.Context, err error) bool {
+	return errors.Is(err, errTooLong) || errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
 }
 
 // createAddresses makes 1 to maxAddressesPerCall subaddresses of account 0.
