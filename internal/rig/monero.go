@@ -194,7 +194,7 @@ func (n *MoneroNet) Reorg(tb testing.TB, depth, blocks int, drop bool) {
 	n.Mine(tb, blocks)
 }
 
-// Confirm mines until a transaction of the mempool has so many confirmations. The first blocks after a payment may leave it out.
+// Confirm mines until a transaction of the mempool has so many confirmations. The first blocks may leave it out after a reorganisation.
 func (n *MoneroNet) Confirm(tb testing.TB, txID string, confirmations int) {
 	tb.Helper()
 	for range 20 {
@@ -230,7 +230,7 @@ func (n *MoneroNet) Pay(tb testing.TB, address string, amount int64) (txID strin
 	return n.PayMany(tb, 0, MoneroOutput{address, amount})
 }
 
-// PayMany makes one transaction with several outputs, up to 15. unlockTime is the number of a block, or a Unix time, before
+// PayMany makes one transaction with several outputs, up to 15, and waits until a block may have it. unlockTime is the number of a block, or a Unix time, before
 // which they can't be spent; 0 for none. The node must not have dropped blocks without new ones in their place.
 func (n *MoneroNet) PayMany(tb testing.TB, unlockTime uint64, outputs ...MoneroOutput) (txID string) {
 	tb.Helper()
@@ -239,7 +239,28 @@ func (n *MoneroNet) PayMany(tb testing.TB, unlockTime uint64, outputs ...MoneroO
 	}
 	n.refreshPayer(tb)
 	n.Payer.Call(tb, "transfer", map[string]any{"destinations": outputs, "unlock_time": unlockTime}, &sent)
+	n.awaitRelay(tb, sent.TxHash)
 	return sent.TxHash
+}
+
+// awaitRelay waits until the node has noted that it passed a transaction on, a moment after it took it: until then no block has it.
+func (n *MoneroNet) awaitRelay(tb testing.TB, txID string) {
+	tb.Helper()
+	n.Daemon.Ready(tb, 10*time.Second, func() error {
+		var answer struct {
+			Txs []struct {
+				InPool  bool `json:"in_pool"`
+				Relayed bool
+			}
+		}
+		if err := n.Daemon.post("/get_transactions", map[string]any{"txs_hashes": []string{txID}}, &answer); err != nil {
+			return err
+		}
+		if len(answer.Txs) == 1 && answer.Txs[0].InPool && !answer.Txs[0].Relayed {
+			return errors.New("transaction is not relayed")
+		}
+		return nil
+	})
 }
 
 // refreshPayer has the payer's wallet read the chain. Its first question to a node that was started again fails.
@@ -292,5 +313,6 @@ func (n *MoneroNet) Send(tb testing.TB, tx MoneroTx) error {
 	if answer.Status != "OK" {
 		return fmt.Errorf("send raw transaction: %s %s", answer.Status, answer.Reason)
 	}
+	n.awaitRelay(tb, tx.TxID)
 	return nil
 }
