@@ -54,6 +54,7 @@ func TestCLI_BadConfigurationEndsAtOnceWithOneLineAndAHint(t *testing.T) {
 		"no such directory":   append(simulated, "--database-url", "sqlite:/no/such/dir/x.db"),
 		"no such database":    append(simulated, "--database-url", "postgres://127.0.0.1:1/x?sslmode=disable"),
 		"unknown database":    append(simulated, "--database-url", "mysql://x"),
+		"bad database url":    append(simulated, "--database-url", "postgres:host=127.0.0.1 password=two canary words"),
 		"port is taken":       append(simulated, "--listen", taken.Addr().String()),
 		"short quotes":        append(simulated, "--quote-ttl", "1s"),
 		"no confirmations":    {"serve", "--rate", "monero=150", "--monero-confirmations", "0"},

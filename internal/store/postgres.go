@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"strconv"
@@ -20,6 +19,9 @@ const (
 	connectTimeout  = 10 * time.Second          // to connect, or to ask for the end of a statement
 )
 
+// errParameters is all that is said of them: lib/pq quotes what it can't read, which may be a part of the password.
+var errParameters = errors.New("database url: its parameters can't be read")
+
 // openPostgres opens a database whose statements take up to longest each. What the URL says of a parameter stands.
 //
 // Neither side waits for ever for one that went silent. A process that is stopped or cut off while it holds locks would by default keep them
@@ -31,7 +33,7 @@ func openPostgres(databaseURL string, conns int, longest time.Duration) (*Store,
 	}
 	cfg, err := pq.NewConfig(databaseURL)
 	if err != nil {
-		return nil, fmt.Errorf("database url: %w", err)
+		return nil, errParameters
 	}
 	cfg = cfg.Clone() // with a map, even if the URL has no parameters
 	for name, value := range map[string]int64{
@@ -51,7 +53,7 @@ func openPostgres(databaseURL string, conns int, longest time.Duration) (*Store,
 	}
 	connector, err := pq.NewConnectorConfig(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("database url: %w", err)
+		return nil, errParameters
 	}
 	connector.Dialer(dialer{silence: longest + longest/4}) // after the server should have ended the statement itself
 	db := sqlx.NewDb(sql.OpenDB(connector), "postgres")
