@@ -14,6 +14,7 @@ import (
 
 	"github.com/cardmint/cardmint/client"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/outbound"
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
@@ -29,7 +30,7 @@ const receiverTimeout = 15 * time.Second
 
 // open readies the receiver, and says what requests are signed with if it was not given.
 func (r *receiver) open(out io.Writer, url string) error {
-	r.poster = webhook.NewPoster(webhook.Guard{Insecure: true, Timeout: receiverTimeout})
+	r.poster = webhook.NewPoster(outbound.Guard{Insecure: true, Timeout: receiverTimeout})
 	if err := r.poster.CheckURL(url); err != nil {
 		return hint(fmt.Errorf("the receiver's address %w", err), "give one such as http://localhost:3000/hook")
 	}

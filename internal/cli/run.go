@@ -16,6 +16,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/issuer"
+	"github.com/cardmint/cardmint/internal/outbound"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/vault"
@@ -102,7 +103,7 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	if err != nil {
 		return err
 	}
-	poster := webhook.NewPoster(webhook.Guard{Insecure: p.webhooks.Insecure, Timeout: p.webhooks.Timeout})
+	poster := webhook.NewPoster(outbound.Guard{Insecure: p.webhooks.Insecure, Timeout: p.webhooks.Timeout})
 	defer poster.Close()
 	wakeIssuing, wakeSender, wakeWatchers := make(wake, 1), make(wake, 1), make([]wake, len(chains))
 	for i := range wakeWatchers {

@@ -19,6 +19,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/cli"
 	"github.com/cardmint/cardmint/internal/issuer"
+	"github.com/cardmint/cardmint/internal/outbound"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
@@ -48,7 +49,7 @@ func newMailing(b *testing.B, cfg webhook.Config) *mailing {
 	b.Cleanup(func() { _ = s.Close() })
 	rates, err := rate.NewFixed(map[string]string{"monero": "150"}, time.Now)
 	must(b, err)
-	poster := webhook.NewPoster(webhook.Guard{Insecure: true})
+	poster := webhook.NewPoster(outbound.Guard{Insecure: true})
 	b.Cleanup(poster.Close)
 	m := &mailing{db: rig.OpenSQL(b, url), store: s, woken: make(chan struct{}, 1)}
 	wake := func() {

@@ -16,6 +16,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/issuer"
+	"github.com/cardmint/cardmint/internal/outbound"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
@@ -95,7 +96,7 @@ func (s *shop) open() {
 	check(s.t, err)
 	opened := s.store
 	s.t.Cleanup(func() { _ = opened.Close() })
-	poster := webhook.NewPoster(webhook.Guard{Insecure: true, Timeout: timeout}).At(s.clock)
+	poster := webhook.NewPoster(outbound.Guard{Insecure: true, Timeout: timeout}).At(s.clock)
 	s.t.Cleanup(poster.Close)
 	rates, err := rate.NewFixed(map[string]string{"monero": "150"}, s.clock)
 	check(s.t, err)

@@ -52,7 +52,7 @@ func NewSender(service *card.Service, poster *Poster, cfg Config) *Sender {
 	if cfg.Wake == nil {
 		cfg.Wake = func() {}
 	}
-	return &Sender{service: service, poster: poster, timeout: poster.client.guard.Timeout, cfg: cfg, free: make(chan struct{}, cfg.AtOnce)}
+	return &Sender{service: service, poster: poster, timeout: poster.client.Timeout(), cfg: cfg, free: make(chan struct{}, cfg.AtOnce)}
 }
 
 // claim is for how long a webhook is claimed at a time: longer than a round of attempts and the storing of it, also when the database is

@@ -1,6 +1,6 @@
 // Package webhook sends events to the addresses that customers choose.
 //
-// It may import package card only. What is to be sent are rows that were committed with what they tell of: an attempt that a crash cut
+// It may import packages card and outbound only. What is to be sent are rows that were committed with what they tell of: an attempt that a crash cut
 // off is made again once the claim of the dead process ends. So every event arrives at least once, and perhaps again.
 package webhook
 
@@ -15,27 +15,27 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/outbound"
 )
 
 // Poster makes attempts. It implements card.Poster.
 type Poster struct {
-	client *Client
-	guard  Guard
+	client *outbound.Client
 	now    func() time.Time
 }
 
 var _ card.Poster = (*Poster)(nil)
 
 // NewPoster returns a poster to the addresses that guard allows. Close it.
-func NewPoster(guard Guard) *Poster {
-	return &Poster{client: NewClient(guard), guard: guard, now: time.Now}
+func NewPoster(guard outbound.Guard) *Poster {
+	return &Poster{client: outbound.NewClient(guard), now: time.Now}
 }
 
 // Close ends the connections that are idle.
 func (p *Poster) Close() { p.client.Close() }
 
 // CheckURL implements card.Poster.
-func (p *Poster) CheckURL(url string) error { return p.guard.CheckURL(url) }
+func (p *Poster) CheckURL(url string) error { return p.client.CheckURL(url) }
 
 // Post implements card.Poster: one request, signed by the rules of Standard Webhooks 1.0.
 func (p *Poster) Post(ctx context.Context, url string, secrets []card.Secret, e card.Event) card.Attempt {

@@ -1,4 +1,7 @@
-package webhook
+// Package outbound is the one HTTP client for addresses that others choose.
+//
+// It imports none of our packages. It keeps nothing: an attempt that a crash cut off is made again by whoever wanted it.
+package outbound
 
 import (
 	"bytes"
@@ -53,6 +56,12 @@ func NewClient(g Guard) *Client {
 		MaxResponseHeaderBytes: largestHeaders,
 	}}
 }
+
+// Timeout returns how long an attempt may take.
+func (c *Client) Timeout() time.Duration { return c.guard.Timeout }
+
+// CheckURL is the CheckURL of the client's Guard.
+func (c *Client) CheckURL(url string) error { return c.guard.CheckURL(url) }
 
 // Close closes the connections that are kept for later attempts. Attempts under way go on.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
