@@ -5,18 +5,19 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 )
 
 // authenticate finds out who asks, before anything else of the request is looked at (RFC 6750, section 2.1).
-func authenticate(service *card.Service, problems problemWriter) gin.HandlerFunc {
+func authenticate(accounts *account.Service, problems problemWriter) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		scheme, token, _ := strings.Cut(c.GetHeader("Authorization"), " ")
 		if !strings.EqualFold(scheme, "Bearer") || token == "" {
 			problems.write(c, card.ErrUnauthorized.Saying(`The token is missing. Send "Authorization: Bearer <API_TOKEN>" with a token of your account.`))
 			return
 		}
-		who, err := service.Authenticate(c.Request.Context(), token)
+		who, err := accounts.Authenticate(c.Request.Context(), token)
 		if err != nil {
 			problems.write(c, err)
 			return

@@ -19,6 +19,7 @@ import (
 
 	"github.com/cardmint/cardmint/client"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/store"
 )
 
 // access says what an operation of the contract answers to the owner of a card and to somebody else. An operation that is not
@@ -64,10 +65,10 @@ func TestAccess_OfEveryOperationWithEveryKindOfToken(t *testing.T) {
 	for _, token := range []string{expired, revoked} { // known and remembered before
 		d.send(t, http.MethodGet, "/api/cards", token, "").want(t, http.StatusOK)
 	}
-	need(t, d.service.RevokeToken(t.Context(), revokedID))
+	need(t, d.accounts.RevokeToken(t.Context(), revokedID))
 	d.clock.advance(time.Minute + time.Second)
 
-	who, err := d.service.Authenticate(t.Context(), own)
+	who, err := d.accounts.Authenticate(t.Context(), own)
 	need(t, err)
 	// hook makes a webhook of the owner's, which lasts as long as a test.
 	hook := func(t *testing.T) (webhook, event uuid.UUID) {
@@ -179,7 +180,7 @@ func TestAuthentication_RefusalsDoNotTellWhy(t *testing.T) {
 	d := deploy(t, setup{})
 	account := d.account(t)
 	id, revoked := d.tokenOf(t, account, 0)
-	need(t, d.service.RevokeToken(t.Context(), id))
+	need(t, d.accounts.RevokeToken(t.Context(), id))
 	_, expired := d.tokenOf(t, account, time.Nanosecond)
 	for name, token := range map[string]string{
 		"revoked": revoked, "expired": expired, "unknown": deploy(t, setup{}).token(t), "malformed": "x",
@@ -201,7 +202,7 @@ func TestRevocation_IsInForceEverywhereWithinFiveSeconds(t *testing.T) {
 		one.clock.advance(1500 * time.Millisecond)
 		equal(t, "before", [2]int{use(one), use(two)}, [2]int{200, 200})
 
-		need(t, one.service.RevokeToken(t.Context(), id))
+		need(t, one.accounts.RevokeToken(t.Context(), id))
 		for range 9 {
 			one.clock.advance(500 * time.Millisecond)
 			use(one)
@@ -217,7 +218,7 @@ func TestRevocation_IsInForceWhileTheDatabaseHangsForAnotherRequest(t *testing.T
 	t.Parallel()
 	var hang atomic.Bool
 	stuck, release := make(chan struct{}), make(chan struct{})
-	d := deploy(t, setup{clock: &clock{}, wrap: func(s card.Store) card.Store {
+	d := deploy(t, setup{clock: &clock{}, wrap: func(s *store.Store) hooked {
 		return hooked{Store: s, beforeToken: func() {
 			if hang.CompareAndSwap(true, false) {
 				close(stuck)
@@ -228,7 +229,7 @@ func TestRevocation_IsInForceWhileTheDatabaseHangsForAnotherRequest(t *testing.T
 	id, token := d.tokenOf(t, d.account(t), 0)
 	use := func() int { return d.send(t, http.MethodGet, "/api/currencies", token, "").status }
 	equal(t, "before", use(), http.StatusOK)
-	need(t, d.service.RevokeToken(t.Context(), id))
+	need(t, d.accounts.RevokeToken(t.Context(), id))
 	d.clock.advance(2 * time.Second)
 	hang.Store(true)
 	first := make(chan int)
@@ -285,7 +286,7 @@ func TestDatabase_HoldsNeitherTokensNorCredentials(t *testing.T) {
 			t.Errorf("the database holds the %s", name)
 		}
 	}
-	tokens, err := d.service.Tokens(t.Context())
+	tokens, err := d.store.Tokens(t.Context())
 	need(t, err)
 	for _, hash := range []string{hex.EncodeToString(tokens[0].Hash), "cm_test_" + hex.EncodeToString(tokens[0].Hash), tokens[0].ID.String()} {
 		d.send(t, http.MethodGet, "/api/cards", hash, "").want(t, http.StatusUnauthorized)

@@ -24,9 +24,9 @@ var _ StrictServerInterface = (*api)(nil)
 
 var errNoIdentity = errors.New("handler reached without authentication")
 
-// account returns whose request it is, and the context to answer it with, which ends when the client goes away. gin's own can't be
+// caller returns whose request it is, and the context to answer it with, which ends when the client goes away. gin's own can't be
 // given to a driver: it serves the next request while a goroutine of the driver may still look at it.
-func account(ctx context.Context) (context.Context, uuid.UUID, error) {
+func caller(ctx context.Context) (context.Context, uuid.UUID, error) {
 	who, ok := identity(ctx)
 	c, ours := ctx.(*gin.Context)
 	if !ok || !ours {
@@ -37,7 +37,7 @@ func account(ctx context.Context) (context.Context, uuid.UUID, error) {
 
 // CreateCard implements createCard.
 func (a *api) CreateCard(ctx context.Context, r CreateCardRequestObject) (CreateCardResponseObject, error) {
-	ctx, owner, err := account(ctx)
+	ctx, owner, err := caller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func idempotencyKey(header *string) (string, error) {
 
 // GetCard implements getCard.
 func (a *api) GetCard(ctx context.Context, r GetCardRequestObject) (GetCardResponseObject, error) {
-	ctx, owner, err := account(ctx)
+	ctx, owner, err := caller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (a *api) GetCard(ctx context.Context, r GetCardRequestObject) (GetCardRespo
 
 // ListCards implements listCards.
 func (a *api) ListCards(ctx context.Context, r ListCardsRequestObject) (ListCardsResponseObject, error) {
-	ctx, owner, err := account(ctx)
+	ctx, owner, err := caller(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/store"
 )
 
 // A database that hangs must not hold on to requests for ever; only a list that is streamed has no end of its own.
@@ -20,7 +21,7 @@ func TestRequest_IsGivenUpAfterAWhile(t *testing.T) {
 		end, has := ctx.Deadline()
 		deadlines <- has && time.Until(end) <= 20*time.Second
 	}
-	d := deploy(t, setup{wrap: func(s card.Store) card.Store {
+	d := deploy(t, setup{wrap: func(s *store.Store) hooked {
 		return hooked{
 			Store: s,
 			cardByUUID: func(ctx context.Context, _ uuid.UUID) (*card.Card, error) {

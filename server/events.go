@@ -15,7 +15,7 @@ const pageSize = 100
 
 // ListEvents implements listEvents.
 func (a *api) ListEvents(ctx context.Context, r ListEventsRequestObject) (ListEventsResponseObject, error) {
-	ctx, owner, err := account(ctx)
+	ctx, owner, err := caller(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/client"
+	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/issuer"
@@ -39,13 +40,13 @@ func TestMain(m *testing.M) {
 
 // setup is what one deployment is made of. The zero value is a sandbox on SQLite.
 type setup struct {
-	database  string                      // Defaults to a new SQLite file.
-	keys      string                      // Defaults to a new key file.
-	clock     *clock                      // Defaults to one that shows real time.
-	rates     card.Rates                  // Defaults to monero at testRate.
-	mode      string                      // Defaults to the test mode.
-	sandbox   map[string]card.Sandbox     // Defaults to the simulated chain.
-	wrap      func(card.Store) card.Store // stands between the requests and the store. Defaults to nothing.
+	database  string                    // Defaults to a new SQLite file.
+	keys      string                    // Defaults to a new key file.
+	clock     *clock                    // Defaults to one that shows real time.
+	rates     card.Rates                // Defaults to monero at testRate.
+	mode      string                    // Defaults to the test mode.
+	sandbox   map[string]card.Sandbox   // Defaults to the simulated chain.
+	wrap      func(*store.Store) hooked // stands between the requests and the store. Defaults to nothing.
 	checks    map[string]func(context.Context) error
 	noService bool // only health is served
 	pool      int  // addresses ahead. Defaults to 64.
@@ -55,12 +56,13 @@ type setup struct {
 // deployment is a running service. All its parts are the real ones; it moves on by requests, never by itself.
 type deployment struct {
 	setup
-	store   *store.Store
-	service *card.Service
-	handler http.Handler
-	web     *httptest.Server
-	log     *logBuffer
-	work    func() // looks at the chain and issues what is due, once
+	store    *store.Store
+	service  *card.Service
+	accounts *account.Service
+	handler  http.Handler
+	web      *httptest.Server
+	log      *logBuffer
+	work     func() // looks at the chain and issues what is due, once
 
 	stopOnce sync.Once
 	watcher  *watcher.Watcher
@@ -102,13 +104,19 @@ func deploy(t testing.TB, s setup) *deployment {
 	d := &deployment{setup: s, store: db, log: &logBuffer{}}
 	t.Cleanup(d.stop)
 
-	cfg := card.Config{Currencies: []card.Currency{coin}, Sandbox: s.sandbox, Mode: s.mode, Now: s.clock.now, PoolSize: s.pool}
+	requests := hooked{Store: db}
+	if s.wrap != nil {
+		requests = s.wrap(db)
+	}
+	cfg := card.Config{Currencies: []card.Currency{coin}, Sandbox: s.sandbox, Now: s.clock.now, PoolSize: s.pool}
 	if s.limits != nil {
 		s.limits(&cfg)
 	}
 	worker, err := card.New(db, keys, s.rates, issuer.NewSandbox(s.clock.now), cfg)
 	need(t, err)
-	need(t, worker.CheckKeys(ctx))
+	d.accounts, err = account.New(requests, keys, account.Config{Mode: s.mode, Now: s.clock.now})
+	need(t, err)
+	need(t, d.accounts.CheckKeys(ctx))
 	d.watcher = watcher.New(worker, simulated, watcher.Config{FillBatch: s.pool, Now: s.clock.now})
 	d.work = func() {
 		// What goes wrong here shows in the card, which is then not paid.
@@ -117,13 +125,9 @@ func deploy(t testing.TB, s setup) *deployment {
 	}
 	d.work()
 	cfg.Wake = d.work
-	requests := card.Store(db)
-	if s.wrap != nil {
-		requests = s.wrap(db)
-	}
 	d.service, err = card.New(requests, keys, s.rates, nil, cfg)
 	need(t, err)
-	config := server.Config{Service: d.service, Log: slog.New(slog.NewJSONHandler(d.log, nil)), Checks: s.checks}
+	config := server.Config{Service: d.service, Accounts: d.accounts, Log: slog.New(slog.NewJSONHandler(d.log, nil)), Checks: s.checks}
 	if s.noService {
 		config.Service = nil
 	}
@@ -187,7 +191,7 @@ var accounts atomic.Int64
 func (d *deployment) account(t testing.TB) string {
 	t.Helper()
 	name := fmt.Sprintf("account %d", accounts.Add(1))
-	_, err := d.service.CreateAccount(t.Context(), name)
+	_, err := d.accounts.CreateAccount(t.Context(), name)
 	need(t, err)
 	return name
 }
@@ -195,7 +199,7 @@ func (d *deployment) account(t testing.TB) string {
 // tokenOf makes another token of an account, which lives for ttl or, if that is 0, for ever.
 func (d *deployment) tokenOf(t testing.TB, account string, ttl time.Duration) (uuid.UUID, string) {
 	t.Helper()
-	token, text, err := d.service.CreateToken(t.Context(), account, "test", ttl)
+	token, text, err := d.accounts.CreateToken(t.Context(), account, "test", ttl)
 	need(t, err)
 	return token.ID, text.Reveal()
 }

@@ -6,11 +6,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/store"
 )
 
 // hooked is a store that does otherwise where a test wants it to.
 type hooked struct {
-	card.Store
+	*store.Store
 	cardByUUID    func(ctx context.Context, id uuid.UUID) (*card.Card, error)
 	cards         func(ctx context.Context, filter card.CardFilter) ([]*card.Card, error)
 	takeAddresses func() ([]string, error)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/cardmint/cardmint/client"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/store"
 )
 
 var nextLink = regexp.MustCompile(`^</api/cards\?([^>]*)>; rel="next"$`)
@@ -152,7 +153,7 @@ func many(t testing.TB, d *deployment, token string) *card.Card {
 	a := d.send(t, http.MethodPost, "/api/cards", token, order("50")).want(t, http.StatusCreated)
 	id, err := uuid.Parse(strings.TrimPrefix(a.header.Get("Location"), "/api/cards/"))
 	need(t, err)
-	tokens, err := d.service.Tokens(t.Context())
+	tokens, err := d.store.Tokens(t.Context())
 	need(t, err)
 	c, err := d.store.CardByUUID(t.Context(), tokens[0].AccountID, id)
 	need(t, err)
@@ -165,7 +166,7 @@ func TestListCards_FailureInTheMiddleIsNeverTakenForTheWholeList(t *testing.T) {
 	var template *card.Card
 	var pages int
 	var end func() error
-	d := deploy(t, setup{wrap: func(s card.Store) card.Store {
+	d := deploy(t, setup{wrap: func(s *store.Store) hooked {
 		return hooked{Store: s, cards: func(_ context.Context, filter card.CardFilter) ([]*card.Card, error) {
 			if pages--; pages < 0 {
 				return nil, end()
@@ -225,7 +226,7 @@ func TestListCards_SendsWhileItReads(t *testing.T) {
 	t.Parallel()
 	var template *card.Card
 	goOn := make(chan struct{})
-	d := deploy(t, setup{wrap: func(s card.Store) card.Store {
+	d := deploy(t, setup{wrap: func(s *store.Store) hooked {
 		pages := 0
 		return hooked{Store: s, cards: func(_ context.Context, filter card.CardFilter) ([]*card.Card, error) {
 			if pages++; pages == 2 {
@@ -266,7 +267,7 @@ func TestListCards_StopsReadingWhenTheClientIsGone(t *testing.T) {
 	t.Parallel()
 	var template *card.Card
 	ended := make(chan error, 1)
-	d := deploy(t, setup{wrap: func(s card.Store) card.Store {
+	d := deploy(t, setup{wrap: func(s *store.Store) hooked {
 		var once sync.Once
 		return hooked{Store: s, cards: func(ctx context.Context, filter card.CardFilter) ([]*card.Card, error) {
 			once.Do(func() { context.AfterFunc(ctx, func() { close(ended) }) }) // with the request

@@ -122,7 +122,7 @@ func TestLog_HasOneLineForEachRequestAndNoSecrets(t *testing.T) {
 			requests = append(requests, e)
 		}
 	}
-	tokens, err := d.service.Tokens(t.Context())
+	tokens, err := d.store.Tokens(t.Context())
 	need(t, err)
 	who := map[string]any{"account": tokens[0].AccountID.String(), "token": tokens[0].ID.String()}
 	want := []map[string]any{

@@ -19,6 +19,7 @@ import (
 	"github.com/cardmint/cardmint/client"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/rate"
+	"github.com/cardmint/cardmint/internal/store"
 )
 
 func TestProblem_NamesEverythingThatIsWrongAtOnce(t *testing.T) {
@@ -179,7 +180,7 @@ func TestCreateCard_WithoutRateOrAddressIsUnavailable(t *testing.T) {
 		t.Errorf("currencies without a rate: %+v", list)
 	}
 
-	d = deploy(t, setup{wrap: func(s card.Store) card.Store {
+	d = deploy(t, setup{wrap: func(s *store.Store) hooked {
 		return hooked{Store: s, takeAddresses: func() ([]string, error) { return nil, nil }}
 	}})
 	a = d.send(t, http.MethodPost, "/api/cards", d.token(t), order("50"))
@@ -191,7 +192,7 @@ func TestFailure_TellsTheClientNothingAndTheLogEverything(t *testing.T) {
 	t.Parallel()
 	const internal = "pq: password authentication failed for user cardmint"
 	fail := func(context.Context, uuid.UUID) (*card.Card, error) { return nil, errors.New(internal) }
-	d := deploy(t, setup{wrap: func(s card.Store) card.Store { return hooked{Store: s, cardByUUID: fail} }})
+	d := deploy(t, setup{wrap: func(s *store.Store) hooked { return hooked{Store: s, cardByUUID: fail} }})
 	a := d.send(t, http.MethodGet, "/api/cards/019aa1c9-f868-7cef-8e4e-9b1c97fb1d88", d.token(t), "")
 	p := a.refused(t, http.StatusInternalServerError, "internal")
 	if strings.Contains(a.body, "pq") || strings.Contains(a.body, "password") {
@@ -209,7 +210,7 @@ func TestFailure_TellsTheClientNothingAndTheLogEverything(t *testing.T) {
 func TestPanic_IsAnInternalErrorAndShowsNothing(t *testing.T) {
 	t.Parallel()
 	const secret = "4111111111111111"
-	d := deploy(t, setup{wrap: func(s card.Store) card.Store {
+	d := deploy(t, setup{wrap: func(s *store.Store) hooked {
 		return hooked{Store: s, cardByUUID: func(context.Context, uuid.UUID) (*card.Card, error) { panic("card number " + secret) }}
 	}})
 	token := d.token(t)

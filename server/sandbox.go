@@ -8,7 +8,7 @@ import (
 
 // SimulatePayment implements simulatePayment.
 func (a *api) SimulatePayment(ctx context.Context, r SimulatePaymentRequestObject) (SimulatePaymentResponseObject, error) {
-	ctx, owner, err := account(ctx)
+	ctx, owner, err := caller(ctx)
 	if err != nil {
 		return nil, err
 	}

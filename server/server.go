@@ -14,13 +14,15 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 )
 
 // Config is what a server needs.
 type Config struct {
-	Service *card.Service // nil where only health is served
-	Log     *slog.Logger  // Defaults to slog.Default().
+	Service  *card.Service // nil where only health is served
+	Accounts *account.Service
+	Log      *slog.Logger // Defaults to slog.Default().
 	// Checks are what readiness depends on, by name. Defaults to none.
 	Checks map[string]func(context.Context) error
 }
@@ -57,7 +59,7 @@ func New(cfg Config) (http.Handler, error) {
 		engine.Group("",
 			noStore,
 			deadline,
-			authenticate(cfg.Service, problems),
+			authenticate(cfg.Accounts, problems),
 			spec.validate(cfg.Service, problems),
 		),
 		NewStrictHandlerWithOptions(a, nil, StrictGinServerOptions{

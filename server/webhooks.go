@@ -11,7 +11,7 @@ import (
 
 // CreateWebhook implements createWebhook.
 func (a *api) CreateWebhook(ctx context.Context, r CreateWebhookRequestObject) (CreateWebhookResponseObject, error) {
-	ctx, owner, err := account(ctx)
+	ctx, owner, err := caller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -26,7 +26,7 @@ func (a *api) CreateWebhook(ctx context.Context, r CreateWebhookRequestObject) (
 
 // ListWebhooks implements listWebhooks.
 func (a *api) ListWebhooks(ctx context.Context, _ ListWebhooksRequestObject) (ListWebhooksResponseObject, error) {
-	ctx, owner, err := account(ctx)
+	ctx, owner, err := caller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (a *api) ListWebhooks(ctx context.Context, _ ListWebhooksRequestObject) (Li
 
 // GetWebhook implements getWebhook.
 func (a *api) GetWebhook(ctx context.Context, r GetWebhookRequestObject) (GetWebhookResponseObject, error) {
-	ctx, owner, err := account(ctx)
+	ctx, owner, err := caller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (a *api) GetWebhook(ctx context.Context, r GetWebhookRequestObject) (GetWeb
 
 // UpdateWebhook implements updateWebhook.
 func (a *api) UpdateWebhook(ctx context.Context, r UpdateWebhookRequestObject) (UpdateWebhookResponseObject, error) {
-	ctx, owner, err := account(ctx)
+	ctx, owner, err := caller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (a *api) UpdateWebhook(ctx context.Context, r UpdateWebhookRequestObject) (
 
 // DeleteWebhook implements deleteWebhook.
 func (a *api) DeleteWebhook(ctx context.Context, r DeleteWebhookRequestObject) (DeleteWebhookResponseObject, error) {
-	ctx, owner, err := account(ctx)
+	ctx, owner, err := caller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (a *api) DeleteWebhook(ctx context.Context, r DeleteWebhookRequestObject) (
 
 // RotateWebhookSecret implements rotateWebhookSecret.
 func (a *api) RotateWebhookSecret(ctx context.Context, r RotateWebhookSecretRequestObject) (RotateWebhookSecretResponseObject, error) {
-	ctx, owner, err := account(ctx)
+	ctx, owner, err := caller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (a *api) RotateWebhookSecret(ctx context.Context, r RotateWebhookSecretRequ
 
 // TestWebhook implements testWebhook.
 func (a *api) TestWebhook(ctx context.Context, r TestWebhookRequestObject) (TestWebhookResponseObject, error) {
-	ctx, owner, err := account(ctx)
+	ctx, owner, err := caller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (a *api) TestWebhook(ctx context.Context, r TestWebhookRequestObject) (Test
 
 // ListDeliveries implements listDeliveries.
 func (a *api) ListDeliveries(ctx context.Context, r ListDeliveriesRequestObject) (ListDeliveriesResponseObject, error) {
-	ctx, owner, err := account(ctx)
+	ctx, owner, err := caller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (a *api) ListDeliveries(ctx context.Context, r ListDeliveriesRequestObject)
 
 // Redeliver implements redeliver.
 func (a *api) Redeliver(ctx context.Context, r RedeliverRequestObject) (RedeliverResponseObject, error) {
-	ctx, owner, err := account(ctx)
+	ctx, owner, err := caller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func (a *api) Redeliver(ctx context.Context, r RedeliverRequestObject) (Redelive
 
 // RecoverWebhook implements recoverWebhook.
 func (a *api) RecoverWebhook(ctx context.Context, r RecoverWebhookRequestObject) (RecoverWebhookResponseObject, error) {
-	ctx, owner, err := account(ctx)
+	ctx, owner, err := caller(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,12 @@ import (
 	"github.com/google/uuid"
 )
 
+// The modes of a deployment.
+const (
+	TestMode = "test"
+	LiveMode = "live"
+)
+
 // Status is the status of a card, as the contract fixes it.
 type Status string
 
@@ -55,6 +61,9 @@ type Card struct {
 	// Credentials are set only where Service has opened Sealed, once the card is generated.
 	Credentials *Credentials
 }
+
+// TimeOf returns the time in a UUID version 7, in UTC and with millisecond precision.
+func TimeOf(id uuid.UUID) time.Time { return time.Unix(id.Time().UnixTime()).UTC() }
 
 // Confirmations returns the confirmations of the counted transfer that has the fewest.
 func (c *Card) Confirmations() int64 {

@@ -33,16 +33,7 @@ type Store interface {
 	// Standing says what an account owes; without open, OpenUSD is 0 and costs nothing.
 	Standing(ctx context.Context, account uuid.UUID, open bool) (Standing, error)
 
-	InsertAccount(ctx context.Context, a Account) error
-	AccountByName(ctx context.Context, name string) (Account, error)
 	Accounts(ctx context.Context) ([]Account, error)
-	InsertToken(ctx context.Context, t Token) error
-	Tokens(ctx context.Context) ([]Token, error)
-	TokenByHash(ctx context.Context, hash []byte) (Token, error)
-	RevokeToken(ctx context.Context, id uuid.UUID, at time.Time) error
-
-	// Setting returns the value stored under name; the first value proposed is the one that stays.
-	Setting(ctx context.Context, name, proposed string) (string, error)
 
 	// AcquireLease takes the lease if it is free or expired, or prolongs it if the holder has it; ErrFenced if another has it. Like all that
 	// takes or claims below it gives up with ErrUnavailable if it has to wait for more than seconds.

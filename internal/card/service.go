@@ -23,7 +23,6 @@ type Service struct {
 	issuer     Issuer
 	cfg        Config
 	pools      map[string]*addressPool
-	tokens     tokenCache
 	standings  standings
 	issueBatch atomic.Int32 // cards of the next batch
 	testing    examples
@@ -33,7 +32,6 @@ type Service struct {
 type Config struct {
 	Currencies []Currency         // that cards can be paid with, each with the confirmations it needs
 	Sandbox    map[string]Sandbox // by currency, where its chain is simulated. Defaults to none.
-	Mode       string             // part of every token: TestMode or LiveMode. Defaults to TestMode.
 	Replica    string             // names this process among all; must be unique. Defaults to a random name.
 	QuoteTTL   time.Duration      // how long amount and rate are locked. Defaults to 60 minutes.
 	PoolSize   int                // free addresses to keep ahead, per currency. Defaults to 1000.
@@ -59,12 +57,6 @@ type Config struct {
 // MaxConfirmations is the most that may be required: half of the blocks that a watcher reads again in every pass.
 const MaxConfirmations = 60
 
-// The modes of a deployment.
-const (
-	TestMode = "test"
-	LiveMode = "live"
-)
-
 // Validate reports what is wrong, and fills in the defaults.
 func (c *Config) Validate() error {
 	if len(c.Currencies) == 0 {
@@ -74,12 +66,6 @@ func (c *Config) Validate() error {
 		if coin.Confirmations < 1 || coin.Confirmations > MaxConfirmations {
 			return fmt.Errorf("%s: confirmations must be between 1 and %d", coin.Code, MaxConfirmations)
 		}
-	}
-	if c.Mode == "" {
-		c.Mode = TestMode
-	}
-	if c.Mode != TestMode && c.Mode != LiveMode {
-		return fmt.Errorf("mode must be %s or %s", TestMode, LiveMode)
 	}
 	if c.Replica == "" {
 		c.Replica = uuid.NewString()
@@ -130,24 +116,6 @@ func New(store Store, vault Vault, rates Rates, issuer Issuer, cfg Config) (*Ser
 		s.pools[coin.Code] = &addressPool{filling: make(chan struct{}, 1)}
 	}
 	return s, nil
-}
-
-// CheckKeys reports whether the vault's keys are those the store was first used with. With any other, tokens would not be
-// recognised and credentials could not be read.
-func (s *Service) CheckKeys(ctx context.Context) error {
-	digest, err := s.vault.Digest("key check", nil)
-	if err != nil {
-		return err
-	}
-	ours := fmt.Sprintf("%x", digest)
-	stored, err := s.store.Setting(ctx, "key_check", ours)
-	if err != nil {
-		return fmt.Errorf("check keys: %w", err)
-	}
-	if stored != ours {
-		return ErrWrongKeys
-	}
-	return nil
 }
 
 // CreateRequest is what a client asks for.
@@ -295,8 +263,7 @@ func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o order) (c
 // newID returns a UUID version 7 and the time it holds, which is in milliseconds.
 func newID() (uuid.UUID, time.Time) {
 	id := uuid.Must(uuid.NewV7()) // fails only if the system has no random numbers
-	ms := int64(id[0])<<40 | int64(id[1])<<32 | int64(id[2])<<24 | int64(id[3])<<16 | int64(id[4])<<8 | int64(id[5])
-	return id, time.UnixMilli(ms).UTC()
+	return id, TimeOf(id)
 }
 
 // GetCard returns a card of the account, with its credentials once it is generated. It costs one round trip to the store.

@@ -21,6 +21,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/cli"
@@ -72,16 +73,18 @@ func newBenchOn(b *testing.B, url string, pool int) *bench {
 	must(b, err)
 	quiet := slog.New(slog.NewJSONHandler(io.Discard, nil))
 	slog.SetDefault(quiet)
-	handler, err := cardserver.New(cardserver.Config{Service: service, Log: quiet})
+	accounts, err := account.New(s, v, account.Config{})
 	must(b, err)
-	account, err := service.CreateAccount(ctx, "shop")
+	handler, err := cardserver.New(cardserver.Config{Service: service, Accounts: accounts, Log: quiet})
 	must(b, err)
-	_, token, err := service.CreateToken(ctx, "shop", "bench", 0)
+	shop, err := accounts.CreateAccount(ctx, "shop")
+	must(b, err)
+	_, token, err := accounts.CreateToken(ctx, "shop", "bench", 0)
 	must(b, err)
 	sim := chain.NewSimulated("monero", s, time.Now)
 	w := watcher.New(service, sim, watcher.Config{FillBatch: pool})
 	must(b, w.Tick(ctx))
-	return &bench{store: s, service: service, handler: handler, account: account.ID, token: token.Reveal(), chain: sim, watcher: w}
+	return &bench{store: s, service: service, handler: handler, account: shop.ID, token: token.Reveal(), chain: sim, watcher: w}
 }
 
 func must(b *testing.B, err error) {

@@ -30,8 +30,8 @@ func (c cardListCommand) Run(ctx context.Context, g *globals) error {
 	if err := atLeastOne(c.Limit); err != nil {
 		return err
 	}
-	return g.office(ctx, func(s *card.Service) error {
-		accounts, err := s.Accounts(ctx)
+	return g.office(ctx, func(o office) error {
+		accounts, err := o.service.Accounts(ctx)
 		if err != nil {
 			return err
 		}
@@ -46,7 +46,7 @@ func (c cardListCommand) Run(ctx context.Context, g *globals) error {
 		if c.Account != "" && search.AccountID == uuid.Nil {
 			return hint(fmt.Errorf("there is no account %q", c.Account), "leave --account out to see the cards of all accounts")
 		}
-		cards, err := s.FindCards(ctx, search)
+		cards, err := o.service.FindCards(ctx, search)
 		if err != nil {
 			return err
 		}
@@ -91,8 +91,8 @@ func (c cardShowCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	return g.office(ctx, func(s *card.Service) error {
-		r, err := s.Record(ctx, id)
+	return g.office(ctx, func(o office) error {
+		r, err := o.service.Record(ctx, id)
 		if err != nil {
 			return noCard(err, id)
 		}
@@ -223,10 +223,10 @@ func (c cardResolveCommand) Run(ctx context.Context, g *globals) error {
 	if c.Yes && c.Amount == "" && kind != card.Retry {
 		return hint(errors.New("--yes needs --amount"), "run the command without --yes first: it says the amount")
 	}
-	return g.office(ctx, func(s *card.Service) error {
+	return g.office(ctx, func(o office) error {
 		decision := card.Decision{CardUUID: id, Kind: kind, Note: c.Note, Operator: c.Operator, DryRun: !c.Yes}
 		if c.Amount != "" {
-			r, err := s.Record(ctx, id)
+			r, err := o.service.Record(ctx, id)
 			if err != nil {
 				return noCard(err, id)
 			}
@@ -237,7 +237,7 @@ func (c cardResolveCommand) Run(ctx context.Context, g *globals) error {
 			units := card.Amount(amount.Units)
 			decision.Amount = &units
 		}
-		done, err := s.ResolveCard(ctx, decision)
+		done, err := o.service.ResolveCard(ctx, decision)
 		if err != nil {
 			return cantResolve(err, id)
 		}
@@ -308,8 +308,8 @@ func (c transfersCommand) Run(ctx context.Context, g *globals) error {
 	if err := atLeastOne(c.Limit); err != nil {
 		return err
 	}
-	return g.office(ctx, func(s *card.Service) error {
-		found, err := s.Unattributed(ctx, c.Limit+1)
+	return g.office(ctx, func(o office) error {
+		found, err := o.service.Unattributed(ctx, c.Limit+1)
 		if err != nil {
 			return err
 		}
@@ -335,10 +335,10 @@ Example:
 
 // Run adds up.
 func (reconcileCommand) Run(ctx context.Context, g *globals) error {
-	return g.office(ctx, func(s *card.Service) error {
+	return g.office(ctx, func(o office) error {
 		fmt.Fprintln(g.stderr, "adding up ...")
 		started := time.Now()
-		books, err := s.Reconcile(ctx)
+		books, err := o.service.Reconcile(ctx)
 		if err != nil {
 			return err
 		}

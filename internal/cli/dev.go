@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/rate"
@@ -46,8 +47,8 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 		listen: c.Listen, api: true, worker: true, rates: rates, chains: simulated, simulated: true,
 		webhooks: webhookFlags{Insecure: true, Timeout: 15 * time.Second, Retention: defaultRetention},
 		service:  card.Config{Currencies: []card.Currency{card.Monero()}, PoolSize: devPool},
-		started: func(ctx context.Context, service *card.Service, url string) error {
-			token, err := service.DevToken(ctx)
+		started: func(ctx context.Context, accounts *account.Service, url string) error {
+			token, err := accounts.DevToken(ctx)
 			if err != nil {
 				return err
 			}

@@ -151,8 +151,8 @@ func (c walletRescanCommand) Run(ctx context.Context, g *globals) error {
 	if _, known := card.CurrencyByCode(c.Currency); !known {
 		return hint(fmt.Errorf("%q is not the code of a currency", c.Currency), "for example: cardmint wallet rescan monero")
 	}
-	return g.office(ctx, func(s *card.Service) error {
-		err := s.RequestRescan(ctx, c.Currency, "an operator asked for it", c.Believe)
+	return g.office(ctx, func(o office) error {
+		err := o.service.RequestRescan(ctx, c.Currency, "an operator asked for it", c.Believe)
 		if errors.Is(err, card.ErrNotFound) {
 			return hint(fmt.Errorf("%q has no wallet yet", c.Currency), "start a worker first: cardmint serve")
 		}
@@ -166,7 +166,7 @@ func (c walletRescanCommand) Run(ctx context.Context, g *globals) error {
 		defer every.Stop()
 		said := "an operator asked for it"
 		for c.Wait > 0 {
-			cursor, err := s.Cursor(ctx, c.Currency)
+			cursor, err := o.service.Cursor(ctx, c.Currency)
 			if err != nil {
 				return err
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/store"
@@ -60,8 +61,15 @@ func (g *globals) openVault() (*vault.Vault, error) {
 	return v, hint(err, "make a key file once with: cardmint keys create --keys %s", g.Keys)
 }
 
-// office opens what the commands need that work on the database alone. It knows no rates: what depends on one waits for a worker.
-func (g *globals) office(ctx context.Context, f func(*card.Service) error) error {
+// office is what the commands need that work on the database alone. It knows no rates: what depends on one waits for a worker.
+type office struct {
+	db       *store.Store
+	accounts *account.Service
+	service  *card.Service
+}
+
+// office opens it for f.
+func (g *globals) office(ctx context.Context, f func(office) error) error {
 	v, err := g.openVault()
 	if err != nil {
 		return err
@@ -71,18 +79,22 @@ func (g *globals) office(ctx context.Context, f func(*card.Service) error) error
 		return err
 	}
 	defer func() { _ = db.Close() }()
+	accounts, err := account.New(db, v, account.Config{Mode: g.Mode})
+	if err != nil {
+		return err
+	}
+	if err := accounts.CheckKeys(ctx); err != nil {
+		return err
+	}
 	rates, err := rate.NewFixed(nil, time.Now)
 	if err != nil {
 		return err
 	}
-	service, err := card.New(db, v, rates, nil, card.Config{Currencies: []card.Currency{card.Monero()}, Mode: g.Mode})
+	service, err := card.New(db, v, rates, nil, card.Config{Currencies: []card.Currency{card.Monero()}})
 	if err != nil {
 		return err
 	}
-	if err := service.CheckKeys(ctx); err != nil {
-		return err
-	}
-	return f(service)
+	return f(office{db, accounts, service})
 }
 
 type migrateCommand struct{}
@@ -127,8 +139,8 @@ func (accountCreateCommand) Help() string {
 
 // Run makes an account.
 func (c accountCreateCommand) Run(ctx context.Context, g *globals) error {
-	return g.office(ctx, func(s *card.Service) error {
-		a, err := s.CreateAccount(ctx, c.Name)
+	return g.office(ctx, func(o office) error {
+		a, err := o.accounts.CreateAccount(ctx, c.Name)
 		if errors.Is(err, card.ErrDuplicate) {
 			return hint(fmt.Errorf("there is an account %q already", c.Name), "make a token for it with: cardmint token create %q", c.Name)
 		}
@@ -152,8 +164,8 @@ func (tokenCreateCommand) Help() string {
 
 // Run makes a token and prints it.
 func (c tokenCreateCommand) Run(ctx context.Context, g *globals) error {
-	return g.office(ctx, func(s *card.Service) error {
-		_, text, err := s.CreateToken(ctx, c.Account, c.Name, c.TTL)
+	return g.office(ctx, func(o office) error {
+		_, text, err := o.accounts.CreateToken(ctx, c.Account, c.Name, c.TTL)
 		if errors.Is(err, card.ErrNotFound) {
 			return hint(fmt.Errorf("there is no account %q", c.Account), "make it with: cardmint account create %q", c.Account)
 		}
@@ -171,8 +183,8 @@ func (tokenListCommand) Help() string { return "Example:\n  cardmint token list"
 
 // Run lists the tokens.
 func (tokenListCommand) Run(ctx context.Context, g *globals) error {
-	return g.office(ctx, func(s *card.Service) error {
-		tokens, err := s.Tokens(ctx)
+	return g.office(ctx, func(o office) error {
+		tokens, err := o.db.Tokens(ctx)
 		if err != nil {
 			return err
 		}
@@ -213,8 +225,8 @@ func (c tokenRevokeCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return hint(fmt.Errorf("%q is not the id of a token", c.ID), "see the ids with: cardmint token list")
 	}
-	return g.office(ctx, func(s *card.Service) error {
-		err := s.RevokeToken(ctx, id)
+	return g.office(ctx, func(o office) error {
+		err := o.accounts.RevokeToken(ctx, id)
 		if errors.Is(err, card.ErrNotFound) {
 			return hint(fmt.Errorf("there is no token %s", id), "see the ids with: cardmint token list")
 		}

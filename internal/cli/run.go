@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/issuer"
 	"github.com/cardmint/cardmint/internal/outbound"
@@ -56,7 +57,7 @@ type plan struct {
 	// simulated chains need nobody else: the service is announced only once it could make a card.
 	simulated bool
 	// started is called when the service answers at url.
-	started func(ctx context.Context, service *card.Service, url string) error
+	started func(ctx context.Context, accounts *account.Service, url string) error
 }
 
 // watched is a chain and how it is watched.
@@ -115,7 +116,7 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 		}
 	}
 	cfg := p.service
-	cfg.Sandbox, cfg.Mode, cfg.Wake = sandbox, g.Mode, wakeAll
+	cfg.Sandbox, cfg.Wake = sandbox, wakeAll
 	cfg.Poster, cfg.WakeSender, cfg.DeliveryRetention = poster, wakeSender.up, p.webhooks.Retention
 	apiService, err := card.New(apiStore, v, p.rates, nil, cfg)
 	if err != nil {
@@ -129,7 +130,11 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	if err != nil {
 		return err
 	}
-	if err := apiService.CheckKeys(ctx); err != nil {
+	accounts, err := account.New(apiStore, v, account.Config{Mode: g.Mode})
+	if err != nil {
+		return err
+	}
+	if err := accounts.CheckKeys(ctx); err != nil {
 		return err
 	}
 
@@ -189,7 +194,7 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 			return nil
 		})
 	}
-	handler, err := server.New(server.Config{Service: api, Checks: checks})
+	handler, err := server.New(server.Config{Service: api, Accounts: accounts, Checks: checks})
 	if err != nil {
 		return err
 	}
@@ -197,7 +202,7 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	if p.simulated {
 		awaitReady(ctx, checks)
 	}
-	if err := p.started(ctx, apiService, "http://"+listener.Addr().String()); err != nil {
+	if err := p.started(ctx, accounts, "http://"+listener.Addr().String()); err != nil {
 		cancel() // the loops use what is closed next
 		return errors.Join(err, group.Wait())
 	}

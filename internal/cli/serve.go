@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/store"
 )
@@ -64,7 +65,7 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 		webhooks: c.Webhooks,
 		service: card.Config{Currencies: coins, QuoteTTL: c.QuoteTTL, PoolSize: c.AddressPool, MaxOpenUSD: card.USD(c.MaxOpenUSD * 100),
 			FreezeReversed: c.Freeze, MaxBlind: c.MaxBlind},
-		started: func(_ context.Context, _ *card.Service, url string) error {
+		started: func(_ context.Context, _ *account.Service, url string) error {
 			slog.Info("started", "role", c.Role, "url", url)
 			return nil
 		},

@@ -43,7 +43,7 @@ func nullMillis(t *time.Time) any {
 	return t.UnixMilli()
 }
 
-// InsertAccount implements card.Store. A name that another account has is card.ErrDuplicate; the same account again is no error.
+// InsertAccount implements account.Store. A name that another account has is card.ErrDuplicate; the same account again is no error.
 func (s *Store) InsertAccount(ctx context.Context, a card.Account) error {
 	_, err := s.exec(ctx, s.w, "insert account",
 		"INSERT INTO accounts (id, name, created_at) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING", a.ID, a.Name, a.CreatedAt.UnixMilli())
@@ -60,7 +60,7 @@ func (r *accountRow) account() card.Account {
 	return card.Account{ID: r.ID, Name: r.Name, CreatedAt: fromMillis(r.CreatedAt)}
 }
 
-// AccountByName implements card.Store.
+// AccountByName implements account.Store.
 func (s *Store) AccountByName(ctx context.Context, name string) (card.Account, error) {
 	var row accountRow
 	err := s.get(ctx, s.r, &row, "select account", "SELECT id, name, created_at FROM accounts WHERE name = ?", name)
@@ -93,14 +93,14 @@ func (s *Store) Standing(ctx context.Context, account uuid.UUID, open bool) (car
 	return card.Standing{OpenUSD: card.USD(row.Open), Reversed: row.Reversed}, err
 }
 
-// InsertToken implements card.Store.
+// InsertToken implements account.Store.
 func (s *Store) InsertToken(ctx context.Context, t card.Token) error {
 	_, err := s.exec(ctx, s.w, "insert token", `INSERT INTO tokens (id, account_id, name, hash, created_at, expires_at)
 		VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`, t.ID, t.AccountID, t.Name, t.Hash, t.CreatedAt.UnixMilli(), nullMillis(t.ExpiresAt))
 	return err
 }
 
-// Tokens implements card.Store: all of them, oldest first.
+// Tokens returns all tokens, without their texts, oldest first.
 func (s *Store) Tokens(ctx context.Context) ([]card.Token, error) {
 	var found []tokenRow
 	if err := s.list(ctx, s.r, &found, "select tokens", selectTokens+" ORDER BY t.id"); err != nil {
@@ -113,7 +113,7 @@ func (s *Store) Tokens(ctx context.Context) ([]card.Token, error) {
 	return tokens, nil
 }
 
-// TokenByHash implements card.Store. It is one round trip.
+// TokenByHash implements account.Store. It is one round trip.
 func (s *Store) TokenByHash(ctx context.Context, hash []byte) (card.Token, error) {
 	var row tokenRow
 	if err := s.hot.tokenByHash.GetContext(ctx, &row, hash); err != nil {
@@ -122,7 +122,7 @@ func (s *Store) TokenByHash(ctx context.Context, hash []byte) (card.Token, error
 	return row.token(), nil
 }
 
-// RevokeToken implements card.Store. A token that is revoked already keeps its time.
+// RevokeToken implements account.Store. A token that is revoked already keeps its time.
 func (s *Store) RevokeToken(ctx context.Context, id uuid.UUID, at time.Time) error {
 	n, err := s.exec(ctx, s.w, "revoke token", "UPDATE tokens SET revoked_at = COALESCE(revoked_at, ?) WHERE id = ?", at.UnixMilli(), id)
 	if err == nil && n == 0 {
@@ -131,7 +131,7 @@ func (s *Store) RevokeToken(ctx context.Context, id uuid.UUID, at time.Time) err
 	return err
 }
 
-// Setting implements card.Store.
+// Setting implements account.Store.
 func (s *Store) Setting(ctx context.Context, name, proposed string) (string, error) {
 	_, err := s.exec(ctx, s.w, "insert setting", "INSERT INTO settings (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING", name, proposed)
 	if err != nil {

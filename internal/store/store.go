@@ -1,6 +1,6 @@
 // Package store keeps cards in SQL: one body of statements for PostgreSQL (lib/pq) and SQLite.
 //
-// It may import package card only, and implements its Store and Tx. Times are stored as Unix milliseconds and amounts as
+// It may import package card and the actors whose ports it implements. Times are stored as Unix milliseconds and amounts as
 // integers of atomic units. After a crash a transaction has happened as a whole or not at all; statements outside of
 // transactions do no harm when they run twice. No type or error of a driver leaves the package.
 package store
@@ -16,6 +16,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 )
 
@@ -26,7 +27,10 @@ type Store struct {
 	hot     struct{ insertCard, cardByUUID, cardByKey, tokenByHash, dueDeliveries, saveDeliveries *sqlx.Stmt }
 }
 
-var _ card.Store = (*Store)(nil)
+var (
+	_ card.Store    = (*Store)(nil)
+	_ account.Store = (*Store)(nil)
+)
 
 // Open opens the database at url, "sqlite:PATH" or "postgres://...", with at most conns connections at once, and brings
 // its schema up to date. A database with a newer schema than this program's is an error.

@@ -1,0 +1,160 @@
+// Package account is who may use the service: accounts, their tokens, and authentication.
+//
+// It may import package card only. Tokens are rows with a keyed hash; what is remembered in memory is read again within seconds.
+package account
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// Store keeps accounts and tokens. Its methods are harmless when they run twice. A row that is not there is card.ErrNotFound, a store
+// out of reach card.ErrUnavailable.
+type Store interface {
+	// InsertAccount returns card.ErrDuplicate if the name is taken.
+	InsertAccount(ctx context.Context, a card.Account) error
+	AccountByName(ctx context.Context, name string) (card.Account, error)
+	InsertToken(ctx context.Context, t card.Token) error
+	TokenByHash(ctx context.Context, hash []byte) (card.Token, error)
+	// RevokeToken keeps the earlier time of a token that is revoked already.
+	RevokeToken(ctx context.Context, id uuid.UUID, at time.Time) error
+	// Setting returns the value stored under name; the first value proposed is the one that stays.
+	Setting(ctx context.Context, name, proposed string) (string, error)
+}
+
+// Vault hashes what must not be read from a database.
+type Vault interface {
+	// Digest returns a keyed hash; label keeps hashes for different purposes apart.
+	Digest(label string, data []byte) ([]byte, error)
+}
+
+// Config is how accounts work.
+type Config struct {
+	Mode string           // Part of every token: card.TestMode or card.LiveMode. Defaults to card.TestMode.
+	Now  func() time.Time // Defaults to time.Now.
+}
+
+// Validate reports what is wrong, and fills in the defaults.
+func (c *Config) Validate() error {
+	if c.Mode == "" {
+		c.Mode = card.TestMode
+	}
+	if c.Mode != card.TestMode && c.Mode != card.LiveMode {
+		return fmt.Errorf("mode must be %s or %s", card.TestMode, card.LiveMode)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return nil
+}
+
+// Service makes accounts and tokens, and tells whom a token speaks for. It is safe for concurrent use.
+type Service struct {
+	store  Store
+	vault  Vault
+	cfg    Config
+	tokens tokenCache
+}
+
+// New returns a service.
+func New(store Store, vault Vault, cfg Config) (*Service, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Service{store: store, vault: vault, cfg: cfg}, nil
+}
+
+// CheckKeys returns card.ErrWrongKeys if the vault's keys are not those that the store was first used with. With any other, tokens
+// would not be recognised and credentials could not be read.
+func (s *Service) CheckKeys(ctx context.Context) error {
+	digest, err := s.vault.Digest("key check", nil)
+	if err != nil {
+		return err
+	}
+	ours := fmt.Sprintf("%x", digest)
+	stored, err := s.store.Setting(ctx, "key_check", ours)
+	if err != nil {
+		return fmt.Errorf("check keys: %w", err)
+	}
+	if stored != ours {
+		return card.ErrWrongKeys
+	}
+	return nil
+}
+
+// CreateAccount stores a new account; ErrDuplicate if the name is taken.
+func (s *Service) CreateAccount(ctx context.Context, name string) (card.Account, error) {
+	if name == "" || len(name) > 100 || strings.TrimSpace(name) != name {
+		return card.Account{}, errors.New("an account's name has 1 to 100 characters, and no spaces around it")
+	}
+	id := uuid.Must(uuid.NewV7())
+	a := card.Account{ID: id, Name: name, CreatedAt: card.TimeOf(id)}
+	return a, s.store.InsertAccount(ctx, a)
+}
+
+// CreateToken stores a new token of an account and returns its text, which can't be read again.
+// A ttl of 0 means that it does not expire.
+func (s *Service) CreateToken(ctx context.Context, account, name string, ttl time.Duration) (card.Token, card.Secret, error) {
+	owner, err := s.store.AccountByName(ctx, account)
+	if err != nil {
+		return card.Token{}, "", fmt.Errorf("account %q: %w", account, err)
+	}
+	text := newToken(s.cfg.Mode)
+	hash, err := s.tokenHash(text)
+	if err != nil {
+		return card.Token{}, "", err
+	}
+	var expires *time.Time
+	if ttl > 0 {
+		end := s.cfg.Now().Add(ttl)
+		expires = &end
+	}
+	t, err := s.insertToken(ctx, owner, name, hash, expires)
+	return t, text, err
+}
+
+func (s *Service) insertToken(ctx context.Context, owner card.Account, name string, hash []byte, expires *time.Time) (card.Token, error) {
+	id := uuid.Must(uuid.NewV7())
+	t := card.Token{ID: id, AccountID: owner.ID, Account: owner.Name, Name: name, Hash: hash, CreatedAt: card.TimeOf(id), ExpiresAt: expires}
+	return t, s.store.InsertToken(ctx, t)
+}
+
+// DevToken returns the token of the sandbox's own account, and makes both if need be. The token is derived from the vault's
+// keys: it is the same at each start, and stored nowhere.
+func (s *Service) DevToken(ctx context.Context) (card.Secret, error) {
+	const name = "dev"
+	owner, err := s.store.AccountByName(ctx, name)
+	if errors.Is(err, card.ErrNotFound) {
+		owner, err = s.CreateAccount(ctx, name)
+	}
+	if err != nil {
+		return "", err
+	}
+	seed, err := s.vault.Digest("dev token", nil)
+	if err != nil {
+		return "", err
+	}
+	text := tokenText(s.cfg.Mode, new(big.Int).SetBytes(seed[:20]))
+	hash, err := s.tokenHash(text)
+	if err != nil {
+		return "", err
+	}
+	if _, err := s.store.TokenByHash(ctx, hash); !errors.Is(err, card.ErrNotFound) {
+		return text, err
+	}
+	_, err = s.insertToken(ctx, owner, name, hash, nil)
+	return text, err
+}
+
+// RevokeToken makes a token invalid, everywhere within five seconds. Revoking it again changes nothing.
+func (s *Service) RevokeToken(ctx context.Context, id uuid.UUID) error {
+	return s.store.RevokeToken(ctx, id, s.cfg.Now())
+}

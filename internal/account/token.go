@@ -1,0 +1,58 @@
+package account
+
+import (
+	"crypto/rand"
+	"hash/crc32"
+	"math/big"
+	"strings"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// A token is cm_MODE_ followed by 27 random characters (160 bits) and 6 that are a checksum, so that a mistyped token, or a
+// leaked one in somebody's repository, is recognised without asking the store.
+const (
+	tokenRandom   = 27
+	tokenChecksum = 6
+	base62        = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+)
+
+func newToken(mode string) card.Secret {
+	limit := new(big.Int).Exp(big.NewInt(62), big.NewInt(tokenRandom), nil)
+	n, _ := rand.Int(rand.Reader, limit) // never fails (crypto/rand)
+	return tokenText(mode, n)
+}
+
+func tokenText(mode string, random *big.Int) card.Secret {
+	token := "cm_" + mode + "_" + encode62(random, tokenRandom)
+	return card.Secret(token + checksum(token))
+}
+
+func checksum(s string) string {
+	text, n := make([]byte, tokenChecksum), crc32.ChecksumIEEE([]byte(s))
+	for i := tokenChecksum - 1; i >= 0; i-- {
+		text[i] = base62[n%62]
+		n /= 62
+	}
+	return string(text)
+}
+
+func encode62(n *big.Int, width int) string {
+	text := make([]byte, width)
+	digit, base := new(big.Int), big.NewInt(62)
+	for i := width - 1; i >= 0; i-- {
+		n.DivMod(n, base, digit)
+		text[i] = base62[digit.Int64()]
+	}
+	return string(text)
+}
+
+// wellFormed reports whether a text can be a token of this mode at all.
+func wellFormed(token, mode string) bool {
+	random, ok := strings.CutPrefix(token, "cm_"+mode+"_")
+	if !ok || len(random) != tokenRandom+tokenChecksum {
+		return false
+	}
+	body := len(token) - tokenChecksum
+	return checksum(token[:body]) == token[body:]
+}
