@@ -20,6 +20,7 @@ import (
 	"github.com/cardmint/cardmint/client"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/webhook"
 )
 
 // access says what an operation of the contract answers to the owner of a card and to somebody else. An operation that is not
@@ -49,7 +50,7 @@ var access = map[string]struct {
 
 func TestAccess_OfEveryOperationWithEveryKindOfToken(t *testing.T) {
 	t.Parallel()
-	d := deploy(t, setup{clock: &clock{}, limits: func(c *card.Config) { c.Poster = &receiver{answer: card.Attempt{Status: 200}} }})
+	d := deploy(t, setup{clock: &clock{}, poster: &receiver{answer: webhook.Attempt{Status: 200}}})
 	live := deploy(t, setup{database: d.database, keys: d.keys, clock: d.clock, mode: card.LiveMode})
 
 	account := d.account(t)
@@ -71,11 +72,11 @@ func TestAccess_OfEveryOperationWithEveryKindOfToken(t *testing.T) {
 	who, err := d.accounts.Authenticate(t.Context(), own)
 	need(t, err)
 	// hook makes a webhook of the owner's, which lasts as long as a test.
-	hook := func(t *testing.T) (webhook, event uuid.UUID) {
+	hook := func(t *testing.T) (id, event uuid.UUID) {
 		url := "https://shop.example.com/hooks"
-		w, _, err := d.service.CreateWebhook(t.Context(), who.AccountID, card.WebhookRequest{URL: &url})
+		w, _, err := d.webhooks.CreateWebhook(t.Context(), who.AccountID, webhook.Request{URL: &url})
 		need(t, err)
-		t.Cleanup(func() { _ = d.service.DeleteWebhook(context.Background(), who.AccountID, w.ID) })
+		t.Cleanup(func() { _ = d.webhooks.DeleteWebhook(context.Background(), who.AccountID, w.ID) })
 		return w.ID, d.happen(t, who.AccountID, card.EventLate)[0].ID
 	}
 
@@ -124,8 +125,8 @@ func TestAccess_OfEveryOperationWithEveryKindOfToken(t *testing.T) {
 			if operation.Security != nil || len(contract().Security) != 1 || contract().Security[0]["bearer"] == nil {
 				t.Errorf("%s: the contract does not ask for a token", operation.OperationID)
 			}
-			of := func(card, webhook, event uuid.UUID) string {
-				target := strings.NewReplacer("{uuid}", card.String(), "{webhook_id}", webhook.String(), "{event_id}", event.String()).Replace(template)
+			of := func(card, hook, event uuid.UUID) string {
+				target := strings.NewReplacer("{uuid}", card.String(), "{webhook_id}", hook.String(), "{event_id}", event.String()).Replace(template)
 				if operation.OperationID == "recoverWebhook" {
 					target += "?since=2026-01-01T00:00:00Z"
 				}
@@ -135,8 +136,8 @@ func TestAccess_OfEveryOperationWithEveryKindOfToken(t *testing.T) {
 				if !strings.Contains(template, "{webhook_id}") {
 					return of(mine.UUID, uuid.Nil, uuid.Nil)
 				}
-				webhook, event := hook(t)
-				return of(mine.UUID, webhook, event)
+				id, event := hook(t)
+				return of(mine.UUID, id, event)
 			}
 			t.Run(operation.OperationID+" with a token of its own", func(t *testing.T) {
 				d.send(t, method, target(t), own, row.body).want(t, row.own)

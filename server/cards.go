@@ -15,10 +15,14 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/webhook"
 )
 
 // api implements the generated StrictServerInterface, one file per tag of the contract.
-type api struct{ service *card.Service }
+type api struct {
+	service  *card.Service
+	webhooks *webhook.Service
+}
 
 var _ StrictServerInterface = (*api)(nil)
 

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/webhook"
 )
 
 func TestTestWebhook_SendsOneExampleAndLeavesNoTrace(t *testing.T) {
@@ -22,7 +23,7 @@ func TestTestWebhook_SendsOneExampleAndLeavesNoTrace(t *testing.T) {
 		one, made := h.register(t, `{"url":"https://shop.example.com/hooks","types":["payment.late"]}`)
 		at := time.Date(2026, 11, 20, 15, 6, 0, 131e6, time.UTC)
 		for body, want := range map[string]card.EventType{"": "card.generated", "{}": "card.generated", `{"type":"payment.expired"}`: "payment.expired", `{"type":"webhook.disabled"}`: "webhook.disabled"} {
-			h.answer = card.Attempt{At: at, Took: 84*time.Millisecond + 999*time.Microsecond, Status: 200, Answer: "<ok>"}
+			h.answer = webhook.Attempt{At: at, Took: 84*time.Millisecond + 999*time.Microsecond, Status: 200, Answer: "<ok>"}
 			text := h.ask(t, http.StatusOK, http.MethodPost, one+"/test", body).body
 			equal(t, "answer", strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(text),
 				`{"at":"2026-11-20T15:06:00.131Z","duration_ms":84,"status":200,"answer":"<ok>","error":null}`+"\n")
@@ -33,7 +34,7 @@ func TestTestWebhook_SendsOneExampleAndLeavesNoTrace(t *testing.T) {
 			equal(t, "seq", p.event.Seq, 0)
 			equal(t, "account", p.event.AccountID, h.account)
 		}
-		h.answer = card.Attempt{At: at, Error: "no connection within 15 s"}
+		h.answer = webhook.Attempt{At: at, Error: "no connection within 15 s"}
 		h.ask(t, http.StatusOK, http.MethodPatch, one, `{"enabled":false}`)
 		text := h.ask(t, http.StatusOK, http.MethodPost, one+"/test", "").body
 		equal(t, "answer", text, `{"at":"2026-11-20T15:06:00.131Z","duration_ms":0,"status":null,"answer":"","error":"no connection within 15 s"}`+"\n")
@@ -110,13 +111,13 @@ func TestListDeliveries_ShowsEveryAttempt(t *testing.T) {
 func (h *hooks) failed(t testing.TB, one string) {
 	t.Helper()
 	id := uuid.MustParse(strings.TrimPrefix(one, "/api/webhooks/"))
-	before, err := h.store.Deliveries(t.Context(), id, card.DeliveryFilter{State: card.DeliveryPending, Limit: 1000})
+	before, err := h.store.Deliveries(t.Context(), id, webhook.DeliveryFilter{State: webhook.DeliveryPending, Limit: 1000})
 	need(t, err)
 	after := slices.Clone(before)
 	for i := range after {
-		after[i].State, after[i].DueAt, after[i].Tries = card.DeliveryFailed, time.Time{}, 10
+		after[i].State, after[i].DueAt, after[i].Tries = webhook.DeliveryFailed, time.Time{}, 10
 	}
-	need(t, h.store.InTx(t.Context(), func(tx card.Tx) error { return tx.SaveDeliveries(t.Context(), id, before, after) }))
+	need(t, h.store.WebhookTx(t.Context(), func(tx webhook.Tx) error { return tx.SaveDeliveries(t.Context(), id, before, after) }))
 }
 
 func TestListDeliveries_PagesAndStates(t *testing.T) {

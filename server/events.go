@@ -20,7 +20,7 @@ func (a *api) ListEvents(ctx context.Context, r ListEventsRequestObject) (ListEv
 		return nil, err
 	}
 	after, limit := deref(r.Params.After, 0), int(deref(r.Params.Limit, pageSize))
-	es, more, err := a.service.ListEvents(ctx, owner, after, limit)
+	es, more, err := a.webhooks.ListEvents(ctx, owner, after, limit)
 	if err != nil {
 		return nil, err
 	}

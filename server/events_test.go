@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/webhook"
 )
 
 // happen inserts events of a card's account beside the service, one for each of the types, and returns them with their numbers.
@@ -25,7 +26,7 @@ func (d *deployment) happen(t testing.TB, account uuid.UUID, types ...card.Event
 			es[i].CardUUID = d.cardOf(t, account)
 		}
 	}
-	need(t, d.store.InTx(t.Context(), func(tx card.Tx) error { return tx.InsertEvents(t.Context(), es) }))
+	need(t, d.store.WebhookTx(t.Context(), func(tx webhook.Tx) error { return tx.InsertEvents(t.Context(), es) }))
 	all, err := d.store.Events(t.Context(), account, 0, 10_000)
 	need(t, err)
 	return all[len(all)-len(es):]

@@ -26,6 +26,7 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/vault"
 	"github.com/cardmint/cardmint/internal/watcher"
+	"github.com/cardmint/cardmint/internal/webhook"
 	"github.com/cardmint/cardmint/server"
 )
 
@@ -40,17 +41,19 @@ func TestMain(m *testing.M) {
 
 // setup is what one deployment is made of. The zero value is a sandbox on SQLite.
 type setup struct {
-	database  string                    // Defaults to a new SQLite file.
-	keys      string                    // Defaults to a new key file.
-	clock     *clock                    // Defaults to one that shows real time.
-	rates     card.Rates                // Defaults to monero at testRate.
-	mode      string                    // Defaults to the test mode.
-	sandbox   map[string]card.Sandbox   // Defaults to the simulated chain.
-	wrap      func(*store.Store) hooked // stands between the requests and the store. Defaults to nothing.
-	checks    map[string]func(context.Context) error
-	noService bool // only health is served
-	pool      int  // addresses ahead. Defaults to 64.
-	limits    func(*card.Config)
+	database   string                    // Defaults to a new SQLite file.
+	keys       string                    // Defaults to a new key file.
+	clock      *clock                    // Defaults to one that shows real time.
+	rates      card.Rates                // Defaults to monero at testRate.
+	mode       string                    // Defaults to the test mode.
+	sandbox    map[string]card.Sandbox   // Defaults to the simulated chain.
+	wrap       func(*store.Store) hooked // stands between the requests and the store. Defaults to nothing.
+	checks     map[string]func(context.Context) error
+	noService  bool // only health is served
+	pool       int  // addresses ahead. Defaults to 64.
+	limits     func(*card.Config)
+	poster     webhook.Poster // Defaults to none: no webhook can be registered.
+	wakeSender func()
 }
 
 // deployment is a running service. All its parts are the real ones; it moves on by requests, never by itself.
@@ -59,6 +62,7 @@ type deployment struct {
 	store    *store.Store
 	service  *card.Service
 	accounts *account.Service
+	webhooks *webhook.Service
 	handler  http.Handler
 	web      *httptest.Server
 	log      *logBuffer
@@ -127,7 +131,12 @@ func deploy(t testing.TB, s setup) *deployment {
 	cfg.Wake = d.work
 	d.service, err = card.New(requests, keys, s.rates, nil, cfg)
 	need(t, err)
-	config := server.Config{Service: d.service, Accounts: d.accounts, Log: slog.New(slog.NewJSONHandler(d.log, nil)), Checks: s.checks}
+	if s.wakeSender == nil {
+		s.wakeSender = func() {}
+	}
+	d.webhooks, err = webhook.New(requests, keys, s.poster, s.wakeSender, webhook.Config{Now: s.clock.now})
+	need(t, err)
+	config := server.Config{Service: d.service, Accounts: d.accounts, Webhooks: d.webhooks, Log: slog.New(slog.NewJSONHandler(d.log, nil)), Checks: s.checks}
 	if s.noService {
 		config.Service = nil
 	}

@@ -16,12 +16,14 @@ import (
 
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/webhook"
 )
 
 // Config is what a server needs.
 type Config struct {
 	Service  *card.Service // nil where only health is served
 	Accounts *account.Service
+	Webhooks *webhook.Service
 	Log      *slog.Logger // Defaults to slog.Default().
 	// Checks are what readiness depends on, by name. Defaults to none.
 	Checks map[string]func(context.Context) error
@@ -54,13 +56,13 @@ func New(cfg Config) (http.Handler, error) {
 		return nil, err
 	}
 	spec.register(engine)
-	a := &api{service: cfg.Service}
+	a := &api{service: cfg.Service, webhooks: cfg.Webhooks}
 	RegisterHandlersWithOptions(
 		engine.Group("",
 			noStore,
 			deadline,
 			authenticate(cfg.Accounts, problems),
-			spec.validate(cfg.Service, problems),
+			spec.validate(a, problems),
 		),
 		NewStrictHandlerWithOptions(a, nil, StrictGinServerOptions{
 			RequestErrorHandlerFunc:  problems.badRequest,

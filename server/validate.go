@@ -18,7 +18,7 @@ import (
 )
 
 // validate refuses what the contract does not allow, and names everything that is wrong at once.
-func (s *spec) validate(service *card.Service, problems problemWriter) gin.HandlerFunc {
+func (s *spec) validate(a *api, problems problemWriter) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		route := s.routes[c.Request.Method+" "+c.FullPath()]
 		body, err := readBody(c.Request, route.Operation.RequestBody)
@@ -30,7 +30,7 @@ func (s *spec) validate(service *card.Service, problems problemWriter) gin.Handl
 		if body != nil {
 			wrong = append(wrong, wrongBody(body.value, route.Operation.RequestBody.Value)...)
 			if object, ok := body.value.(map[string]any); ok {
-				wrong = merge(wrong, domainFaults(service, route.Operation.OperationID, object))
+				wrong = merge(wrong, a.domainFaults(route.Operation.OperationID, object))
 			}
 			c.Request.Body = body
 		}
@@ -87,13 +87,13 @@ func readBody(r *http.Request, declared *openapi3.RequestBodyRef) (*parsedBody, 
 }
 
 // domainFaults returns what only the domain finds wrong with a body, so that a client learns of everything at once.
-func domainFaults(service *card.Service, operation string, body map[string]any) []card.FieldError {
+func (a *api) domainFaults(operation string, body map[string]any) []card.FieldError {
 	switch operation {
 	case "createCard":
-		return service.CheckCreate(order(body))
+		return a.service.CheckCreate(order(body))
 	case "createWebhook", "updateWebhook":
 		if url, ok := body["url"].(string); ok {
-			return service.CheckWebhook(url)
+			return a.webhooks.CheckWebhook(url)
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/webhook"
 )
 
 // CreateWebhook implements createWebhook.
@@ -15,7 +16,7 @@ func (a *api) CreateWebhook(ctx context.Context, r CreateWebhookRequestObject) (
 	if err != nil {
 		return nil, err
 	}
-	w, secret, err := a.service.CreateWebhook(ctx, owner, card.WebhookRequest{URL: &r.Body.URL, Description: r.Body.Description, Types: eventTypes(r.Body.Types)})
+	w, secret, err := a.webhooks.CreateWebhook(ctx, owner, webhook.Request{URL: &r.Body.URL, Description: r.Body.Description, Types: eventTypes(r.Body.Types)})
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +31,7 @@ func (a *api) ListWebhooks(ctx context.Context, _ ListWebhooksRequestObject) (Li
 	if err != nil {
 		return nil, err
 	}
-	all, err := a.service.ListWebhooks(ctx, owner)
+	all, err := a.webhooks.ListWebhooks(ctx, owner)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +48,7 @@ func (a *api) GetWebhook(ctx context.Context, r GetWebhookRequestObject) (GetWeb
 	if err != nil {
 		return nil, err
 	}
-	w, err := a.service.GetWebhook(ctx, owner, r.WebhookID)
+	w, err := a.webhooks.GetWebhook(ctx, owner, r.WebhookID)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +61,7 @@ func (a *api) UpdateWebhook(ctx context.Context, r UpdateWebhookRequestObject) (
 	if err != nil {
 		return nil, err
 	}
-	w, err := a.service.UpdateWebhook(ctx, owner, r.WebhookID, card.WebhookRequest{
+	w, err := a.webhooks.UpdateWebhook(ctx, owner, r.WebhookID, webhook.Request{
 		URL: r.Body.URL, Description: r.Body.Description, Types: eventTypes(r.Body.Types), Enabled: r.Body.Enabled,
 	})
 	if err != nil {
@@ -75,7 +76,7 @@ func (a *api) DeleteWebhook(ctx context.Context, r DeleteWebhookRequestObject) (
 	if err != nil {
 		return nil, err
 	}
-	return DeleteWebhook204Response{}, a.service.DeleteWebhook(ctx, owner, r.WebhookID)
+	return DeleteWebhook204Response{}, a.webhooks.DeleteWebhook(ctx, owner, r.WebhookID)
 }
 
 // RotateWebhookSecret implements rotateWebhookSecret.
@@ -84,7 +85,7 @@ func (a *api) RotateWebhookSecret(ctx context.Context, r RotateWebhookSecretRequ
 	if err != nil {
 		return nil, err
 	}
-	w, secret, err := a.service.RotateWebhookSecret(ctx, owner, r.WebhookID)
+	w, secret, err := a.webhooks.RotateWebhookSecret(ctx, owner, r.WebhookID)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +102,7 @@ func (a *api) TestWebhook(ctx context.Context, r TestWebhookRequestObject) (Test
 	if r.Body != nil && r.Body.Type != nil {
 		kind = card.EventType(*r.Body.Type)
 	}
-	attempt, err := a.service.TestWebhook(ctx, owner, r.WebhookID, kind)
+	attempt, err := a.webhooks.TestWebhook(ctx, owner, r.WebhookID, kind)
 	if err != nil {
 		return nil, err
 	}
@@ -116,8 +117,8 @@ func (a *api) ListDeliveries(ctx context.Context, r ListDeliveriesRequestObject)
 	}
 	limit := int(deref(r.Params.Limit, pageSize))
 	state := deref(r.Params.State, "")
-	ds, more, err := a.service.ListDeliveries(ctx, owner, r.WebhookID, card.DeliveryFilter{
-		State: card.DeliveryState(state), Before: deref(r.Params.Before, 0), Limit: limit,
+	ds, more, err := a.webhooks.ListDeliveries(ctx, owner, r.WebhookID, webhook.DeliveryFilter{
+		State: webhook.DeliveryState(state), Before: deref(r.Params.Before, 0), Limit: limit,
 	})
 	if err != nil {
 		return nil, err
@@ -142,7 +143,7 @@ func (a *api) Redeliver(ctx context.Context, r RedeliverRequestObject) (Redelive
 	if err != nil {
 		return nil, err
 	}
-	return Redeliver202Response{}, a.service.Redeliver(ctx, owner, r.WebhookID, r.EventID)
+	return Redeliver202Response{}, a.webhooks.Redeliver(ctx, owner, r.WebhookID, r.EventID)
 }
 
 // RecoverWebhook implements recoverWebhook.
@@ -151,7 +152,7 @@ func (a *api) RecoverWebhook(ctx context.Context, r RecoverWebhookRequestObject)
 	if err != nil {
 		return nil, err
 	}
-	n, err := a.service.RecoverWebhook(ctx, owner, r.WebhookID, time.Time(r.Params.Since))
+	n, err := a.webhooks.RecoverWebhook(ctx, owner, r.WebhookID, time.Time(r.Params.Since))
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +170,7 @@ func eventTypes(wire *[]EventType) *[]card.EventType {
 	return &types
 }
 
-func wireWebhook(w *card.Webhook) Webhook {
+func wireWebhook(w *webhook.Webhook) Webhook {
 	wire := Webhook{ID: w.ID, URL: w.URL, Description: w.Description, Types: make([]EventType, len(w.Types)), Enabled: w.Enabled,
 		DisabledAt: wireTime(w.DisabledAt), FailingSince: wireTime(w.FailingSince), CreatedAt: Time(w.CreatedAt)}
 	for i, t := range w.Types {
@@ -181,14 +182,14 @@ func wireWebhook(w *card.Webhook) Webhook {
 	return wire
 }
 
-func wireDelivery(d card.Delivery) Delivery {
+func wireDelivery(d webhook.Delivery) Delivery {
 	wire := Delivery{Event: wireEvent(d.Event), State: DeliveryState(d.State), Attempts: make([]DeliveryAttempt, len(d.Attempts))}
 	for i, a := range d.Attempts {
 		wire.Attempts[i] = wireAttempt(a)
 	}
 	switch {
-	case d.State != card.DeliveryPending:
-	case d.DueAt.Equal(card.AtOnce()):
+	case d.State != webhook.DeliveryPending:
+	case d.DueAt.Equal(webhook.AtOnce()):
 		wire.NextAttemptAt = wireTime(&d.Event.CreatedAt)
 	default:
 		wire.NextAttemptAt = wireTime(&d.DueAt)
@@ -196,7 +197,7 @@ func wireDelivery(d card.Delivery) Delivery {
 	return wire
 }
 
-func wireAttempt(a card.Attempt) DeliveryAttempt {
+func wireAttempt(a webhook.Attempt) DeliveryAttempt {
 	wire := DeliveryAttempt{At: Time(a.At), DurationMs: a.Took.Milliseconds(), Answer: a.Answer}
 	if a.Status != 0 {
 		wire.Status = ptr(int32(a.Status))

@@ -17,13 +17,14 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// receiver is a card.Poster that sends nothing, and remembers what it should have sent.
+// receiver is a webhook.Poster that sends nothing, and remembers what it should have sent.
 type receiver struct {
 	mu     sync.Mutex
 	posts  []post
-	answer card.Attempt
+	answer webhook.Attempt
 	hold   chan struct{} // if there is one, nothing is answered before it is closed
 	woken  atomic.Int64  // times that the sender was
 }
@@ -41,7 +42,7 @@ func (r *receiver) CheckURL(url string) error {
 	return nil
 }
 
-func (r *receiver) Post(_ context.Context, url string, secrets []card.Secret, e card.Event) card.Attempt {
+func (r *receiver) Post(_ context.Context, url string, secrets []card.Secret, e card.Event) webhook.Attempt {
 	p := post{url: url, event: e}
 	for _, s := range secrets {
 		p.secrets = append(p.secrets, s.Reveal())
@@ -79,8 +80,8 @@ type hooks struct {
 
 func deployHooks(t testing.TB, s setup) *hooks {
 	t.Helper()
-	r := &receiver{answer: card.Attempt{Status: 200}}
-	s.limits = func(c *card.Config) { c.Poster, c.WakeSender = r, func() { r.woken.Add(1) } }
+	r := &receiver{answer: webhook.Attempt{Status: 200}}
+	s.poster, s.wakeSender = r, func() { r.woken.Add(1) }
 	h := &hooks{deployment: deploy(t, s), receiver: r}
 	h.token, h.account = h.owner(t)
 	return h
@@ -88,7 +89,7 @@ func deployHooks(t testing.TB, s setup) *hooks {
 
 const hookURL = `{"url":"https://shop.example.com/hooks"}`
 
-type webhook struct {
+type hookBody struct {
 	ID             uuid.UUID
 	URL            string
 	Description    string
@@ -101,7 +102,7 @@ type webhook struct {
 }
 
 type webhookWithSecret struct {
-	Webhook webhook
+	Webhook hookBody
 	Secret  string
 }
 
@@ -123,23 +124,36 @@ func (h *hooks) register(t testing.TB, body string) (string, webhookWithSecret) 
 // settle has a sender send what is due to a webhook, with these answers.
 func (h *hooks) settle(t testing.TB, statuses ...int) {
 	t.Helper()
-	claims, err := h.service.ClaimWebhooks(t.Context(), 9, time.Hour)
+	ctx, now := t.Context(), h.clock.now()
+	claims, err := h.store.ClaimWebhooks(ctx, now, 9, time.Hour)
 	need(t, err)
 	if len(claims) != 1 {
 		t.Fatalf("%d webhooks can be claimed", len(claims))
 	}
-	due, err := h.service.DueDeliveries(t.Context(), claims[0], 1000)
+	id := claims[0].Webhook.ID
+	due, err := h.store.DueDeliveries(ctx, id, now, len(statuses))
 	need(t, err)
-	var tried []card.Tried
+	state := webhook.State{FailingSince: claims[0].Webhook.FailingSince, PausedUntil: webhook.AtOnce()}
+	after := make([]webhook.Delivery, len(statuses))
 	for i, status := range statuses {
-		a := card.Attempt{At: h.clock.now(), Took: 84 * time.Millisecond, Status: status, Answer: "an \"answer\" <b>"}
+		a := webhook.Attempt{At: now, Took: 84 * time.Millisecond, Status: status, Answer: "an \"answer\" <b>"}
 		if status == 0 {
 			a.Answer, a.Error = "", "no connection"
 		}
-		tried = append(tried, card.Tried{Delivery: due[i], Attempt: a})
+		if a.OK() {
+			state.FailingSince = nil
+		} else if state.FailingSince == nil {
+			state.FailingSince = &a.At
+		}
+		if a.Gone() {
+			state.DisabledReason = webhook.DisabledGone
+		}
+		after[i] = due[i].After(a, now, 0.5)
 	}
-	need(t, h.service.SaveAttempts(t.Context(), claims[0], tried, time.Hour))
-	need(t, h.service.ReleaseWebhook(t.Context(), claims[0]))
+	need(t, h.store.WebhookTx(ctx, func(tx webhook.Tx) error {
+		return errors.Join(tx.SaveWebhookState(ctx, claims[0], state, now, time.Hour), tx.SaveDeliveries(ctx, id, due, after))
+	}))
+	need(t, h.store.ReleaseWebhook(ctx, claims[0]))
 }
 
 // states are the deliveries that an address lists, each as its event's number and its state.
@@ -181,13 +195,13 @@ func TestCreateWebhook_OnlyTheAddressIsNeeded(t *testing.T) {
 	t.Parallel()
 	h := deployHooks(t, setup{})
 	equal(t, "before", h.ask(t, http.StatusOK, http.MethodGet, "/api/webhooks", "").body, "[]\n")
-	var all []webhook
+	var all []hookBody
 	for _, body := range []string{hookURL, `{"url":"https://shop.example.com/hooks","types":[],"description":""}`} {
 		_, made := h.register(t, body)
-		equal(t, "webhook", made.Webhook, webhook{ID: made.Webhook.ID, URL: "https://shop.example.com/hooks", Types: []string{}, Enabled: true, CreatedAt: made.Webhook.CreatedAt})
+		equal(t, "webhook", made.Webhook, hookBody{ID: made.Webhook.ID, URL: "https://shop.example.com/hooks", Types: []string{}, Enabled: true, CreatedAt: made.Webhook.CreatedAt})
 		all = append(all, made.Webhook)
 	}
-	equal(t, "listed", bodyOf[[]webhook](t, h.ask(t, http.StatusOK, http.MethodGet, "/api/webhooks", "")), all)
+	equal(t, "listed", bodyOf[[]hookBody](t, h.ask(t, http.StatusOK, http.MethodGet, "/api/webhooks", "")), all)
 }
 
 func TestWebhooks_EveryFaultIsNamedAtOnce(t *testing.T) {
@@ -218,7 +232,7 @@ func TestWebhooks_EveryFaultIsNamedAtOnce(t *testing.T) {
 	h.send(t, http.MethodPatch, one, h.token, `{"enabled":null}`).invalid(t, "/enabled")
 	h.send(t, http.MethodPatch, one, h.token, "").refused(t, http.StatusBadRequest, "malformed_json")
 	h.send(t, http.MethodPost, one+"/test", h.token, `{"type":"card.made","x":1}`).invalid(t, "/type", "/x")
-	equal(t, "the webhooks", bodyOf[[]webhook](t, h.ask(t, http.StatusOK, http.MethodGet, "/api/webhooks", "")), []webhook{before.Webhook})
+	equal(t, "the webhooks", bodyOf[[]hookBody](t, h.ask(t, http.StatusOK, http.MethodGet, "/api/webhooks", "")), []hookBody{before.Webhook})
 }
 
 // What PostgreSQL can't store is refused whatever the database is.
@@ -312,10 +326,10 @@ func TestUpdateWebhook_ChangesOnlyWhatIsSent(t *testing.T) {
 		h := deployHooks(t, setup{database: database, clock: &clock{}})
 		one, made := h.register(t, `{"url":"https://shop.example.com/","description":"d","types":["payment.late"]}`)
 		want := made.Webhook
-		patch := func(body string) webhook {
+		patch := func(body string) hookBody {
 			t.Helper()
-			got := bodyOf[webhook](t, h.ask(t, http.StatusOK, http.MethodPatch, one, body))
-			equal(t, "read after "+body, bodyOf[webhook](t, h.ask(t, http.StatusOK, http.MethodGet, one, "")), got)
+			got := bodyOf[hookBody](t, h.ask(t, http.StatusOK, http.MethodPatch, one, body))
+			equal(t, "read after "+body, bodyOf[hookBody](t, h.ask(t, http.StatusOK, http.MethodGet, one, "")), got)
 			return got
 		}
 		equal(t, "nothing", patch(`{}`), want)
@@ -336,7 +350,7 @@ func TestUpdateWebhook_ChangesOnlyWhatIsSent(t *testing.T) {
 		}
 		h.happen(t, h.account, card.EventLate)
 		equal(t, "deliveries", h.states(t, one+"/deliveries"), []string{"1 pending"})
-		if claims, err := h.service.ClaimWebhooks(t.Context(), 9, 0); err != nil || len(claims) != 0 {
+		if claims, err := h.store.ClaimWebhooks(t.Context(), h.clock.now(), 9, 0); err != nil || len(claims) != 0 {
 			t.Errorf("%d webhooks are sent to, error %v", len(claims), err)
 		}
 		h.clock.advance(time.Hour)
@@ -356,8 +370,8 @@ func TestUpdateWebhook_TakesUpOneThatTheServiceDisabled(t *testing.T) {
 	h := deployHooks(t, setup{clock: &clock{}})
 	one, made := h.register(t, hookURL)
 	h.happen(t, h.account, card.EventDetected)
-	read := func() webhook {
-		return bodyOf[webhook](t, h.ask(t, http.StatusOK, http.MethodGet, one, ""))
+	read := func() hookBody {
+		return bodyOf[hookBody](t, h.ask(t, http.StatusOK, http.MethodGet, one, ""))
 	}
 	h.settle(t, 500)
 	if w := read(); !w.Enabled || w.FailingSince == nil {
@@ -369,8 +383,8 @@ func TestUpdateWebhook_TakesUpOneThatTheServiceDisabled(t *testing.T) {
 	if gone.Enabled || gone.DisabledReason == nil || *gone.DisabledReason != "gone" || gone.DisabledAt == nil || gone.FailingSince == nil {
 		t.Errorf("%+v", gone)
 	}
-	equal(t, "disabled by request", bodyOf[webhook](t, h.ask(t, http.StatusOK, http.MethodPatch, one, `{"enabled":false}`)), gone)
-	equal(t, "enabled", bodyOf[webhook](t, h.ask(t, http.StatusOK, http.MethodPatch, one, `{"enabled":true}`)), made.Webhook)
+	equal(t, "disabled by request", bodyOf[hookBody](t, h.ask(t, http.StatusOK, http.MethodPatch, one, `{"enabled":false}`)), gone)
+	equal(t, "enabled", bodyOf[hookBody](t, h.ask(t, http.StatusOK, http.MethodPatch, one, `{"enabled":true}`)), made.Webhook)
 }
 
 func TestSecret_IsShownTwiceInItsLifeAndNowhereElse(t *testing.T) {

@@ -1,10 +1,7 @@
 package card
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -83,24 +80,4 @@ func ExampleEvent(account uuid.UUID, kind EventType) Event {
 		e.Status = Generated
 	}
 	return e
-}
-
-// ListEvents returns the account's events whose Seq is greater than after, in its order, at most limit, and whether there are more.
-// It costs one round trip to the store, two if there is nothing new.
-func (s *Service) ListEvents(ctx context.Context, account uuid.UUID, after int64, limit int) ([]Event, bool, error) {
-	es, err := s.store.Events(ctx, account, after, limit+1)
-	if err != nil {
-		return nil, false, err
-	}
-	if len(es) == 0 && after > 0 { // nothing new; or a seq that was never given, as after a backup was restored
-		newest, err := s.store.LastSeq(ctx, account)
-		if err != nil {
-			return nil, false, err
-		}
-		if after > newest {
-			return nil, false, ErrInvalidRequest.WithFields(FieldError{"query/after", fmt.Sprintf("is greater than the seq of the newest event, %d: begin again from an event that you are sure of", newest)})
-		}
-	}
-	more := len(es) > limit
-	return slices.Clip(es[:min(limit, len(es))]), more, nil
 }

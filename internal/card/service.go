@@ -25,7 +25,6 @@ type Service struct {
 	pools      map[string]*addressPool
 	standings  standings
 	issueBatch atomic.Int32 // cards of the next batch
-	testing    examples
 }
 
 // Config is what an operator decides.
@@ -48,10 +47,6 @@ type Config struct {
 	Wake func()
 	// WakeSender is called when there are events to deliver. Defaults to nothing.
 	WakeSender func()
-	// Poster sends to webhooks. Defaults to none: no webhook can be registered.
-	Poster Poster
-	// DeliveryRetention is for how long is kept what was sent to webhooks. Defaults to 30 days.
-	DeliveryRetention time.Duration
 }
 
 // MaxConfirmations is the most that may be required: half of the blocks that a watcher reads again in every pass.
@@ -96,12 +91,6 @@ func (c *Config) Validate() error {
 	}
 	if c.WakeSender == nil {
 		c.WakeSender = func() {}
-	}
-	if c.DeliveryRetention == 0 {
-		c.DeliveryRetention = 30 * 24 * time.Hour
-	}
-	if c.DeliveryRetention < 7*24*time.Hour {
-		return errors.New("deliveries must be kept for 7 days at least")
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ import (
 type receiver struct {
 	Secret string `env:"CARDMINT_WEBHOOK_SECRET" placeholder:"SECRET" help:"What requests are signed with, whsec_ and base64; better given by the environment. Defaults to a new one, which is printed."`
 
-	poster *webhook.Poster
+	poster *webhook.HTTPPoster
 	secret card.Secret
 }
 
@@ -30,7 +30,7 @@ const receiverTimeout = 15 * time.Second
 
 // open readies the receiver, and says what requests are signed with if it was not given.
 func (r *receiver) open(out io.Writer, url string) error {
-	r.poster = webhook.NewPoster(outbound.Guard{Insecure: true, Timeout: receiverTimeout})
+	r.poster = webhook.NewHTTPPoster(outbound.Guard{Insecure: true, Timeout: receiverTimeout})
 	if err := r.poster.CheckURL(url); err != nil {
 		return hint(fmt.Errorf("the receiver's address %w", err), "give one such as http://localhost:3000/hook")
 	}

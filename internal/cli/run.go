@@ -104,7 +104,7 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	if err != nil {
 		return err
 	}
-	poster := webhook.NewPoster(outbound.Guard{Insecure: p.webhooks.Insecure, Timeout: p.webhooks.Timeout})
+	poster := webhook.NewHTTPPoster(outbound.Guard{Insecure: p.webhooks.Insecure, Timeout: p.webhooks.Timeout})
 	defer poster.Close()
 	wakeIssuing, wakeSender, wakeWatchers := make(wake, 1), make(wake, 1), make([]wake, len(chains))
 	for i := range wakeWatchers {
@@ -117,16 +117,16 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	}
 	cfg := p.service
 	cfg.Sandbox, cfg.Wake = sandbox, wakeAll
-	cfg.Poster, cfg.WakeSender, cfg.DeliveryRetention = poster, wakeSender.up, p.webhooks.Retention
+	cfg.WakeSender = wakeSender.up
+	webhooks, err := webhook.New(apiStore, v, poster, wakeSender.up, webhook.Config{Retention: p.webhooks.Retention})
+	if err != nil {
+		return err
+	}
 	apiService, err := card.New(apiStore, v, p.rates, nil, cfg)
 	if err != nil {
 		return err
 	}
 	workerService, err := card.New(workerStore, v, p.rates, issuer.NewSandbox(time.Now), cfg)
-	if err != nil {
-		return err
-	}
-	senderService, err := card.New(senderStore, v, p.rates, nil, cfg)
 	if err != nil {
 		return err
 	}
@@ -175,14 +175,17 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 		})
 	}
 	if p.worker {
-		sender := webhook.NewSender(senderService, poster, webhook.Config{Wake: wakeSender.up})
+		sender, err := webhook.NewSender(senderStore, v, poster, wakeSender.up, slog.Default(), webhook.Config{Retention: p.webhooks.Retention})
+		if err != nil {
+			return err
+		}
 		defer closing(ctx, p.webhooks.Timeout+closeGrace, sender.Close)
 		group.Go(func() error {
 			loop(ctx, sendEvery, wakeSender, sender.Tick)
 			return nil
 		})
 		group.Go(func() error {
-			loop(ctx, pruneEvery, nil, senderService.PruneDeliveries)
+			loop(ctx, pruneEvery, nil, sender.Prune)
 			return nil
 		})
 	}
@@ -194,7 +197,7 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 			return nil
 		})
 	}
-	handler, err := server.New(server.Config{Service: api, Accounts: accounts, Checks: checks})
+	handler, err := server.New(server.Config{Service: api, Accounts: accounts, Webhooks: webhooks, Checks: checks})
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -18,9 +19,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/cli"
-	"github.com/cardmint/cardmint/internal/issuer"
 	"github.com/cardmint/cardmint/internal/outbound"
-	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/vault"
@@ -29,10 +28,10 @@ import (
 
 // mailing is the part of the service that sends to webhooks, on PostgreSQL, with its loop.
 type mailing struct {
-	db      *sql.DB
-	store   *store.Store
-	service *card.Service
-	woken   chan struct{}
+	db       *sql.DB
+	store    *store.Store
+	webhooks *webhook.Service
+	woken    chan struct{}
 }
 
 func newMailing(b *testing.B, cfg webhook.Config) *mailing {
@@ -47,9 +46,7 @@ func newMailing(b *testing.B, cfg webhook.Config) *mailing {
 	s, err := store.Open(ctx, url, 16)
 	must(b, err)
 	b.Cleanup(func() { _ = s.Close() })
-	rates, err := rate.NewFixed(map[string]string{"monero": "150"}, time.Now)
-	must(b, err)
-	poster := webhook.NewPoster(outbound.Guard{Insecure: true})
+	poster := webhook.NewHTTPPoster(outbound.Guard{Insecure: true})
 	b.Cleanup(poster.Close)
 	m := &mailing{db: rig.OpenSQL(b, url), store: s, woken: make(chan struct{}, 1)}
 	wake := func() {
@@ -58,10 +55,10 @@ func newMailing(b *testing.B, cfg webhook.Config) *mailing {
 		default:
 		}
 	}
-	m.service, err = card.New(s, v, rates, issuer.NewSandbox(time.Now), card.Config{Currencies: []card.Currency{card.Monero()}, Poster: poster, WakeSender: wake})
+	m.webhooks, err = webhook.New(s, v, poster, wake, cfg)
 	must(b, err)
-	cfg.Wake = wake
-	sender := webhook.NewSender(m.service, poster, cfg)
+	sender, err := webhook.NewSender(s, v, poster, wake, slog.Default(), cfg)
+	must(b, err)
 	var loop sync.WaitGroup
 	loop.Go(func() { // as the process does
 		for {
@@ -89,7 +86,7 @@ func (m *mailing) account(b *testing.B, url string) uuid.UUID {
 	b.Helper()
 	a := card.Account{ID: uuid.Must(uuid.NewV7()), Name: uuid.NewString(), CreatedAt: time.Now()}
 	must(b, m.store.InsertAccount(b.Context(), a))
-	_, _, err := m.service.CreateWebhook(b.Context(), a.ID, card.WebhookRequest{URL: &url})
+	_, _, err := m.webhooks.CreateWebhook(b.Context(), a.ID, webhook.Request{URL: &url})
 	must(b, err)
 	return a.ID
 }

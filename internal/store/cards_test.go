@@ -103,7 +103,7 @@ func generate(t *testing.T, s *store.Store, id uuid.UUID) {
 	t.Helper()
 	cards, err := s.CardsByUUID(t.Context(), []uuid.UUID{id})
 	check(t, err)
-	inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+	inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 		if err := tx.SaveAssessments(ctx, cards, []card.Assessment{{State: card.Paid, Received: cards[0].Amount, Settled: cards[0].Amount}}); err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func generate(t *testing.T, s *store.Store, id uuid.UUID) {
 	})
 	claims, err := s.ClaimIntents(t.Context(), 1, time.Hour)
 	check(t, err)
-	inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+	inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 		return tx.SaveIssued(ctx, []card.Issued{issued(claims[0], "number "+id.String())})
 	})
 }
@@ -168,11 +168,11 @@ func TestLockCards_FindsWhatTheTipAndTheTransfersConcern(t *testing.T) {
 		idle, ready, expired, paidTo := cards[0], cards[1], newCard(account), cards[3]
 		expired.ExpiresAt = epoch.Add(-time.Hour)
 		insertCard(t, s, expired)
-		inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 			return tx.SaveAssessments(ctx, []*card.Card{ready, cards[2]}, []card.Assessment{
 				{State: card.Confirming, Received: 5, Height: 91, ReadyHeight: 100}, {State: card.Confirming, Received: 6, Height: 92, ReadyHeight: 101}})
 		})
-		inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 			got, err := tx.LockCards(ctx, "monero", []string{paidTo.Address, "of nobody"}, card.Tip{Height: 100, Time: epoch})
 			check(t, err)
 			ids := map[uuid.UUID]bool{}
@@ -201,7 +201,7 @@ func TestSaveAssessments_MoreThanOneStatementHolds(t *testing.T) {
 			cards = append(cards, insertCard(t, s, newCard(account)))
 			as = append(as, card.Assessment{State: card.Underpaid, Received: card.Amount(i), Height: int64(i)})
 		}
-		inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.SaveAssessments(ctx, cards, as) })
+		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.SaveAssessments(ctx, cards, as) })
 		for _, i := range []int{0, 499, 500, 1202} {
 			c, err := s.CardByUUID(t.Context(), account, cards[i].UUID)
 			check(t, err)
@@ -225,7 +225,7 @@ func TestInsertEvents_SeqHasNoGapsInTheOrderOfCommits(t *testing.T) {
 		var kept atomic.Int64
 		for i := range 40 {
 			all.Go(func() {
-				err := s.InTx(t.Context(), func(tx card.Tx) error {
+				err := s.Do(t.Context(), func(tx *store.Tx) error {
 					if err := tx.InsertEvents(t.Context(), []card.Event{event(), event()}); err != nil {
 						return err
 					}
@@ -264,7 +264,7 @@ func TestInTx_ErrorUndoesEverything(t *testing.T) {
 		account := newAccount(t, s)
 		c := insertCard(t, s, newCard(account))
 		boom := errors.New("boom")
-		err := s.InTx(t.Context(), func(tx card.Tx) error {
+		err := s.Do(t.Context(), func(tx *store.Tx) error {
 			if err := tx.SaveAssessments(t.Context(), []*card.Card{c}, []card.Assessment{{State: card.Paid, Received: 1}}); err != nil {
 				return err
 			}
@@ -283,7 +283,7 @@ func TestInTx_CancelledContextCommitsNothing(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		c := insertCard(t, s, newCard(newAccount(t, s)))
 		ctx, cancel := context.WithCancel(t.Context())
-		err := s.InTx(ctx, func(tx card.Tx) error {
+		err := s.Do(ctx, func(tx *store.Tx) error {
 			defer cancel()
 			return tx.SaveAssessments(ctx, []*card.Card{c}, []card.Assessment{{State: card.Paid}})
 		})
@@ -303,7 +303,7 @@ func TestStore_ClosedIsUnavailable(t *testing.T) {
 		wantError(t, err, card.ErrUnavailable)
 		_, err = s.InsertCard(t.Context(), newCard(uuid.New()))
 		wantError(t, err, card.ErrUnavailable)
-		wantError(t, s.InTx(t.Context(), func(card.Tx) error { return nil }), card.ErrUnavailable)
+		wantError(t, s.Do(t.Context(), func(*store.Tx) error { return nil }), card.ErrUnavailable)
 	})
 }
 

@@ -37,10 +37,10 @@ func TestAcquireLease_OneHolderAndAFenceThatGrows(t *testing.T) {
 		if taken.Fence <= first.Fence {
 			t.Errorf("fence %d after %d", taken.Fence, first.Fence)
 		}
-		wantError(t, s.InTx(ctx, func(tx card.Tx) error { return tx.CheckLease(ctx, first) }), card.ErrFenced)
-		check(t, s.InTx(ctx, func(tx card.Tx) error { return tx.CheckLease(ctx, taken) }))
+		wantError(t, s.Do(ctx, func(tx *store.Tx) error { return tx.CheckLease(ctx, first) }), card.ErrFenced)
+		check(t, s.Do(ctx, func(tx *store.Tx) error { return tx.CheckLease(ctx, taken) }))
 		check(t, s.ReleaseLease(ctx, first)) // an old holder can't release the new one's
-		check(t, s.InTx(ctx, func(tx card.Tx) error { return tx.CheckLease(ctx, taken) }))
+		check(t, s.Do(ctx, func(tx *store.Tx) error { return tx.CheckLease(ctx, taken) }))
 		check(t, s.ReleaseLease(ctx, taken))
 		third, err := s.AcquireLease(ctx, "watch", "c", time.Minute)
 		check(t, err)
@@ -58,7 +58,7 @@ func addAddresses(t *testing.T, s *store.Store, first, n int) []string {
 		as = append(as, card.Address{Currency: "monero", Address: fmt.Sprintf("a%05d", i), Position: int64(i)})
 		names = append(names, as[len(as)-1].Address)
 	}
-	inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.InsertAddresses(ctx, as) })
+	inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.InsertAddresses(ctx, as) })
 	return names
 }
 
@@ -123,7 +123,7 @@ func TestTakeAddresses_InOrderUntilThereAreNone(t *testing.T) {
 func TestTakeAddresses_OneThatMoneyCameToIsLeftOut(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		addAddresses(t, s, 0, 3)
-		inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 			return tx.UpsertTransfers(ctx, []card.Transfer{{Currency: "monero", TxID: "t", Address: "a00001", Amount: 1, FirstSeenAt: epoch}})
 		})
 		got, err := s.TakeAddresses(t.Context(), "monero", 3)
@@ -137,7 +137,7 @@ func TestTakeAddresses_OneThatMoneyCameToIsLeftOut(t *testing.T) {
 func TestInsertAddresses_TwiceIsRefused(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		addAddresses(t, s, 0, 1)
-		err := s.InTx(t.Context(), func(tx card.Tx) error {
+		err := s.Do(t.Context(), func(tx *store.Tx) error {
 			return tx.InsertAddresses(t.Context(), []card.Address{{Currency: "monero", Address: "a00000", Position: 99}})
 		})
 		wantError(t, err, card.ErrDuplicate)
@@ -172,7 +172,7 @@ func TestTakeAddresses_NoneFromARestoredBackupUntilTheWalletWasAsked(t *testing.
 					t.Errorf("%+v: took %v", tt, got)
 				}
 			}
-			inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.CheckedPool(ctx, "monero", tt.ahead) })
+			inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.CheckedPool(ctx, "monero", tt.ahead) })
 			if tt.restored && tt.ahead {
 				if got := take(); len(got) != 0 {
 					t.Errorf("%+v: took %v, which may have been handed out", tt, got)
@@ -196,13 +196,13 @@ func TestUpsertTransfers_TheSameFactsAgainChangeNothing(t *testing.T) {
 			{Currency: "monero", TxID: "t4", Output: 1, Address: "a", Amount: 9, Height: 100, FirstSeenAt: epoch, Counted: false},
 		}
 		for range 3 {
-			inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.UpsertTransfers(ctx, facts) })
+			inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.UpsertTransfers(ctx, facts) })
 		}
 		later := facts[0]
 		later.Height, later.FirstSeenAt = 101, epoch.Add(time.Hour)
-		inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.UpsertTransfers(ctx, []card.Transfer{later}) })
+		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.UpsertTransfers(ctx, []card.Transfer{later}) })
 		later.FirstSeenAt = epoch // the earlier time is kept
-		inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 			since, err := tx.TransfersSince(ctx, "monero", 90)
 			check(t, err)
 			sortTransfers(since)
@@ -243,7 +243,7 @@ func TestCursor_LocksThatLastTooLongAreNotWaitedFor(t *testing.T) {
 			{"for less", locked(5, tip-100, true), tip - card.LongestLock + 1},
 			{"no longer", locked(4, tip-card.LongestLock+1, false), tip - 100},
 		} {
-			inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+			inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 				if err := tx.UpsertTransfers(ctx, []card.Transfer{tt.add}); err != nil {
 					return err
 				}
@@ -276,7 +276,7 @@ func payCards(t *testing.T, s *store.Store, n int) []*card.Card {
 		c := insertCard(t, s, newCard(account))
 		cards, ids, as = append(cards, c), append(ids, c.UUID), append(as, card.Assessment{State: card.Paid})
 	}
-	inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+	inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 		if err := tx.SaveAssessments(ctx, cards, as); err != nil {
 			return err
 		}
@@ -328,7 +328,7 @@ func TestClaimIntents_EachIsClaimedByOne(t *testing.T) {
 func TestClaimIntents_OnlyWhilePaid(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		c := payCards(t, s, 1)[0]
-		inTx(t, s, func(ctx context.Context, tx card.Tx) error { // its money left the chain again
+		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { // its money left the chain again
 			return tx.SaveAssessments(ctx, []*card.Card{c}, []card.Assessment{{State: card.Unpaid}})
 		})
 		if got, err := s.ClaimIntents(t.Context(), 5, time.Hour); err != nil || len(got) != 0 {
@@ -349,7 +349,7 @@ func TestSaveIssued_LostClaimCannotWrite(t *testing.T) {
 			t.Fatalf("claims: %+v, then %+v", zombie, owner)
 		}
 		finish := func(i card.Intent) error {
-			return s.InTx(ctx, func(tx card.Tx) error { return tx.SaveIssued(ctx, []card.Issued{issued(i, "number")}) })
+			return s.Do(ctx, func(tx *store.Tx) error { return tx.SaveIssued(ctx, []card.Issued{issued(i, "number")}) })
 		}
 		wantError(t, finish(zombie[0]), card.ErrFenced)
 		wantError(t, s.DeferIntent(ctx, zombie[0], time.Hour, "late"), card.ErrFenced)
@@ -366,7 +366,7 @@ func TestSaveIssued_TheSameCardNumberTwiceIsRefused(t *testing.T) {
 		claims, err := s.ClaimIntents(ctx, 2, time.Hour)
 		check(t, err)
 		finish := func(i card.Intent) error {
-			return s.InTx(ctx, func(tx card.Tx) error { return tx.SaveIssued(ctx, []card.Issued{issued(i, "the same")}) })
+			return s.Do(ctx, func(tx *store.Tx) error { return tx.SaveIssued(ctx, []card.Issued{issued(i, "the same")}) })
 		}
 		check(t, finish(claims[0]))
 		wantError(t, finish(claims[1]), card.ErrDuplicate)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/webhook"
 )
 
 type deliveryRow struct {
@@ -20,7 +21,7 @@ type deliveryRow struct {
 	Attempts string `db:"attempts"`
 }
 
-// storedAttempt is a card.Attempt in the column attempts.
+// storedAttempt is a webhook.Attempt in the column attempts.
 type storedAttempt struct {
 	At     int64  `json:"at"`   // Unix milliseconds
 	Took   int64  `json:"took"` // milliseconds
@@ -29,16 +30,16 @@ type storedAttempt struct {
 	Error  string `json:"error,omitempty"`
 }
 
-func (r *deliveryRow) delivery() (card.Delivery, error) {
+func (r *deliveryRow) delivery() (webhook.Delivery, error) {
 	var stored []storedAttempt
 	if r.Attempts != "[]" { // as most have it when they are due
 		if err := json.Unmarshal([]byte(r.Attempts), &stored); err != nil {
-			return card.Delivery{}, fmt.Errorf("attempts of event %s: %w", r.ID, err)
+			return webhook.Delivery{}, fmt.Errorf("attempts of event %s: %w", r.ID, err)
 		}
 	}
-	d := card.Delivery{Event: r.event(), State: card.DeliveryState(r.Delivery), Tries: r.Tries, Attempts: make([]card.Attempt, len(stored))}
+	d := webhook.Delivery{Event: r.event(), State: webhook.DeliveryState(r.Delivery), Tries: r.Tries, Attempts: make([]webhook.Attempt, len(stored))}
 	for i, a := range stored {
-		d.Attempts[i] = card.Attempt{At: fromMillis(a.At), Took: time.Duration(a.Took) * time.Millisecond, Status: a.Status, Answer: a.Answer, Error: a.Error}
+		d.Attempts[i] = webhook.Attempt{At: fromMillis(a.At), Took: time.Duration(a.Took) * time.Millisecond, Status: a.Status, Answer: a.Answer, Error: a.Error}
 	}
 	if r.DueAt != nil {
 		d.DueAt = fromMillis(*r.DueAt)
@@ -46,7 +47,7 @@ func (r *deliveryRow) delivery() (card.Delivery, error) {
 	return d, nil
 }
 
-func attemptsText(as []card.Attempt) (string, error) {
+func attemptsText(as []webhook.Attempt) (string, error) {
 	stored := make([]storedAttempt, len(as))
 	for i, a := range as {
 		// PostgreSQL takes no NUL in a text.
@@ -68,11 +69,11 @@ func selectDeliveries(where, order string) string {
 		JOIN events e ON e.account_id = d.account_id AND e.seq = d.seq ORDER BY ` + order
 }
 
-func deliveries(found []deliveryRow, err error) ([]card.Delivery, error) {
+func deliveries(found []deliveryRow, err error) ([]webhook.Delivery, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := make([]card.Delivery, len(found))
+	all := make([]webhook.Delivery, len(found))
 	for i := range found {
 		if all[i], err = found[i].delivery(); err != nil {
 			return nil, err
@@ -81,29 +82,29 @@ func deliveries(found []deliveryRow, err error) ([]card.Delivery, error) {
 	return all, nil
 }
 
-// DueDeliveries implements card.Store.
-func (s *Store) DueDeliveries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]card.Delivery, error) {
+// DueDeliveries implements webhook.Store.
+func (s *Store) DueDeliveries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]webhook.Delivery, error) {
 	var found []deliveryRow
 	err := s.hot.dueDeliveries.SelectContext(ctx, &found, webhook, now.UnixMilli(), n)
 	return deliveries(found, s.fail("select due deliveries", err))
 }
 
-// DueRetries implements card.Store.
-func (s *Store) DueRetries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]card.Delivery, error) {
+// DueRetries implements webhook.Store.
+func (s *Store) DueRetries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]webhook.Delivery, error) {
 	var found []deliveryRow
 	err := s.list(ctx, s.r, &found, "select due retries", selectDeliveries("AND d.due_at > 0 AND d.due_at <= ?", "d.seq"), webhook, now.UnixMilli(), n)
 	return deliveries(found, err)
 }
 
-// Deliveries implements card.Store.
-func (s *Store) Deliveries(ctx context.Context, webhook uuid.UUID, filter card.DeliveryFilter) ([]card.Delivery, error) {
-	where, args := "", []any{webhook}
+// Deliveries implements webhook.Store.
+func (s *Store) Deliveries(ctx context.Context, id uuid.UUID, filter webhook.DeliveryFilter) ([]webhook.Delivery, error) {
+	where, args := "", []any{id}
 	switch filter.State { // in words that the partial indexes have
-	case card.DeliveryPending:
+	case webhook.DeliveryPending:
 		where = "AND d.due_at >= 0 " // IS NOT NULL would have SQLite read all of them in order
-	case card.DeliveryFailed:
+	case webhook.DeliveryFailed:
 		where = "AND d.state = 'failed' "
-	case card.DeliveryDelivered:
+	case webhook.DeliveryDelivered:
 		where = "AND d.state = 'delivered' "
 	}
 	if filter.Before > 0 {
@@ -114,8 +115,8 @@ func (s *Store) Deliveries(ctx context.Context, webhook uuid.UUID, filter card.D
 	return deliveries(found, err)
 }
 
-// SaveDeliveries implements card.Tx.
-func (t *tx) SaveDeliveries(ctx context.Context, webhook uuid.UUID, before, after []card.Delivery) error {
+// SaveDeliveries implements webhook.Tx.
+func (t *tx) SaveDeliveries(ctx context.Context, webhook uuid.UUID, before, after []webhook.Delivery) error {
 	values := make([][]any, len(after))
 	for i, d := range after {
 		var due any
@@ -150,7 +151,7 @@ func deliveryTypes() []string {
 	return []string{"BIGINT", "TEXT", "BIGINT", "INTEGER", "TEXT", "BIGINT"}
 }
 
-// Redeliver implements card.Store.
+// Redeliver implements webhook.Store.
 func (s *Store) Redeliver(ctx context.Context, account, webhook, event uuid.UUID, now time.Time) error {
 	n, err := s.exec(ctx, s.w, "redeliver", `UPDATE deliveries SET state = 'pending', due_at = ?, tries = 0
 		WHERE webhook_id = ? AND account_id = ? AND seq = (SELECT seq FROM events WHERE id = ? AND account_id = ?)`,
@@ -161,7 +162,7 @@ func (s *Store) Redeliver(ctx context.Context, account, webhook, event uuid.UUID
 	return err
 }
 
-// RecoverDeliveries implements card.Tx.
+// RecoverDeliveries implements webhook.Tx.
 func (t *tx) RecoverDeliveries(ctx context.Context, account, webhook uuid.UUID, since time.Time, after int64, n int, now time.Time) (due, last int64, err error) {
 	err = t.s.get(ctx, t.t, &last, "select events", `SELECT COALESCE(MAX(seq), ?) FROM (SELECT seq FROM events
 		WHERE account_id = ? AND seq > ? AND created_at >= ? ORDER BY seq LIMIT ?) AS page`, after, account, after, since.UnixMilli(), n)
@@ -177,13 +178,13 @@ func (t *tx) RecoverDeliveries(ctx context.Context, account, webhook uuid.UUID, 
 	return due, last, err
 }
 
-// DeleteDeliveries implements card.Store.
+// DeleteDeliveries implements webhook.Store.
 func (s *Store) DeleteDeliveries(ctx context.Context, webhook uuid.UUID, n int) (int64, error) {
 	return s.exec(ctx, s.w, "delete deliveries", `DELETE FROM deliveries WHERE webhook_id = ? AND seq IN
 		(SELECT seq FROM deliveries WHERE webhook_id = ? LIMIT ?)`, webhook, webhook, n)
 }
 
-// PruneDeliveries implements card.Store. What is old is found by the events: a delivery that has no age of its own costs less to send.
+// PruneDeliveries implements webhook.Store. What is old is found by the events: a delivery that has no age of its own costs less to send.
 func (s *Store) PruneDeliveries(ctx context.Context, before time.Time, n int) (int64, error) {
 	var old []struct {
 		Webhook uuid.UUID `db:"id"`

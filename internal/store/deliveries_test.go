@@ -13,6 +13,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/webhook"
 )
 
 func TestDueDeliveries_LongestDueFirst(t *testing.T) {
@@ -24,8 +25,8 @@ func TestDueDeliveries_LongestDueFirst(t *testing.T) {
 			insertEvents(t, s, newEvent(c, card.EventDetected))
 		}
 		at := func(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
-		saveDeliveries(t, s, w.ID, of(1, card.DeliveryPending, at(3)), of(2, card.DeliveryPending, at(1)), of(3, card.DeliveryDelivered, time.Time{}),
-			of(4, card.DeliveryPending, at(2)), of(5, card.DeliveryPending, at(2)), of(6, card.DeliveryFailed, time.Time{}))
+		saveDeliveries(t, s, w.ID, of(1, webhook.DeliveryPending, at(3)), of(2, webhook.DeliveryPending, at(1)), of(3, webhook.DeliveryDelivered, time.Time{}),
+			of(4, webhook.DeliveryPending, at(2)), of(5, webhook.DeliveryPending, at(2)), of(6, webhook.DeliveryFailed, time.Time{}))
 		for _, tt := range []struct {
 			minutes, n int
 			want       []int64
@@ -47,7 +48,7 @@ func TestDueDeliveries_LongestDueFirst(t *testing.T) {
 			t.Errorf("%d deliveries a moment before they are due, error %v", len(due), err)
 		}
 		// No clock decides when a new delivery is due: the one here is years behind that of the event.
-		if due, err := s.DueDeliveries(ctx, other.ID, time.UnixMilli(0), 9); err != nil || len(due) != 6 || !due[0].DueAt.Equal(card.AtOnce()) {
+		if due, err := s.DueDeliveries(ctx, other.ID, time.UnixMilli(0), 9); err != nil || len(due) != 6 || !due[0].DueAt.Equal(webhook.AtOnce()) {
 			t.Errorf("%d new deliveries, error %v", len(due), err)
 		}
 	})
@@ -62,9 +63,9 @@ func TestDueRetries_OldestEventFirstAndNoneThatIsNew(t *testing.T) {
 			insertEvents(t, s, newEvent(c, card.EventDetected))
 		}
 		at := func(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
-		saveDeliveries(t, s, w.ID, of(1, card.DeliveryFailed, time.Time{}), of(2, card.DeliveryPending, at(3)), of(3, card.DeliveryPending, at(2)),
-			of(4, card.DeliveryDelivered, time.Time{}), of(5, card.DeliveryPending, at(1)))
-		saveDeliveries(t, s, other.ID, of(1, card.DeliveryPending, at(0)))
+		saveDeliveries(t, s, w.ID, of(1, webhook.DeliveryFailed, time.Time{}), of(2, webhook.DeliveryPending, at(3)), of(3, webhook.DeliveryPending, at(2)),
+			of(4, webhook.DeliveryDelivered, time.Time{}), of(5, webhook.DeliveryPending, at(1)))
+		saveDeliveries(t, s, other.ID, of(1, webhook.DeliveryPending, at(0)))
 		for _, tt := range []struct {
 			minutes, n int
 			want       []int64
@@ -93,16 +94,16 @@ func TestSaveDeliveries_WhatCameOfThemComesBack(t *testing.T) {
 		events, err := s.Events(t.Context(), account, 0, 9)
 		check(t, err)
 		later := epoch.Add(5*time.Minute + time.Millisecond)
-		want := []card.Delivery{
-			{Event: events[4], State: card.DeliveryPending, DueAt: card.AtOnce(), Attempts: []card.Attempt{}}, // not saved
-			{Event: events[3], State: card.DeliveryPending, DueAt: later, Tries: 3, Attempts: []card.Attempt{
+		want := []webhook.Delivery{
+			{Event: events[4], State: webhook.DeliveryPending, DueAt: webhook.AtOnce(), Attempts: []webhook.Attempt{}}, // not saved
+			{Event: events[3], State: webhook.DeliveryPending, DueAt: later, Tries: 3, Attempts: []webhook.Attempt{
 				{At: epoch, Took: 15 * time.Second, Error: "no connection within 15 s: \"dial\" 'x' \\ ? $1 🎉"},
 				{At: epoch.Add(time.Second), Took: time.Millisecond, Status: 500, Answer: "<b>\"'; DROP TABLE deliveries;--\n\t\\u0000 \\ ü 日本 🎉 \u2028 \ufffd ?"},
 				{At: later, Status: 599},
 			}},
-			{Event: events[2], State: card.DeliveryFailed, Tries: 10, Attempts: []card.Attempt{{At: epoch, Status: 410, Answer: "gone"}}},
-			{Event: events[1], State: card.DeliveryDelivered, Tries: 1, Attempts: []card.Attempt{{At: epoch, Took: 84 * time.Millisecond, Status: 200, Answer: "NULL"}}},
-			{Event: events[0], State: card.DeliveryDelivered, Tries: 2, Attempts: []card.Attempt{}},
+			{Event: events[2], State: webhook.DeliveryFailed, Tries: 10, Attempts: []webhook.Attempt{{At: epoch, Status: 410, Answer: "gone"}}},
+			{Event: events[1], State: webhook.DeliveryDelivered, Tries: 1, Attempts: []webhook.Attempt{{At: epoch, Took: 84 * time.Millisecond, Status: 200, Answer: "NULL"}}},
+			{Event: events[0], State: webhook.DeliveryDelivered, Tries: 2, Attempts: []webhook.Attempt{}},
 		}
 		saveDeliveries(t, s, w.ID, want[4], want[3], want[2], want[1])
 		if diff := cmp.Diff(want, deliveries(t, s, w.ID)); diff != "" {
@@ -116,8 +117,8 @@ func TestSaveDeliveries_WhatCameOfThemComesBack(t *testing.T) {
 func TestSaveDeliveries_AnswerThatIsNoText(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		w := dueWebhook(t, s)
-		d := of(1, card.DeliveryDelivered, time.Time{})
-		d.Attempts = []card.Attempt{{At: epoch, Status: 200, Answer: "a\x00b\x00\x00"}, {At: epoch, Status: 500, Answer: "\xff\xfe\xed\xa0\x80c\x1b[31m\x7f"}, {At: epoch, Error: "d\x00\xff"}}
+		d := of(1, webhook.DeliveryDelivered, time.Time{})
+		d.Attempts = []webhook.Attempt{{At: epoch, Status: 200, Answer: "a\x00b\x00\x00"}, {At: epoch, Status: 500, Answer: "\xff\xfe\xed\xa0\x80c\x1b[31m\x7f"}, {At: epoch, Error: "d\x00\xff"}}
 		saveDeliveries(t, s, w.ID, d)
 		got := deliveries(t, s, w.ID)[0].Attempts
 		if len(got) != 3 || got[0].Answer != "ab" || !strings.Contains(got[1].Answer, "c\x1b[31m\x7f") || !strings.HasPrefix(got[2].Error, "d") {
@@ -133,14 +134,14 @@ func TestSaveDeliveries_MoreThanOneStatementHolds(t *testing.T) {
 		c := insertCard(t, s, newCard(account))
 		w := insertWebhook(t, s, newWebhook(account))
 		var es []card.Event
-		var ds []card.Delivery
+		var ds []webhook.Delivery
 		for i := range n {
 			es = append(es, newEvent(c, card.EventDetected))
-			d := of(int64(i+1), card.DeliveryDelivered, time.Time{})
+			d := of(int64(i+1), webhook.DeliveryDelivered, time.Time{})
 			if i%3 == 0 {
-				d = of(int64(i+1), card.DeliveryPending, epoch.Add(time.Duration(i)*time.Second))
+				d = of(int64(i+1), webhook.DeliveryPending, epoch.Add(time.Duration(i)*time.Second))
 			}
-			d.Tries, d.Attempts = i%11, []card.Attempt{{At: epoch, Took: time.Duration(i) * time.Millisecond, Status: 200}}
+			d.Tries, d.Attempts = i%11, []webhook.Attempt{{At: epoch, Took: time.Duration(i) * time.Millisecond, Status: 200}}
 			ds = append(ds, d)
 		}
 		insertEvents(t, s, es...)
@@ -164,17 +165,17 @@ func TestSaveDeliveries_NotOfWhatIsDueOtherwiseThanBefore(t *testing.T) {
 		insertEvents(t, s, newEvent(insertCard(t, s, newCard(w.AccountID)), card.EventDetected))
 		before := deliveries(t, s, w.ID)
 		check(t, s.Redeliver(ctx, w.AccountID, w.ID, before[0].Event.ID, epoch.Add(time.Second)))
-		for _, state := range []card.DeliveryState{card.DeliveryFailed, card.DeliveryDelivered} {
+		for _, state := range []webhook.DeliveryState{webhook.DeliveryFailed, webhook.DeliveryDelivered} {
 			after := slices.Clone(before)
 			for i := range after {
 				after[i].State, after[i].DueAt, after[i].Tries = state, time.Time{}, 10
 			}
-			inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.SaveDeliveries(ctx, w.ID, before, after) })
+			inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.SaveDeliveries(ctx, w.ID, before, after) })
 			got := deliveries(t, s, w.ID)
-			if d := got[0]; d.State != card.DeliveryPending || d.Tries != 0 || !d.DueAt.Equal(epoch.Add(time.Second)) {
+			if d := got[0]; d.State != webhook.DeliveryPending || d.Tries != 0 || !d.DueAt.Equal(epoch.Add(time.Second)) {
 				t.Errorf("%s, %d tries, due %v", d.State, d.Tries, d.DueAt)
 			}
-			if got[1].State != card.DeliveryFailed { // which the first round has stored, and the second can't
+			if got[1].State != webhook.DeliveryFailed { // which the first round has stored, and the second can't
 				t.Errorf("%s", got[1].State)
 			}
 		}
@@ -192,8 +193,8 @@ func TestRedeliver_WithANewSchedule(t *testing.T) {
 		}
 		events, err := s.Events(ctx, account, 0, 9)
 		check(t, err)
-		attempts := []card.Attempt{{At: epoch, Status: 500}, {At: epoch, Error: "no answer"}}
-		for i, d := range []card.Delivery{of(1, card.DeliveryFailed, time.Time{}), of(2, card.DeliveryDelivered, time.Time{}), of(3, card.DeliveryPending, epoch.Add(time.Hour))} {
+		attempts := []webhook.Attempt{{At: epoch, Status: 500}, {At: epoch, Error: "no answer"}}
+		for i, d := range []webhook.Delivery{of(1, webhook.DeliveryFailed, time.Time{}), of(2, webhook.DeliveryDelivered, time.Time{}), of(3, webhook.DeliveryPending, epoch.Add(time.Hour))} {
 			d.Tries, d.Attempts = 10-i, attempts
 			saveDeliveries(t, s, w.ID, d)
 		}
@@ -202,12 +203,12 @@ func TestRedeliver_WithANewSchedule(t *testing.T) {
 			for range 2 { // a repeated statement
 				check(t, s.Redeliver(ctx, account, w.ID, e.ID, now))
 			}
-			want := card.Delivery{Event: e, State: card.DeliveryPending, Attempts: attempts, DueAt: now}
+			want := webhook.Delivery{Event: e, State: webhook.DeliveryPending, Attempts: attempts, DueAt: now}
 			if diff := cmp.Diff(want, deliveries(t, s, w.ID)[3-i]); diff != "" {
 				t.Error(diff)
 			}
 		}
-		saveDeliveries(t, s, other.ID, of(1, card.DeliveryFailed, time.Time{}))
+		saveDeliveries(t, s, other.ID, of(1, webhook.DeliveryFailed, time.Time{}))
 		theirEvents, err := s.Events(ctx, foreign.AccountID, 0, 9)
 		check(t, err)
 		for name, x := range map[string][3]uuid.UUID{
@@ -225,10 +226,10 @@ func TestRedeliver_WithANewSchedule(t *testing.T) {
 }
 
 // recoverAll looks at all events, n at a time, and returns how many are sent.
-func recoverAll(t testing.TB, s *store.Store, w *card.Webhook, since time.Time, n int, now time.Time) (all int64) {
+func recoverAll(t testing.TB, s *store.Store, w *webhook.Webhook, since time.Time, n int, now time.Time) (all int64) {
 	t.Helper()
 	for after, more := int64(0), true; more; {
-		inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 			due, last, err := tx.RecoverDeliveries(ctx, w.AccountID, w.ID, since, after, n, now)
 			all, after, more = all+due, last, last > after
 			return err
@@ -255,9 +256,9 @@ func TestRecoverDeliveries_OnlyWhatWasMissedSince(t *testing.T) {
 		saveWebhook(t, s, w)
 		happen(9, 10)
 		other := insertWebhook(t, s, newWebhook(account))
-		used := of(6, card.DeliveryFailed, time.Time{})
-		used.Tries, used.Attempts = 10, []card.Attempt{{At: epoch, Status: 500}}
-		saveDeliveries(t, s, w.ID, of(4, card.DeliveryFailed, time.Time{}), of(5, card.DeliveryDelivered, time.Time{}), used, of(7, card.DeliveryPending, epoch.Add(time.Hour)))
+		used := of(6, webhook.DeliveryFailed, time.Time{})
+		used.Tries, used.Attempts = 10, []webhook.Attempt{{At: epoch, Status: 500}}
+		saveDeliveries(t, s, w.ID, of(4, webhook.DeliveryFailed, time.Time{}), of(5, webhook.DeliveryDelivered, time.Time{}), used, of(7, webhook.DeliveryPending, epoch.Add(time.Hour)))
 		now := epoch.Add(time.Minute)
 		if n := recoverAll(t, s, w, epoch, 3, now); n != 0 {
 			t.Errorf("%d are sent to a webhook that is disabled", n)
@@ -271,7 +272,7 @@ func TestRecoverDeliveries_OnlyWhatWasMissedSince(t *testing.T) {
 		}
 		wantDeliveries(t, s, w.ID, "10 pending", "9 pending", "8 pending", "7 pending", "6 pending", "5 delivered", "4 pending", "3 pending")
 		ds := deliveries(t, s, w.ID)
-		for i, want := range map[int]time.Time{0: now, 1: now, 2: card.AtOnce(), 3: now, 4: now, 6: now, 7: now} {
+		for i, want := range map[int]time.Time{0: now, 1: now, 2: webhook.AtOnce(), 3: now, 4: now, 6: now, 7: now} {
 			if !ds[i].DueAt.Equal(want) || ds[i].Tries != 0 {
 				t.Errorf("%d is due %v, want %v", ds[i].Event.Seq, ds[i].DueAt, want)
 			}
@@ -314,8 +315,8 @@ func TestPruneDeliveries_OnlySoManyAndNoneThatIsPending(t *testing.T) {
 			e.CreatedAt = epoch.AddDate(0, 0, day)
 			insertEvents(t, s, e)
 		}
-		for _, w := range []*card.Webhook{w, other} {
-			saveDeliveries(t, s, w.ID, of(1, card.DeliveryDelivered, time.Time{}), of(2, card.DeliveryFailed, time.Time{}), of(4, card.DeliveryFailed, time.Time{}), of(5, card.DeliveryDelivered, time.Time{}))
+		for _, w := range []*webhook.Webhook{w, other} {
+			saveDeliveries(t, s, w.ID, of(1, webhook.DeliveryDelivered, time.Time{}), of(2, webhook.DeliveryFailed, time.Time{}), of(4, webhook.DeliveryFailed, time.Time{}), of(5, webhook.DeliveryDelivered, time.Time{}))
 		}
 		prune := func(day, most int, want int64) {
 			t.Helper()
@@ -365,19 +366,19 @@ func TestDeliveries_FilteredAndPagedNewestFirst(t *testing.T) {
 		for seq := range int64(9) {
 			insertEvents(t, s, newEvent(c, card.EventDetected))
 			if seq%3 > 0 {
-				saveDeliveries(t, s, w.ID, of(seq+1, []card.DeliveryState{card.DeliveryDelivered, card.DeliveryFailed}[seq%3-1], time.Time{}))
+				saveDeliveries(t, s, w.ID, of(seq+1, []webhook.DeliveryState{webhook.DeliveryDelivered, webhook.DeliveryFailed}[seq%3-1], time.Time{}))
 			}
 		}
 		for _, tt := range []struct {
-			state  card.DeliveryState
+			state  webhook.DeliveryState
 			before int64
 			limit  int
 			want   []int64
 		}{
 			{"", 0, 100, []int64{9, 8, 7, 6, 5, 4, 3, 2, 1}}, {"", 0, 2, []int64{9, 8}}, {"", 8, 2, []int64{7, 6}}, {"", 1, 9, nil}, {"", 1 << 62, 1, []int64{9}},
-			{card.DeliveryFailed, 0, 100, []int64{9, 6, 3}}, {card.DeliveryDelivered, 8, 100, []int64{5, 2}}, {card.DeliveryPending, 5, 1, []int64{4}},
+			{webhook.DeliveryFailed, 0, 100, []int64{9, 6, 3}}, {webhook.DeliveryDelivered, 8, 100, []int64{5, 2}}, {webhook.DeliveryPending, 5, 1, []int64{4}},
 		} {
-			got, err := s.Deliveries(t.Context(), w.ID, card.DeliveryFilter{State: tt.state, Before: tt.before, Limit: tt.limit})
+			got, err := s.Deliveries(t.Context(), w.ID, webhook.DeliveryFilter{State: tt.state, Before: tt.before, Limit: tt.limit})
 			check(t, err)
 			var numbers []int64
 			for _, d := range got {

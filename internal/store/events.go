@@ -12,7 +12,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// InsertEvents implements card.Tx. The account's row is locked from here to the end of the transaction, which is what makes
+// InsertEvents implements webhook.Tx. The account's row is locked from here to the end of the transaction, which is what makes
 // seq gap-free in the order of commits; accounts are taken in the order of their ids.
 func (t *tx) InsertEvents(ctx context.Context, es []card.Event) error {
 	es = slices.Clone(es)
@@ -88,19 +88,19 @@ func (s *Store) events(ctx context.Context, on runner, operation, where string, 
 	return all, err
 }
 
-// Events implements card.Store.
+// Events implements webhook.Store.
 func (s *Store) Events(ctx context.Context, account uuid.UUID, after int64, limit int) ([]card.Event, error) {
 	return s.events(ctx, s.r, "select events", "WHERE account_id = ? AND seq > ? ORDER BY seq LIMIT ?", account, after, limit)
 }
 
-// LastSeq implements card.Store.
+// LastSeq implements webhook.Store.
 func (s *Store) LastSeq(ctx context.Context, account uuid.UUID) (int64, error) {
 	var last int64
 	err := s.get(ctx, s.r, &last, "select newest event", "SELECT last_seq FROM accounts WHERE id = ?", account)
 	return last, err
 }
 
-// SeqBefore implements card.Store.
+// SeqBefore implements webhook.Store.
 func (s *Store) SeqBefore(ctx context.Context, account uuid.UUID, since time.Time) (int64, error) {
 	var seq int64
 	err := s.get(ctx, s.r, &seq, "select event before", `SELECT COALESCE((SELECT seq FROM events WHERE account_id = a.id AND created_at < ?

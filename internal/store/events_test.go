@@ -16,6 +16,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/webhook"
 )
 
 func newEvent(c *card.Card, kind card.EventType) card.Event {
@@ -25,7 +26,7 @@ func newEvent(c *card.Card, kind card.EventType) card.Event {
 
 func insertEvents(t testing.TB, s *store.Store, es ...card.Event) {
 	t.Helper()
-	inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.InsertEvents(ctx, es) })
+	inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.InsertEvents(ctx, es) })
 }
 
 // seqs are the numbers of an account's events.
@@ -39,34 +40,34 @@ func seqs(t testing.TB, s *store.Store, account uuid.UUID) (all []int64) {
 	return all
 }
 
-func deliveries(t testing.TB, s *store.Store, webhook uuid.UUID) []card.Delivery {
+func deliveries(t testing.TB, s *store.Store, id uuid.UUID) []webhook.Delivery {
 	t.Helper()
-	all, err := s.Deliveries(t.Context(), webhook, card.DeliveryFilter{Limit: 10_000})
+	all, err := s.Deliveries(t.Context(), id, webhook.DeliveryFilter{Limit: 10_000})
 	check(t, err)
 	return all
 }
 
 // saveDeliveries stores how far deliveries are, whatever they were before.
-func saveDeliveries(t testing.TB, s *store.Store, webhook uuid.UUID, after ...card.Delivery) {
+func saveDeliveries(t testing.TB, s *store.Store, id uuid.UUID, after ...webhook.Delivery) {
 	t.Helper()
 	due := map[int64]time.Time{}
-	for _, d := range deliveries(t, s, webhook) {
+	for _, d := range deliveries(t, s, id) {
 		due[d.Event.Seq] = d.DueAt
 	}
 	before := slices.Clone(after)
 	for i := range before {
 		before[i].DueAt = due[before[i].Event.Seq]
 	}
-	inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.SaveDeliveries(ctx, webhook, before, after) })
+	inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.SaveDeliveries(ctx, id, before, after) })
 }
 
 // wantDeliveries fails the test unless the webhook has these, each written as its event's number and its state, newest first.
-func wantDeliveries(t testing.TB, s *store.Store, webhook uuid.UUID, want ...string) {
+func wantDeliveries(t testing.TB, s *store.Store, id uuid.UUID, want ...string) {
 	t.Helper()
 	var got []string
-	for _, d := range deliveries(t, s, webhook) {
+	for _, d := range deliveries(t, s, id) {
 		got = append(got, fmt.Sprint(d.Event.Seq, " ", d.State))
-		if pending := d.State == card.DeliveryPending; pending == d.DueAt.IsZero() {
+		if pending := d.State == webhook.DeliveryPending; pending == d.DueAt.IsZero() {
 			t.Errorf("%s is due %v", got[len(got)-1], d.DueAt)
 		}
 	}
@@ -76,8 +77,8 @@ func wantDeliveries(t testing.TB, s *store.Store, webhook uuid.UUID, want ...str
 }
 
 // of is a delivery of the event with a number.
-func of(seq int64, state card.DeliveryState, due time.Time) card.Delivery {
-	return card.Delivery{Event: card.Event{Seq: seq}, State: state, DueAt: due}
+func of(seq int64, state webhook.DeliveryState, due time.Time) webhook.Delivery {
+	return webhook.Delivery{Event: card.Event{Seq: seq}, State: state, DueAt: due}
 }
 
 func TestInsertEvents_GoToTheWebhooksThatWantThem(t *testing.T) {
@@ -141,7 +142,7 @@ func TestInsertEvents_WebhookIsNotToldWhatWasBeforeIt(t *testing.T) {
 func TestInsertEvents_NumbersHaveNoGapsWhateverHappensAtOnce(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		var cards []*card.Card
-		var hooks []*card.Webhook
+		var hooks []*webhook.Webhook
 		for range 3 {
 			cards = append(cards, insertCard(t, s, newCard(newAccount(t, s))))
 			hooks = append(hooks, insertWebhook(t, s, newWebhook(cards[len(cards)-1].AccountID)))
@@ -159,7 +160,7 @@ func TestInsertEvents_NumbersHaveNoGapsWhateverHappensAtOnce(t *testing.T) {
 						es = append(es, newEvent(cards[random.IntN(len(cards))], card.EventDetected))
 					}
 					undo := random.IntN(3) == 0
-					err := s.InTx(t.Context(), func(tx card.Tx) error {
+					err := s.Do(t.Context(), func(tx *store.Tx) error {
 						if err := tx.InsertEvents(t.Context(), es); err != nil || !undo {
 							return err
 						}
@@ -209,7 +210,7 @@ func TestInsertEvents_RolledBackLeavesNeitherEventNorDelivery(t *testing.T) {
 		c := insertCard(t, s, newCard(account))
 		w := insertWebhook(t, s, newWebhook(account))
 		crash := errors.New("crash")
-		wantError(t, s.InTx(t.Context(), func(tx card.Tx) error {
+		wantError(t, s.Do(t.Context(), func(tx *store.Tx) error {
 			check(t, tx.InsertEvents(t.Context(), []card.Event{newEvent(c, card.EventDetected), newEvent(c, card.EventGenerated)}))
 			return crash
 		}), crash)

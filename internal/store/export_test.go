@@ -14,3 +14,11 @@ func OpenImpatient(ctx context.Context, databaseURL string, conns int, longest t
 func (s *Store) Scalar(ctx context.Context, dest any, query string) error {
 	return s.get(ctx, s.r, dest, "query", query)
 }
+
+// Tx is what happens within one transaction.
+type Tx = tx
+
+// Do runs f in a transaction.
+func (s *Store) Do(ctx context.Context, f func(*Tx) error) error {
+	return s.inTx(ctx, f)
+}

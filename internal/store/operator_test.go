@@ -18,12 +18,12 @@ func arrive(t *testing.T, s *store.Store, ts ...card.Transfer) {
 	for i := range ts {
 		ts[i].Currency, ts[i].Counted, ts[i].TxID, ts[i].FirstSeenAt = "monero", true, uuid.NewString(), epoch
 	}
-	inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.UpsertTransfers(ctx, ts) })
+	inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.UpsertTransfers(ctx, ts) })
 }
 
 func assess(t *testing.T, s *store.Store, c *card.Card, a card.Assessment) {
 	t.Helper()
-	inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+	inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 		return tx.SaveAssessments(ctx, []*card.Card{c}, []card.Assessment{a})
 	})
 }
@@ -42,11 +42,13 @@ func TestFindCards_ThoseThatNeedAnOperator(t *testing.T) {
 		assess(t, s, cards[3], card.Assessment{State: card.Reversed, Settled: 9, Received: 3})
 		settled := *cards[3]
 		settled.WrittenOff = 6
-		inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 			return tx.InsertResolution(ctx, card.Resolution{ID: uuid.New(), CardUUID: settled.UUID, Kind: card.WriteOff, Amount: 6, Note: "n", Operator: "o", CreatedAt: epoch}, &settled)
 		})
 		assess(t, s, cards[4], card.Assessment{State: card.Paid, Received: 9, Settled: 9})
-		inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.InsertIntents(ctx, []uuid.UUID{cards[4].UUID}) })
+		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
+			return tx.InsertIntents(ctx, []uuid.UUID{cards[4].UUID})
+		})
 		claims, err := s.ClaimIntents(ctx, 1, time.Hour)
 		check(t, err)
 		check(t, s.ParkIntent(ctx, claims[0], "declined"))
@@ -91,7 +93,7 @@ func TestRecord_HoldsEverythingButTheCredentials(t *testing.T) {
 		decided.Refunded = 4
 		resolution := card.Resolution{ID: uuid.New(), CardUUID: c.UUID, Kind: card.Refund, Amount: 4, Note: "too much", Operator: "alice", CreatedAt: epoch}
 		event := card.Event{ID: uuid.New(), AccountID: account, Type: card.EventGenerated, CardUUID: c.UUID, Status: card.Generated, State: card.Paid, CreatedAt: epoch}
-		inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 			if err := tx.InsertResolution(ctx, resolution, &decided); err != nil {
 				return err
 			}
@@ -160,7 +162,7 @@ func TestRescan_IsAskedForOnceAndEnds(t *testing.T) {
 		wantError(t, s.RequestRescan(ctx, "monero", "why", false), card.ErrNotFound)
 		_, err := s.PoolAge(ctx, "monero")
 		wantError(t, err, card.ErrNotFound)
-		inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 			if err := tx.InsertAddresses(ctx, []card.Address{{Currency: "monero", Address: "a", Position: 1}}); err != nil {
 				return err
 			}
@@ -188,7 +190,7 @@ func TestRescan_IsAskedForOnceAndEnds(t *testing.T) {
 		}
 		check(t, s.NoteRescan(ctx, "monero", "half"))
 		rescan("half")
-		inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.EndRescan(ctx, "monero") })
+		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.EndRescan(ctx, "monero") })
 		rescan("")
 		if cursor, err := s.Cursor(ctx, "monero"); err != nil || cursor.Believe {
 			t.Errorf("to be believed: %t, error %v", cursor.Believe, err)

@@ -30,12 +30,12 @@ func within(t *testing.T, longest time.Duration, f func(ctx context.Context) err
 
 // stopIn has the process of s stop for good, as it were, in a transaction that did f. The transaction is told to go on by resume, and
 // returns what came of it.
-func stopIn(t *testing.T, s *store.Store, f func(ctx context.Context, tx card.Tx) error) (resume func() error) {
+func stopIn(t *testing.T, s *store.Store, f func(ctx context.Context, tx *store.Tx) error) (resume func() error) {
 	t.Helper()
 	stopped, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
 		ctx := context.WithoutCancel(t.Context())
-		ended <- s.InTx(ctx, func(tx card.Tx) error {
+		ended <- s.Do(ctx, func(tx *store.Tx) error {
 			if err := f(ctx, tx); err != nil {
 				t.Error(err)
 			}
@@ -59,7 +59,7 @@ func TestAcquireLease_UnavailableWhileAStoppedProcessHasTheRow(t *testing.T) {
 	dead, alive := open(t, url), open(t, url)
 	l, err := dead.AcquireLease(t.Context(), "watch", "dead", time.Hour)
 	check(t, err)
-	resume := stopIn(t, dead, func(ctx context.Context, tx card.Tx) error { return tx.CheckLease(ctx, l) })
+	resume := stopIn(t, dead, func(ctx context.Context, tx *store.Tx) error { return tx.CheckLease(ctx, l) })
 	acquire := func(ctx context.Context) error {
 		_, err := alive.AcquireLease(ctx, "watch", "alive", time.Minute)
 		return err
@@ -74,12 +74,14 @@ func TestTakeAddresses_UnavailableWhileAStoppedProcessHasThePool(t *testing.T) {
 	url := rig.Postgres(t)
 	dead, alive := open(t, url), open(t, url)
 	addAddresses(t, alive, 0, 100)
-	service, err := card.New(alive, openVault{}, nil, nil, card.Config{Currencies: []card.Currency{card.Monero()}})
-	check(t, err)
-	resume := stopIn(t, dead, func(ctx context.Context, tx card.Tx) error { return tx.CheckedPool(ctx, "monero", false) })
-	wantError(t, within(t, 20*time.Second, service.Prepare), card.ErrUnavailable)
+	take := func(ctx context.Context) error {
+		_, err := alive.TakeAddresses(ctx, "monero", 9)
+		return err
+	}
+	resume := stopIn(t, dead, func(ctx context.Context, tx *store.Tx) error { return tx.CheckedPool(ctx, "monero", false) })
+	wantError(t, within(t, 20*time.Second, take), card.ErrUnavailable)
 	check(t, resume())
-	check(t, within(t, 20*time.Second, service.Prepare)) // nobody has the right to fill any more
+	check(t, within(t, 20*time.Second, take))
 }
 
 func TestInTx_StoppedInsideEndsAndGivesUpItsLocks(t *testing.T) {
@@ -89,13 +91,13 @@ func TestInTx_StoppedInsideEndsAndGivesUpItsLocks(t *testing.T) {
 	dead := open(t, url+"&idle_in_transaction_session_timeout=500")
 	l, err := dead.AcquireLease(t.Context(), "watch", "dead", time.Hour)
 	check(t, err)
-	resume := stopIn(t, dead, func(ctx context.Context, tx card.Tx) error { return tx.CheckLease(ctx, l) })
+	resume := stopIn(t, dead, func(ctx context.Context, tx *store.Tx) error { return tx.CheckLease(ctx, l) })
 	wantError(t, within(t, 20*time.Second, func(ctx context.Context) error {
 		_, err := alive.AcquireLease(ctx, "watch", "alive", time.Minute)
 		return err
 	}), card.ErrFenced) // it got the row: its lease was still good
 	wantError(t, resume(), card.ErrUnavailable)
-	inTx(t, dead, func(ctx context.Context, tx card.Tx) error { return tx.CheckLease(ctx, l) }) // by another connection
+	inTx(t, dead, func(ctx context.Context, tx *store.Tx) error { return tx.CheckLease(ctx, l) }) // by another connection
 }
 
 func TestOpen_SessionsEndWhenTheirProcessIsGone(t *testing.T) {
@@ -149,7 +151,7 @@ func TestSilentConnection_NothingWaitsForItForEver(t *testing.T) {
 		},
 		"transaction": func(s *store.Store, silence func()) func(context.Context) error {
 			return func(ctx context.Context) error {
-				return s.InTx(ctx, func(tx card.Tx) error {
+				return s.Do(ctx, func(tx *store.Tx) error {
 					silence()
 					return tx.CheckLease(ctx, card.Lease{})
 				})
@@ -157,7 +159,7 @@ func TestSilentConnection_NothingWaitsForItForEver(t *testing.T) {
 		},
 		"commit": func(s *store.Store, silence func()) func(context.Context) error {
 			return func(ctx context.Context) error {
-				return s.InTx(ctx, func(tx card.Tx) error {
+				return s.Do(ctx, func(tx *store.Tx) error {
 					silence()
 					return nil
 				})

@@ -18,6 +18,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/webhook"
 )
 
 // Store is an open database. It implements card.Store.
@@ -30,6 +31,7 @@ type Store struct {
 var (
 	_ card.Store    = (*Store)(nil)
 	_ account.Store = (*Store)(nil)
+	_ webhook.Store = (*Store)(nil)
 )
 
 // Open opens the database at url, "sqlite:PATH" or "postgres://...", with at most conns connections at once, and brings
@@ -131,6 +133,11 @@ func (s *Store) InTx(ctx context.Context, f func(card.Tx) error) error {
 	return s.inTx(ctx, func(t *tx) error { return f(t) })
 }
 
+// WebhookTx implements webhook.Store.
+func (s *Store) WebhookTx(ctx context.Context, f func(webhook.Tx) error) error {
+	return s.inTx(ctx, func(t *tx) error { return f(t) })
+}
+
 func (s *Store) inTx(ctx context.Context, f func(*tx) error) error {
 	var err error
 	for range 5 { // the whole transaction again when the database could not serialise it
@@ -178,7 +185,10 @@ type tx struct {
 	t *sqlx.Tx
 }
 
-var _ card.Tx = (*tx)(nil)
+var (
+	_ card.Tx    = (*tx)(nil)
+	_ webhook.Tx = (*tx)(nil)
+)
 
 // runner is what a statement runs on: a pool or a transaction.
 type runner interface {

@@ -71,9 +71,9 @@ func insertCard(t testing.TB, s *store.Store, c *card.Card) *card.Card {
 	return c
 }
 
-func inTx(t testing.TB, s *store.Store, f func(ctx context.Context, tx card.Tx) error) {
+func inTx(t testing.TB, s *store.Store, f func(ctx context.Context, tx *store.Tx) error) {
 	t.Helper()
-	check(t, s.InTx(t.Context(), func(tx card.Tx) error { return f(t.Context(), tx) }))
+	check(t, s.Do(t.Context(), func(tx *store.Tx) error { return f(t.Context(), tx) }))
 }
 
 func check(t testing.TB, err error) {

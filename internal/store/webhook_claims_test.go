@@ -11,6 +11,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/webhook"
 )
 
 func TestClaimWebhooks_EachIsClaimedByOne(t *testing.T) {
@@ -57,7 +58,7 @@ func TestClaimWebhooks_EndsWithItsTimeAndRaisesTheFence(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		w := dueWebhook(t, s)
 		first := claimOne(t, s, expiredAtOnce)
-		if diff := cmp.Diff(&card.WebhookClaim{Webhook: w, Fence: first.Fence}, first); diff != "" {
+		if diff := cmp.Diff(&webhook.Claim{Webhook: w, Fence: first.Fence}, first); diff != "" {
 			t.Error(diff)
 		}
 		second := claimOne(t, s, time.Hour)
@@ -77,15 +78,15 @@ func TestClaimWebhooks_OnlyWhatCanBeSentToNow(t *testing.T) {
 		insertWebhook(t, s, newWebhook(newAccount(t, s))) // nothing to send
 		want := dueWebhook(t, s)
 		disabled := dueWebhook(t, s)
-		disabled.Enabled, disabled.DisabledReason, disabled.DisabledAt = false, card.DisabledByRequest, &epoch
+		disabled.Enabled, disabled.DisabledReason, disabled.DisabledAt = false, webhook.DisabledByRequest, &epoch
 		saveWebhook(t, s, disabled)
 		delivered, waits, paused, failed := dueWebhook(t, s), dueWebhook(t, s), dueWebhook(t, s), dueWebhook(t, s)
-		saveDeliveries(t, s, delivered.ID, of(1, card.DeliveryDelivered, time.Time{}))
-		saveDeliveries(t, s, failed.ID, of(1, card.DeliveryFailed, time.Time{}))
-		saveDeliveries(t, s, waits.ID, of(1, card.DeliveryPending, epoch.Add(time.Hour)))
+		saveDeliveries(t, s, delivered.ID, of(1, webhook.DeliveryDelivered, time.Time{}))
+		saveDeliveries(t, s, failed.ID, of(1, webhook.DeliveryFailed, time.Time{}))
+		saveDeliveries(t, s, waits.ID, of(1, webhook.DeliveryPending, epoch.Add(time.Hour)))
 		for _, c := range claim(t, s, 9, expiredAtOnce) {
 			if c.Webhook.ID == paused.ID {
-				check(t, saveState(s, c, card.WebhookState{PausedUntil: epoch.Add(time.Minute)}))
+				check(t, saveState(s, c, webhook.State{PausedUntil: epoch.Add(time.Minute)}))
 				check(t, s.ReleaseWebhook(ctx, c))
 			}
 		}
@@ -120,7 +121,7 @@ func TestClaimWebhooks_FewestFailuresFirst(t *testing.T) {
 			dueWebhook(t, s)
 			c := claimOne(t, s, expiredAtOnce) // the others keep their claims
 			failures[c.Webhook.ID] = (i * 3) % 5
-			check(t, saveState(s, c, card.WebhookState{Failures: failures[c.Webhook.ID]}))
+			check(t, saveState(s, c, webhook.State{Failures: failures[c.Webhook.ID]}))
 		}
 		for _, c := range claim(t, s, 9, time.Hour) {
 			t.Errorf("claimed %s", c.Webhook.ID)
@@ -130,7 +131,7 @@ func TestClaimWebhooks_FewestFailuresFirst(t *testing.T) {
 		for _, a := range all {
 			hooks, err := s.Webhooks(t.Context(), a.ID)
 			check(t, err)
-			check(t, s.ReleaseWebhook(t.Context(), &card.WebhookClaim{Webhook: hooks[0], Fence: 1}))
+			check(t, s.ReleaseWebhook(t.Context(), &webhook.Claim{Webhook: hooks[0], Fence: 1}))
 		}
 		for want := 0; want < 5; {
 			some := claim(t, s, 2, time.Hour)
@@ -200,14 +201,14 @@ func TestSaveWebhookState_LostClaimCannotWrite(t *testing.T) {
 		zombie := claimOne(t, s, expiredAtOnce)
 		owner := claimOne(t, s, time.Hour)
 		since := epoch.Add(-time.Hour)
-		gone := card.WebhookState{Failures: 9, FailingSince: &since, PausedUntil: epoch.Add(time.Hour), DisabledReason: card.DisabledGone}
+		gone := webhook.State{Failures: 9, FailingSince: &since, PausedUntil: epoch.Add(time.Hour), DisabledReason: webhook.DisabledGone}
 		wantError(t, saveState(s, zombie, gone), card.ErrFenced)
 		got, err := s.WebhookByID(ctx, w.AccountID, w.ID)
 		check(t, err)
 		if diff := cmp.Diff(w, got); diff != "" {
 			t.Errorf("the old holder has written: %s", diff)
 		}
-		check(t, saveState(s, owner, card.WebhookState{Failures: 2, FailingSince: &since}))
+		check(t, saveState(s, owner, webhook.State{Failures: 2, FailingSince: &since}))
 		check(t, s.DeleteWebhook(ctx, w.AccountID, w.ID))
 		wantError(t, saveState(s, owner, gone), card.ErrFenced)
 	})
@@ -220,11 +221,11 @@ func TestSaveWebhookState_ChangedWebhookCannotBeWritten(t *testing.T) {
 		c := claimOne(t, s, time.Hour)
 		w.Description = "changed"
 		saveWebhook(t, s, w) // which no sender has to know of
-		check(t, saveState(s, c, card.WebhookState{}))
+		check(t, saveState(s, c, webhook.State{}))
 		for _, version := range []int64{4, 2} {
 			w.Version = version
 			saveWebhook(t, s, w)
-			wantError(t, saveState(s, c, card.WebhookState{DisabledReason: card.DisabledGone}), card.ErrFenced)
+			wantError(t, saveState(s, c, webhook.State{DisabledReason: webhook.DisabledGone}), card.ErrFenced)
 			got, err := s.WebhookByID(t.Context(), w.AccountID, w.ID)
 			check(t, err)
 			if diff := cmp.Diff(w, got); diff != "" {
@@ -239,8 +240,8 @@ func TestCheckClaim_OnlyTheNewestUntilTheWebhookIsDeleted(t *testing.T) {
 		w := dueWebhook(t, s)
 		zombie := claimOne(t, s, expiredAtOnce)
 		owner := claimOne(t, s, time.Hour)
-		checkClaim := func(c *card.WebhookClaim) error {
-			return s.InTx(t.Context(), func(tx card.Tx) error { return tx.CheckClaim(t.Context(), c) })
+		checkClaim := func(c *webhook.Claim) error {
+			return s.Do(t.Context(), func(tx *store.Tx) error { return tx.CheckClaim(t.Context(), c) })
 		}
 		wantError(t, checkClaim(zombie), card.ErrFenced)
 		w.Version++
@@ -256,17 +257,17 @@ func TestSaveWebhookState_ProlongsTheClaimAndIsKept(t *testing.T) {
 		w := dueWebhook(t, s)
 		c := claimOne(t, s, expiredAtOnce)
 		since := epoch.Add(-time.Hour)
-		check(t, saveState(s, c, card.WebhookState{Failures: 7, FailingSince: &since, PausedUntil: card.AtOnce()}))
+		check(t, saveState(s, c, webhook.State{Failures: 7, FailingSince: &since, PausedUntil: webhook.AtOnce()}))
 		if got := claim(t, s, 9, time.Hour); len(got) != 0 {
 			t.Error("the claim was not prolonged")
 		}
 		check(t, s.ReleaseWebhook(t.Context(), c))
 		w.FailingSince = &since
 		next := claimOne(t, s, time.Hour)
-		if diff := cmp.Diff(&card.WebhookClaim{Webhook: w, Failures: 7, Fence: c.Fence + 1}, next); diff != "" {
+		if diff := cmp.Diff(&webhook.Claim{Webhook: w, Failures: 7, Fence: c.Fence + 1}, next); diff != "" {
 			t.Error(diff)
 		}
-		check(t, saveState(s, next, card.WebhookState{PausedUntil: card.AtOnce()}))
+		check(t, saveState(s, next, webhook.State{PausedUntil: webhook.AtOnce()}))
 		got, err := s.WebhookByID(t.Context(), w.AccountID, w.ID)
 		check(t, err)
 		if got.FailingSince != nil {
@@ -277,9 +278,9 @@ func TestSaveWebhookState_ProlongsTheClaimAndIsKept(t *testing.T) {
 
 func TestSaveWebhookState_Disables(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
-		for _, reason := range []card.DisabledReason{card.DisabledGone, card.DisabledFailing} {
+		for _, reason := range []webhook.DisabledReason{webhook.DisabledGone, webhook.DisabledFailing} {
 			w := dueWebhook(t, s)
-			check(t, saveState(s, claimOne(t, s, expiredAtOnce), card.WebhookState{DisabledReason: reason}))
+			check(t, saveState(s, claimOne(t, s, expiredAtOnce), webhook.State{DisabledReason: reason}))
 			got, err := s.WebhookByID(t.Context(), w.AccountID, w.ID)
 			check(t, err)
 			w.Enabled, w.DisabledReason, w.DisabledAt = false, reason, &epoch
@@ -298,7 +299,7 @@ func TestSaveWebhook_NewVersionEndsThePause(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s := open(t, url)
 		w := dueWebhook(t, s)
-		check(t, saveState(s, claimOne(t, s, time.Hour), card.WebhookState{Failures: 4, PausedUntil: epoch.Add(time.Hour)}))
+		check(t, saveState(s, claimOne(t, s, time.Hour), webhook.State{Failures: 4, PausedUntil: epoch.Add(time.Hour)}))
 		want := func(failures int, paused int64) {
 			t.Helper()
 			if got := scalar[int](t, url, "SELECT failures FROM webhooks"); got != failures {

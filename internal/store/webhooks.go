@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/webhook"
 )
 
 const webhookColumns = `id, account_id, url, description, types, secret, old_secret, old_until, enabled, disabled_reason, disabled_at, created_at,
@@ -32,9 +33,9 @@ type webhookRow struct {
 	Version        int64          `db:"version"`
 }
 
-func (r *webhookRow) webhook() *card.Webhook {
-	w := &card.Webhook{ID: r.ID, AccountID: r.AccountID, URL: r.URL, Description: r.Description, Enabled: r.Enabled,
-		DisabledReason: card.DisabledReason(r.DisabledReason.String), DisabledAt: fromNullMillis(r.DisabledAt), FailingSince: fromNullMillis(r.FailingSince),
+func (r *webhookRow) webhook() *webhook.Webhook {
+	w := &webhook.Webhook{ID: r.ID, AccountID: r.AccountID, URL: r.URL, Description: r.Description, Enabled: r.Enabled,
+		DisabledReason: webhook.DisabledReason(r.DisabledReason.String), DisabledAt: fromNullMillis(r.DisabledAt), FailingSince: fromNullMillis(r.FailingSince),
 		CreatedAt: fromMillis(r.CreatedAt), Version: r.Version, Sealed: r.Secret, SealedOld: r.OldSecret, OldUntil: fromNullMillis(r.OldUntil)}
 	for _, kind := range strings.Fields(r.Types) {
 		w.Types = append(w.Types, card.EventType(kind))
@@ -50,37 +51,37 @@ func joinTypes(types []card.EventType) string {
 	return strings.Join(texts, " ")
 }
 
-// LockAccount implements card.Tx.
+// LockAccount implements webhook.Tx.
 func (t *tx) LockAccount(ctx context.Context, account uuid.UUID) error {
 	var id uuid.UUID
 	return t.s.get(ctx, t.t, &id, "lock account", "SELECT id FROM accounts WHERE id = ?"+t.s.dialect.forUpdate, account)
 }
 
-// CountWebhooks implements card.Tx.
+// CountWebhooks implements webhook.Tx.
 func (t *tx) CountWebhooks(ctx context.Context, account uuid.UUID) (int, error) {
 	var n int
 	err := t.s.get(ctx, t.t, &n, "count webhooks", "SELECT COUNT(*) FROM webhooks WHERE account_id = ?", account)
 	return n, err
 }
 
-// InsertWebhook implements card.Tx.
-func (t *tx) InsertWebhook(ctx context.Context, w *card.Webhook) error {
+// InsertWebhook implements webhook.Tx.
+func (t *tx) InsertWebhook(ctx context.Context, w *webhook.Webhook) error {
 	_, err := t.s.exec(ctx, t.t, "insert webhook", `INSERT INTO webhooks (id, account_id, url, description, types, secret, version, enabled, created_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, w.ID, w.AccountID, w.URL, w.Description, joinTypes(w.Types), w.Sealed, w.Version, w.Enabled, w.CreatedAt.UnixMilli())
 	return err
 }
 
-// WebhookByID implements card.Store.
-func (s *Store) WebhookByID(ctx context.Context, account, id uuid.UUID) (*card.Webhook, error) {
+// WebhookByID implements webhook.Store.
+func (s *Store) WebhookByID(ctx context.Context, account, id uuid.UUID) (*webhook.Webhook, error) {
 	return s.webhook(ctx, s.r, "", account, id)
 }
 
-// LockWebhook implements card.Tx.
-func (t *tx) LockWebhook(ctx context.Context, account, id uuid.UUID) (*card.Webhook, error) {
+// LockWebhook implements webhook.Tx.
+func (t *tx) LockWebhook(ctx context.Context, account, id uuid.UUID) (*webhook.Webhook, error) {
 	return t.s.webhook(ctx, t.t, t.s.dialect.forUpdate, account, id)
 }
 
-func (s *Store) webhook(ctx context.Context, on runner, lock string, account, id uuid.UUID) (*card.Webhook, error) {
+func (s *Store) webhook(ctx context.Context, on runner, lock string, account, id uuid.UUID) (*webhook.Webhook, error) {
 	var row webhookRow
 	if err := s.get(ctx, on, &row, "select webhook", "SELECT "+webhookColumns+" FROM webhooks WHERE account_id = ? AND id = ?"+lock, account, id); err != nil {
 		return nil, err
@@ -88,19 +89,19 @@ func (s *Store) webhook(ctx context.Context, on runner, lock string, account, id
 	return row.webhook(), nil
 }
 
-// Webhooks implements card.Store.
-func (s *Store) Webhooks(ctx context.Context, account uuid.UUID) ([]*card.Webhook, error) {
+// Webhooks implements webhook.Store.
+func (s *Store) Webhooks(ctx context.Context, account uuid.UUID) ([]*webhook.Webhook, error) {
 	var found []webhookRow
 	err := s.list(ctx, s.r, &found, "select webhooks", "SELECT "+webhookColumns+" FROM webhooks WHERE account_id = ? ORDER BY id", account)
-	all := make([]*card.Webhook, len(found))
+	all := make([]*webhook.Webhook, len(found))
 	for i := range found {
 		all[i] = found[i].webhook()
 	}
 	return all, err
 }
 
-// SaveWebhook implements card.Tx.
-func (t *tx) SaveWebhook(ctx context.Context, w *card.Webhook) error {
+// SaveWebhook implements webhook.Tx.
+func (t *tx) SaveWebhook(ctx context.Context, w *webhook.Webhook) error {
 	_, err := t.s.exec(ctx, t.t, "update webhook", `UPDATE webhooks SET url = ?, description = ?, types = ?, secret = ?, old_secret = ?, old_until = ?,
 		enabled = ?, disabled_reason = ?, disabled_at = ?, failing_since = ?, failures = CASE WHEN version = ? THEN failures ELSE 0 END,
 		paused_until = CASE WHEN version = ? THEN paused_until ELSE 0 END, version = ? WHERE id = ?`,
@@ -109,14 +110,14 @@ func (t *tx) SaveWebhook(ctx context.Context, w *card.Webhook) error {
 	return err
 }
 
-// DeleteWebhook implements card.Store.
+// DeleteWebhook implements webhook.Store.
 func (s *Store) DeleteWebhook(ctx context.Context, account, id uuid.UUID) error {
 	_, err := s.exec(ctx, s.w, "delete webhook", "DELETE FROM webhooks WHERE account_id = ? AND id = ?", account, id)
 	return err
 }
 
-// ClaimWebhooks implements card.Store. Each claim raises the fence; one whose reply is lost ends with its ttl.
-func (s *Store) ClaimWebhooks(ctx context.Context, now time.Time, n int, ttl time.Duration) ([]*card.WebhookClaim, error) {
+// ClaimWebhooks implements webhook.Store. Each claim raises the fence; one whose reply is lost ends with its ttl.
+func (s *Store) ClaimWebhooks(ctx context.Context, now time.Time, n int, ttl time.Duration) ([]*webhook.Claim, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestClaim)
 	defer cancel()
 	var found []struct {
@@ -130,21 +131,21 @@ func (s *Store) ClaimWebhooks(ctx context.Context, now time.Time, n int, ttl tim
 			AND EXISTS (SELECT 1 FROM deliveries d WHERE d.webhook_id = q.id AND d.due_at <= ?)
 			ORDER BY q.failures, q.claimed_until LIMIT ?`+s.dialect.skipLocked+`)
 		RETURNING `+webhookColumns+`, failures, fence`, ttl.Milliseconds(), now.UnixMilli(), now.UnixMilli(), n)
-	claims := make([]*card.WebhookClaim, len(found))
+	claims := make([]*webhook.Claim, len(found))
 	for i := range found {
-		claims[i] = &card.WebhookClaim{Webhook: found[i].webhook(), Failures: found[i].Failures, Fence: found[i].Fence}
+		claims[i] = &webhook.Claim{Webhook: found[i].webhook(), Failures: found[i].Failures, Fence: found[i].Fence}
 	}
 	return claims, err
 }
 
-// ReleaseWebhook implements card.Store. The fence stays, so that it goes on growing; the time says who was served longest ago.
-func (s *Store) ReleaseWebhook(ctx context.Context, c *card.WebhookClaim) error {
+// ReleaseWebhook implements webhook.Store. The fence stays, so that it goes on growing; the time says who was served longest ago.
+func (s *Store) ReleaseWebhook(ctx context.Context, c *webhook.Claim) error {
 	_, err := s.exec(ctx, s.w, "release webhook", "UPDATE webhooks SET claimed_until = "+s.dialect.now+" WHERE id = ? AND fence = ?", c.Webhook.ID, c.Fence)
 	return err
 }
 
-// SaveWebhookState implements card.Tx.
-func (t *tx) SaveWebhookState(ctx context.Context, c *card.WebhookClaim, state card.WebhookState, now time.Time, ttl time.Duration) error {
+// SaveWebhookState implements webhook.Tx.
+func (t *tx) SaveWebhookState(ctx context.Context, c *webhook.Claim, state webhook.State, now time.Time, ttl time.Duration) error {
 	set, args := "", []any{state.Failures, nullMillis(state.FailingSince), state.PausedUntil.UnixMilli(), ttl.Milliseconds()}
 	if state.DisabledReason != "" {
 		set, args = ", enabled = FALSE, disabled_reason = ?, disabled_at = ?", append(args, state.DisabledReason, now.UnixMilli())
@@ -157,8 +158,8 @@ func (t *tx) SaveWebhookState(ctx context.Context, c *card.WebhookClaim, state c
 	return err
 }
 
-// CheckClaim implements card.Tx.
-func (t *tx) CheckClaim(ctx context.Context, c *card.WebhookClaim) error {
+// CheckClaim implements webhook.Tx.
+func (t *tx) CheckClaim(ctx context.Context, c *webhook.Claim) error {
 	var fence int64
 	err := t.s.get(ctx, t.t, &fence, "check claim", "SELECT fence FROM webhooks WHERE id = ? AND fence = ?"+t.s.dialect.forUpdate, c.Webhook.ID, c.Fence)
 	if errors.Is(err, card.ErrNotFound) {

@@ -11,26 +11,27 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-func newWebhook(account uuid.UUID, types ...card.EventType) *card.Webhook {
-	return &card.Webhook{ID: uuid.Must(uuid.NewV7()), AccountID: account, URL: "https://shop.example.com/hooks", Types: types, Enabled: true,
+func newWebhook(account uuid.UUID, types ...card.EventType) *webhook.Webhook {
+	return &webhook.Webhook{ID: uuid.Must(uuid.NewV7()), AccountID: account, URL: "https://shop.example.com/hooks", Types: types, Enabled: true,
 		CreatedAt: epoch, Version: 3, Sealed: []byte("sealed")}
 }
 
-func insertWebhook(t testing.TB, s *store.Store, w *card.Webhook) *card.Webhook {
+func insertWebhook(t testing.TB, s *store.Store, w *webhook.Webhook) *webhook.Webhook {
 	t.Helper()
-	inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.InsertWebhook(ctx, w) })
+	inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.InsertWebhook(ctx, w) })
 	return w
 }
 
-func saveWebhook(t testing.TB, s *store.Store, w *card.Webhook) {
+func saveWebhook(t testing.TB, s *store.Store, w *webhook.Webhook) {
 	t.Helper()
-	inTx(t, s, func(ctx context.Context, tx card.Tx) error { return tx.SaveWebhook(ctx, w) })
+	inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.SaveWebhook(ctx, w) })
 }
 
 // dueWebhook has one event of an account of its own to be sent.
-func dueWebhook(t testing.TB, s *store.Store) *card.Webhook {
+func dueWebhook(t testing.TB, s *store.Store) *webhook.Webhook {
 	t.Helper()
 	account := newAccount(t, s)
 	w := insertWebhook(t, s, newWebhook(account))
@@ -38,7 +39,7 @@ func dueWebhook(t testing.TB, s *store.Store) *card.Webhook {
 	return w
 }
 
-func claim(t testing.TB, s *store.Store, n int, ttl time.Duration) []*card.WebhookClaim {
+func claim(t testing.TB, s *store.Store, n int, ttl time.Duration) []*webhook.Claim {
 	t.Helper()
 	claims, err := s.ClaimWebhooks(t.Context(), epoch, n, ttl)
 	check(t, err)
@@ -46,7 +47,7 @@ func claim(t testing.TB, s *store.Store, n int, ttl time.Duration) []*card.Webho
 }
 
 // claimOne claims the only webhook that can be.
-func claimOne(t testing.TB, s *store.Store, ttl time.Duration) *card.WebhookClaim {
+func claimOne(t testing.TB, s *store.Store, ttl time.Duration) *webhook.Claim {
 	t.Helper()
 	claims := claim(t, s, 9, ttl)
 	if len(claims) != 1 {
@@ -55,9 +56,9 @@ func claimOne(t testing.TB, s *store.Store, ttl time.Duration) *card.WebhookClai
 	return claims[0]
 }
 
-func saveState(s *store.Store, c *card.WebhookClaim, state card.WebhookState) error {
+func saveState(s *store.Store, c *webhook.Claim, state webhook.State) error {
 	ctx := context.Background()
-	return s.InTx(ctx, func(tx card.Tx) error { return tx.SaveWebhookState(ctx, c, state, epoch, time.Hour) })
+	return s.Do(ctx, func(tx *store.Tx) error { return tx.SaveWebhookState(ctx, c, state, epoch, time.Hour) })
 }
 
 // scalar reads one value from the database beside the store.
@@ -73,7 +74,7 @@ func TestInsertWebhook_TheSameIDTwiceIsRefused(t *testing.T) {
 		w := insertWebhook(t, s, newWebhook(newAccount(t, s)))
 		again := newWebhook(newAccount(t, s))
 		again.ID, again.URL = w.ID, "https://other.example.com/"
-		wantError(t, s.InTx(t.Context(), func(tx card.Tx) error { return tx.InsertWebhook(t.Context(), again) }), card.ErrDuplicate)
+		wantError(t, s.Do(t.Context(), func(tx *store.Tx) error { return tx.InsertWebhook(t.Context(), again) }), card.ErrDuplicate)
 		got, err := s.WebhookByID(t.Context(), w.AccountID, w.ID)
 		check(t, err)
 		if diff := cmp.Diff(w, got); diff != "" {
@@ -87,7 +88,7 @@ func TestCountWebhooks_OnlyTheAccountsOwn(t *testing.T) {
 		account := newAccount(t, s)
 		insertWebhook(t, s, newWebhook(newAccount(t, s)))
 		for want := range 3 {
-			inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+			inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 				n, err := tx.CountWebhooks(ctx, account)
 				if n != want {
 					t.Errorf("%d webhooks, want %d", n, want)
@@ -96,21 +97,21 @@ func TestCountWebhooks_OnlyTheAccountsOwn(t *testing.T) {
 			})
 			insertWebhook(t, s, newWebhook(account))
 		}
-		wantError(t, s.InTx(t.Context(), func(tx card.Tx) error { return tx.LockAccount(t.Context(), uuid.New()) }), card.ErrNotFound)
+		wantError(t, s.Do(t.Context(), func(tx *store.Tx) error { return tx.LockAccount(t.Context(), uuid.New()) }), card.ErrNotFound)
 	})
 }
 
 func TestWebhook_EveryFieldComesBack(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		ctx, account := t.Context(), newAccount(t, s)
-		same := func(what string, want *card.Webhook) {
+		same := func(what string, want *webhook.Webhook) {
 			t.Helper()
 			got, err := s.WebhookByID(ctx, account, want.ID)
 			check(t, err)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s, by its id: %s", what, diff)
 			}
-			inTx(t, s, func(ctx context.Context, tx card.Tx) error {
+			inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 				got, err := tx.LockWebhook(ctx, account, want.ID)
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("%s, locked: %s", what, diff)
@@ -119,7 +120,7 @@ func TestWebhook_EveryFieldComesBack(t *testing.T) {
 			})
 			all, err := s.Webhooks(ctx, account)
 			check(t, err)
-			if diff := cmp.Diff([]*card.Webhook{want}, all); diff != "" {
+			if diff := cmp.Diff([]*webhook.Webhook{want}, all); diff != "" {
 				t.Errorf("%s, listed: %s", what, diff)
 			}
 		}
@@ -129,7 +130,7 @@ func TestWebhook_EveryFieldComesBack(t *testing.T) {
 		until, disabled, since := epoch.Add(24*time.Hour), epoch.Add(time.Hour), epoch.Add(-time.Hour)
 		w.URL, w.Description, w.Types = "https://other.example.com:8443/?a=%27&b=?", "", nil
 		w.Version, w.Sealed, w.SealedOld, w.OldUntil = 1<<40, []byte("newer"), []byte{0}, &until
-		w.Enabled, w.DisabledReason, w.DisabledAt, w.FailingSince = false, card.DisabledByRequest, &disabled, &since
+		w.Enabled, w.DisabledReason, w.DisabledAt, w.FailingSince = false, webhook.DisabledByRequest, &disabled, &since
 		saveWebhook(t, s, w)
 		same("changed", w)
 		w.SealedOld, w.OldUntil, w.Enabled, w.DisabledReason, w.DisabledAt, w.FailingSince = nil, nil, true, "", nil, nil
@@ -144,13 +145,13 @@ func TestWebhooks_OldestFirst(t *testing.T) {
 		account := newAccount(t, s)
 		a, b, c := newWebhook(account), newWebhook(account), newWebhook(account)
 		insertWebhook(t, s, newWebhook(newAccount(t, s)))
-		for _, w := range []*card.Webhook{b, c, a} {
+		for _, w := range []*webhook.Webhook{b, c, a} {
 			insertWebhook(t, s, w)
 		}
 		saveWebhook(t, s, a)
 		got, err := s.Webhooks(t.Context(), account)
 		check(t, err)
-		if diff := cmp.Diff([]*card.Webhook{a, b, c}, got); diff != "" {
+		if diff := cmp.Diff([]*webhook.Webhook{a, b, c}, got); diff != "" {
 			t.Error(diff)
 		}
 		none, err := s.Webhooks(t.Context(), newAccount(t, s))
@@ -170,7 +171,7 @@ func TestWebhook_OfAnotherAccountIsNotFound(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				_, err := s.WebhookByID(ctx, who[0], who[1])
 				wantError(t, err, card.ErrNotFound)
-				wantError(t, s.InTx(ctx, func(tx card.Tx) error { _, err := tx.LockWebhook(ctx, who[0], who[1]); return err }), card.ErrNotFound)
+				wantError(t, s.Do(ctx, func(tx *store.Tx) error { _, err := tx.LockWebhook(ctx, who[0], who[1]); return err }), card.ErrNotFound)
 				check(t, s.DeleteWebhook(ctx, who[0], who[1])) // which does nothing
 			})
 		}

@@ -1,9 +1,28 @@
 package webhook
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // At gives a poster another clock.
-func (p *Poster) At(now func() time.Time) *Poster {
+func (p *HTTPPoster) At(now func() time.Time) *HTTPPoster {
 	p.now = now
 	return p
+}
+
+// Tried is a delivery and the attempt that was just made at it.
+type Tried = tried
+
+// Claims returns up to n webhooks that have something due.
+func (s *Sender) Claims(ctx context.Context, n int) ([]*Claim, error) { return s.claimWebhooks(ctx, n) }
+
+// DueDeliveries returns what a turn would attempt next.
+func (s *Sender) DueDeliveries(ctx context.Context, c *Claim, n int) ([]Delivery, error) {
+	return s.dueDeliveries(ctx, c, n)
+}
+
+// SaveAttempts stores a round of attempts.
+func (s *Sender) SaveAttempts(ctx context.Context, c *Claim, all []Tried) error {
+	return s.saveAttempts(ctx, c, all)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/webhook"
 )
 
 func TestSender_AReceiverThatFailsIsLeftInPeaceForAWhile(t *testing.T) {
@@ -61,7 +62,7 @@ func TestSender_AVerdictOnOneEventKeepsNoOtherWaiting(t *testing.T) {
 			s.later(29 * time.Hour)
 			s.pass()
 		}
-		if now := s.webhook(w.ID); now.Enabled || now.DisabledReason != card.DisabledFailing {
+		if now := s.webhook(w.ID); now.Enabled || now.DisabledReason != webhook.DisabledFailing {
 			t.Errorf("after ten days without success: %+v", now)
 		}
 	})
@@ -105,14 +106,14 @@ func TestSender_UsedUpAttemptsAreVisibleAndSentAgainByRequestWithTheSameId(t *te
 		}
 		s.later(48 * time.Hour)
 		s.pass()
-		d := s.wantStates(w.ID, card.DeliveryFailed)[0]
+		d := s.wantStates(w.ID, webhook.DeliveryFailed)[0]
 		if len(r.all()) != 10 || d.Tries != 10 || len(d.Attempts) != 10 || !d.DueAt.IsZero() {
 			t.Fatalf("%d requests; %d tries, %d attempts, due %s", len(r.all()), d.Tries, len(d.Attempts), d.DueAt)
 		}
 		well.Store(true)
-		check(t, s.service.Redeliver(t.Context(), s.account, w.ID, e.ID))
+		check(t, s.webhooks.Redeliver(t.Context(), s.account, w.ID, e.ID))
 		s.pass()
-		s.wantStates(w.ID, card.DeliveryDelivered)
+		s.wantStates(w.ID, webhook.DeliveryDelivered)
 		if got := r.all(); len(got) != 11 || got[10].ID != e.ID.String() {
 			t.Errorf("received %d, the last %+v", len(got), got[len(got)-1])
 		}
@@ -128,7 +129,7 @@ func TestSender_GoneDisablesAndTheOthersAreTold(t *testing.T) {
 		s.pass()
 		s.pass()
 		now := s.webhook(w.ID)
-		if now.Enabled || now.DisabledReason != card.DisabledGone || now.DisabledAt == nil {
+		if now.Enabled || now.DisabledReason != webhook.DisabledGone || now.DisabledAt == nil {
 			t.Errorf("webhook %+v", now)
 		}
 		got := other.all()
@@ -140,7 +141,7 @@ func TestSender_GoneDisablesAndTheOthersAreTold(t *testing.T) {
 		if n := len(gone.all()); n != 1 {
 			t.Errorf("%d requests to the one that is gone", n)
 		}
-		s.wantStates(w.ID, card.DeliveryPending) // and of what happened since there is no delivery
+		s.wantStates(w.ID, webhook.DeliveryPending) // and of what happened since there is no delivery
 	})
 }
 
@@ -166,20 +167,20 @@ func TestSender_FiveDaysWithoutSuccessDisable(t *testing.T) {
 			s.later(29 * time.Hour)
 			s.pass()
 		}
-		if now := s.webhook(w.ID); now.Enabled || now.DisabledReason != card.DisabledFailing {
+		if now := s.webhook(w.ID); now.Enabled || now.DisabledReason != webhook.DisabledFailing {
 			t.Fatalf("webhook %+v", now)
 		}
-		s.wantStates(w.ID, card.DeliveryFailed, card.DeliveryPending) // the second was not due as often
+		s.wantStates(w.ID, webhook.DeliveryFailed, webhook.DeliveryPending) // the second was not due as often
 		s.happen(3)
 		well = true
 		enabled := true
-		_, err := s.service.UpdateWebhook(t.Context(), s.account, w.ID, card.WebhookRequest{Enabled: &enabled})
+		_, err := s.webhooks.UpdateWebhook(t.Context(), s.account, w.ID, webhook.Request{Enabled: &enabled})
 		check(t, err)
 		if now := s.webhook(w.ID); now.FailingSince != nil || now.DisabledReason != "" || now.DisabledAt != nil {
 			t.Errorf("webhook %+v", now)
 		}
 		s.happen(1)
-		n, err := s.service.RecoverWebhook(t.Context(), s.account, w.ID, time.Time{})
+		n, err := s.webhooks.RecoverWebhook(t.Context(), s.account, w.ID, time.Time{})
 		check(t, err)
 		s.later(29 * time.Hour)
 		s.pass()
@@ -188,7 +189,7 @@ func TestSender_FiveDaysWithoutSuccessDisable(t *testing.T) {
 			t.Errorf("%d sent again, %d deliveries", n, len(ds))
 		}
 		for _, d := range ds[1:] {
-			if d.State != card.DeliveryDelivered {
+			if d.State != webhook.DeliveryDelivered {
 				t.Errorf("delivery of event %d is %s", d.Event.Seq, d.State)
 			}
 		}
@@ -207,11 +208,11 @@ func TestSender_ADeadReceiverIsDisabledHoweverManyEventsCome(t *testing.T) {
 			s.pass()
 			s.later(step)
 		}
-		if now := s.webhook(w.ID); now.Enabled || now.DisabledReason != card.DisabledFailing || failing < 5*24*time.Hour {
+		if now := s.webhook(w.ID); now.Enabled || now.DisabledReason != webhook.DisabledFailing || failing < 5*24*time.Hour {
 			t.Errorf("after %s: %+v", failing, now)
 		}
 		ds := s.deliveries(w.ID)
-		if d := ds[0]; d.State != card.DeliveryFailed || d.Tries != 10 {
+		if d := ds[0]; d.State != webhook.DeliveryFailed || d.Tries != 10 {
 			t.Errorf("the oldest is %s after %d tries", d.State, d.Tries)
 		}
 		if took := ds[0].Attempts[len(ds[0].Attempts)-1].At.Sub(ds[0].Attempts[0].At); took > 4*24*time.Hour {

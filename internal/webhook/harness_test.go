@@ -3,6 +3,7 @@ package webhook_test
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -29,17 +30,19 @@ func TestMain(m *testing.M) { rig.Main(m) }
 
 // shop is the service with a simulated chain and a sender, and a clock that the test sets.
 type shop struct {
-	t       *testing.T
-	url     string
-	vault   *vault.Vault
-	store   *store.Store
-	service *card.Service
-	chain   *chain.Simulated
-	watcher *watcher.Watcher
-	sender  *webhook.Sender
-	cfg     webhook.Config
-	account uuid.UUID
-	card    *card.Card
+	t        *testing.T
+	url      string
+	vault    *vault.Vault
+	store    *store.Store
+	service  *card.Service
+	chain    *chain.Simulated
+	watcher  *watcher.Watcher
+	sender   *webhook.Sender
+	cfg      webhook.Config
+	wake     func()
+	webhooks *webhook.Service
+	account  uuid.UUID
+	card     *card.Card
 
 	mu  sync.Mutex
 	now time.Time
@@ -53,8 +56,8 @@ type unreliable struct {
 	s *shop
 }
 
-func (u unreliable) InTx(ctx context.Context, f func(card.Tx) error) error {
-	do := func() error { return u.Store.InTx(ctx, f) }
+func (u unreliable) WebhookTx(ctx context.Context, f func(webhook.Tx) error) error {
+	do := func() error { return u.Store.WebhookTx(ctx, f) }
 	if u.s.around == nil {
 		return do()
 	}
@@ -76,7 +79,7 @@ func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
 			check(t, vault.Create(keys))
 			v, err := vault.Open(keys)
 			check(t, err)
-			s := &shop{t: t, url: url(t), vault: v, now: time.Now()}
+			s := &shop{t: t, url: url(t), vault: v, now: time.Now(), wake: func() {}}
 			s.open()
 			a := card.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: s.now}
 			check(t, s.store.InsertAccount(t.Context(), a))
@@ -96,19 +99,23 @@ func (s *shop) open() {
 	check(s.t, err)
 	opened := s.store
 	s.t.Cleanup(func() { _ = opened.Close() })
-	poster := webhook.NewPoster(outbound.Guard{Insecure: true, Timeout: timeout}).At(s.clock)
+	poster := webhook.NewHTTPPoster(outbound.Guard{Insecure: true, Timeout: timeout}).At(s.clock)
 	s.t.Cleanup(poster.Close)
 	rates, err := rate.NewFixed(map[string]string{"monero": "150"}, s.clock)
 	check(s.t, err)
-	s.service, err = card.New(unreliable{s.store, s}, s.vault, rates, issuer.NewSandbox(s.clock), card.Config{
-		Currencies: []card.Currency{card.Monero()}, Now: s.clock, PoolSize: 20, Poster: poster,
+	s.service, err = card.New(s.store, s.vault, rates, issuer.NewSandbox(s.clock), card.Config{
+		Currencies: []card.Currency{card.Monero()}, Now: s.clock, PoolSize: 20,
 	})
+	check(s.t, err)
+	s.cfg.Now = s.clock
+	s.webhooks, err = webhook.New(unreliable{s.store, s}, s.vault, poster, func() {}, s.cfg)
 	check(s.t, err)
 	s.chain = chain.NewSimulated("monero", s.store, s.clock)
 	s.watcher = watcher.New(s.service, s.chain, watcher.Config{FillBatch: 20, Now: s.clock})
 	check(s.t, s.watcher.Tick(s.t.Context()))
 	check(s.t, s.watcher.Close(s.t.Context()))
-	s.sender = webhook.NewSender(s.service, poster, s.cfg)
+	s.sender, err = webhook.NewSender(unreliable{s.store, s}, s.vault, poster, s.wake, slog.New(slog.DiscardHandler), s.cfg)
+	check(s.t, err)
 	sender := s.sender
 	s.t.Cleanup(func() { _ = sender.Close(context.Background()) })
 }
@@ -116,7 +123,7 @@ func (s *shop) open() {
 // replica is another process on the same database.
 func (s *shop) replica() *shop {
 	s.t.Helper()
-	other := &shop{t: s.t, url: s.url, vault: s.vault, now: s.clock(), cfg: s.cfg, account: s.account, card: s.card}
+	other := &shop{t: s.t, url: s.url, vault: s.vault, now: s.clock(), cfg: s.cfg, wake: s.wake, account: s.account, card: s.card}
 	other.open()
 	return other
 }
@@ -148,28 +155,28 @@ func (s *shop) happen(n int) []card.Event {
 		es[i] = card.ExampleEvent(s.account, card.EventUnderpaid)
 		es[i].CardUUID, es[i].CreatedAt = s.card.UUID, s.clock()
 	}
-	check(s.t, s.store.InTx(s.t.Context(), func(tx card.Tx) error { return tx.InsertEvents(s.t.Context(), es) }))
+	check(s.t, s.store.WebhookTx(s.t.Context(), func(tx webhook.Tx) error { return tx.InsertEvents(s.t.Context(), es) }))
 	return es
 }
 
-func (s *shop) register(url string, types ...card.EventType) (*card.Webhook, card.Secret) {
+func (s *shop) register(url string, types ...card.EventType) (*webhook.Webhook, card.Secret) {
 	s.t.Helper()
-	w, secret, err := s.service.CreateWebhook(s.t.Context(), s.account, card.WebhookRequest{URL: &url, Types: &types})
+	w, secret, err := s.webhooks.CreateWebhook(s.t.Context(), s.account, webhook.Request{URL: &url, Types: &types})
 	check(s.t, err)
 	return w, secret
 }
 
-func (s *shop) webhook(id uuid.UUID) *card.Webhook {
+func (s *shop) webhook(id uuid.UUID) *webhook.Webhook {
 	s.t.Helper()
-	w, err := s.service.GetWebhook(s.t.Context(), s.account, id)
+	w, err := s.webhooks.GetWebhook(s.t.Context(), s.account, id)
 	check(s.t, err)
 	return w
 }
 
 // deliveries returns those of a webhook, oldest event first.
-func (s *shop) deliveries(id uuid.UUID) []card.Delivery {
+func (s *shop) deliveries(id uuid.UUID) []webhook.Delivery {
 	s.t.Helper()
-	ds, _, err := s.service.ListDeliveries(s.t.Context(), s.account, id, card.DeliveryFilter{Limit: 1000})
+	ds, _, err := s.webhooks.ListDeliveries(s.t.Context(), s.account, id, webhook.DeliveryFilter{Limit: 1000})
 	check(s.t, err)
 	for i, j := 0, len(ds)-1; i < j; i, j = i+1, j-1 {
 		ds[i], ds[j] = ds[j], ds[i]
@@ -177,7 +184,7 @@ func (s *shop) deliveries(id uuid.UUID) []card.Delivery {
 	return ds
 }
 
-func (s *shop) wantStates(id uuid.UUID, want ...card.DeliveryState) []card.Delivery {
+func (s *shop) wantStates(id uuid.UUID, want ...webhook.DeliveryState) []webhook.Delivery {
 	s.t.Helper()
 	ds := s.deliveries(id)
 	if len(ds) != len(want) {
@@ -242,7 +249,7 @@ func (r received) signedBy(t *testing.T, secret card.Secret) bool {
 	return key.VerifyIgnoringTimestamp([]byte(r.Body), r.header) == nil
 }
 
-func check(t *testing.T, err error) {
+func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

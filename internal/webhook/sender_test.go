@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/webhook"
 )
 
 func TestSender_SendsWhatHappenedToACard(t *testing.T) {
@@ -30,7 +31,7 @@ func TestSender_SendsWhatHappenedToACard(t *testing.T) {
 		_, err = s.service.IssueDue(ctx)
 		check(t, err)
 		s.pass()
-		es, _, err := s.service.ListEvents(ctx, s.account, 0, 10)
+		es, _, err := s.webhooks.ListEvents(ctx, s.account, 0, 10)
 		check(t, err)
 		got := r.all()
 		slices.SortFunc(got, func(a, b received) int { return strings.Compare(a.ID, b.ID) })
@@ -53,7 +54,7 @@ func TestSender_SendsWhatHappenedToACard(t *testing.T) {
 		if filtered := made.all(); len(filtered) != 1 || filtered[0].Body != want {
 			t.Errorf("the other receiver got %+v", filtered)
 		}
-		for _, d := range s.wantStates(w.ID, card.DeliveryDelivered, card.DeliveryDelivered) {
+		for _, d := range s.wantStates(w.ID, webhook.DeliveryDelivered, webhook.DeliveryDelivered) {
 			if len(d.Attempts) != 1 || d.Attempts[0].Status != 200 {
 				t.Errorf("attempts %+v", d.Attempts)
 			}
@@ -72,7 +73,7 @@ func TestSender_EveryAttemptHasTheSameIdAndBodyAndAFreshTimestamp(t *testing.T) 
 		s.happen(1)
 		s.pass()
 		s.pass() // nothing: it is not due yet
-		s.wantStates(w.ID, card.DeliveryPending)
+		s.wantStates(w.ID, webhook.DeliveryPending)
 		s.later(6 * time.Second)
 		s.pass()
 		if since := s.webhook(w.ID).FailingSince; since == nil {
@@ -80,7 +81,7 @@ func TestSender_EveryAttemptHasTheSameIdAndBodyAndAFreshTimestamp(t *testing.T) 
 		}
 		s.later(6 * time.Minute)
 		s.pass()
-		d := s.wantStates(w.ID, card.DeliveryDelivered)[0]
+		d := s.wantStates(w.ID, webhook.DeliveryDelivered)[0]
 		got := r.all()
 		if len(got) != 3 || len(d.Attempts) != 3 || d.Attempts[0].Status != 500 || d.Attempts[1].Status != 302 || d.Attempts[2].Status != 200 {
 			t.Fatalf("received %d, attempts %+v", len(got), d.Attempts)
@@ -106,7 +107,7 @@ func TestSender_OldAndNewSecretSignForADay(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		r := newReceiver(t, nil)
 		w, first := s.register(r.URL)
-		_, second, err := s.service.RotateWebhookSecret(t.Context(), s.account, w.ID)
+		_, second, err := s.webhooks.RotateWebhookSecret(t.Context(), s.account, w.ID)
 		check(t, err)
 		if first == second || !strings.HasPrefix(second.Reveal(), "whsec_") {
 			t.Fatal("not a new secret")
@@ -183,7 +184,7 @@ func TestSender_AReceiverThatComesBackIsNotOverrun(t *testing.T) {
 			t.Errorf("%d requests", n)
 		}
 		for _, d := range s.deliveries(w.ID) {
-			if d.State != card.DeliveryDelivered {
+			if d.State != webhook.DeliveryDelivered {
 				t.Error(d.State)
 			}
 		}
@@ -194,9 +195,9 @@ func TestSender_DeletedOrDisabledInTheMiddleOfAnAttempt(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		off := false
 		for name, change := range map[string]func(id uuid.UUID) error{
-			"deleted": func(id uuid.UUID) error { return s.service.DeleteWebhook(t.Context(), s.account, id) },
+			"deleted": func(id uuid.UUID) error { return s.webhooks.DeleteWebhook(t.Context(), s.account, id) },
 			"disabled": func(id uuid.UUID) error {
-				_, err := s.service.UpdateWebhook(t.Context(), s.account, id, card.WebhookRequest{Enabled: &off})
+				_, err := s.webhooks.UpdateWebhook(t.Context(), s.account, id, webhook.Request{Enabled: &off})
 				return err
 			},
 		} {
@@ -222,10 +223,10 @@ func TestSender_DeletedOrDisabledInTheMiddleOfAnAttempt(t *testing.T) {
 				t.Errorf("%s: %d requests", name, n.Load())
 			}
 			if name == "disabled" {
-				s.wantStates(id, card.DeliveryPending)
-				check(t, s.service.DeleteWebhook(t.Context(), s.account, id))
+				s.wantStates(id, webhook.DeliveryPending)
+				check(t, s.webhooks.DeleteWebhook(t.Context(), s.account, id))
 			}
-			if _, err := s.service.GetWebhook(t.Context(), s.account, id); !errors.Is(err, card.ErrNotFound) {
+			if _, err := s.webhooks.GetWebhook(t.Context(), s.account, id); !errors.Is(err, card.ErrNotFound) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -254,7 +255,7 @@ func TestSender_AChangeTakesEffectSoonAndWhatArrivedIsNotSentAgain(t *testing.T)
 					}
 					mu.Unlock()
 					if first {
-						_, changed = s.service.UpdateWebhook(context.Background(), s.account, id, card.WebhookRequest{Enabled: new(bool)})
+						_, changed = s.webhooks.UpdateWebhook(context.Background(), s.account, id, webhook.Request{Enabled: new(bool)})
 						mu.Lock()
 						off = true
 						mu.Unlock()
@@ -274,7 +275,7 @@ func TestSender_AChangeTakesEffectSoonAndWhatArrivedIsNotSentAgain(t *testing.T)
 				}
 				off = false
 				enabled := true
-				_, err := s.service.UpdateWebhook(t.Context(), s.account, id, card.WebhookRequest{Enabled: &enabled})
+				_, err := s.webhooks.UpdateWebhook(t.Context(), s.account, id, webhook.Request{Enabled: &enabled})
 				check(t, err)
 				s.pass()
 				for id, n := range arrived {
@@ -283,7 +284,7 @@ func TestSender_AChangeTakesEffectSoonAndWhatArrivedIsNotSentAgain(t *testing.T)
 					}
 				}
 				for _, d := range s.deliveries(w.ID) {
-					if d.State != card.DeliveryDelivered {
+					if d.State != webhook.DeliveryDelivered {
 						t.Error(d.State)
 					}
 				}
@@ -342,7 +343,7 @@ func TestSender_ReplicasNeverSendTheSameAtTheSameTime(t *testing.T) {
 			}
 		}
 		for _, d := range s.deliveries(w.ID) {
-			if d.State != card.DeliveryDelivered {
+			if d.State != webhook.DeliveryDelivered {
 				t.Error(d.State)
 			}
 		}
@@ -381,16 +382,16 @@ func TestSender_AClaimThatWasLostWritesNothing(t *testing.T) {
 		r := newReceiver(t, nil)
 		w, _ := s.register(r.URL)
 		s.happen(1)
-		claims, err := s.service.ClaimWebhooks(t.Context(), 10, 0) // it has ended already
+		claims, err := s.store.ClaimWebhooks(t.Context(), s.clock(), 10, 0) // it has ended already
 		check(t, err)
-		due, err := s.service.DueDeliveries(t.Context(), claims[0], 10)
+		due, err := s.sender.DueDeliveries(t.Context(), claims[0], 10)
 		check(t, err)
 		s.pass()
-		err = s.service.SaveAttempts(t.Context(), claims[0], []card.Tried{{Delivery: due[0], Attempt: card.Attempt{Status: 500}}}, time.Minute)
+		err = s.sender.SaveAttempts(t.Context(), claims[0], []webhook.Tried{{Delivery: due[0], Attempt: webhook.Attempt{Status: 500}}})
 		if !errors.Is(err, card.ErrFenced) {
 			t.Errorf("the write of the one who lost the claim: %v", err)
 		}
-		s.wantStates(w.ID, card.DeliveryDelivered)
+		s.wantStates(w.ID, webhook.DeliveryDelivered)
 	})
 }
 
@@ -416,7 +417,7 @@ func TestSender_WhatWasSentIsStoredWhenTheDatabaseIsBack(t *testing.T) {
 			t.Errorf("%d requests for 50 events, %d transactions", n, times)
 		}
 		for _, d := range s.deliveries(w.ID) {
-			if d.State != card.DeliveryDelivered || len(d.Attempts) != 1 {
+			if d.State != webhook.DeliveryDelivered || len(d.Attempts) != 1 {
 				t.Errorf("delivery of event %d is %s after %d attempts", d.Event.Seq, d.State, len(d.Attempts))
 			}
 		}
@@ -438,7 +439,7 @@ func TestSender_OtherErrorsThanADatabaseOutOfReachEndTheTurn(t *testing.T) {
 		if times != 1 {
 			t.Errorf("%d transactions", times)
 		}
-		s.wantStates(w.ID, card.DeliveryPending)
+		s.wantStates(w.ID, webhook.DeliveryPending)
 	})
 }
 
@@ -456,6 +457,6 @@ func TestSender_CloseLetsAttemptsEnd(t *testing.T) {
 		<-arrived
 		close(release)
 		check(t, s.sender.Close(t.Context()))
-		s.wantStates(w.ID, card.DeliveryDelivered)
+		s.wantStates(w.ID, webhook.DeliveryDelivered)
 	})
 }

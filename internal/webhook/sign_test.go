@@ -81,7 +81,7 @@ func TestPoster_TheOfficialLibrariesVerifyWhatIsSent(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		r := newReceiver(t, nil)
 		w, first := s.register(r.URL)
-		_, second, err := s.service.RotateWebhookSecret(t.Context(), s.account, w.ID)
+		_, second, err := s.webhooks.RotateWebhookSecret(t.Context(), s.account, w.ID)
 		check(t, err)
 		s.happen(1)
 		s.pass()

@@ -1,70 +1,304 @@
-// Package webhook sends events to the addresses that customers choose.
+// Package webhook tells clients what happened to their cards: webhooks, the deliveries of events to them, and the same events as a feed.
 //
-// It may import packages card and outbound only. What is to be sent are rows that were committed with what they tell of: an attempt that a crash cut
-// off is made again once the claim of the dead process ends. So every event arrives at least once, and perhaps again.
+// It may import packages card and outbound only. A delivery is a row that was committed with the event it tells of: an attempt that a
+// crash cut off is made again once the claim of the dead process ends. So every event arrives at least once, and perhaps again.
 package webhook
 
 import (
 	"context"
-	"fmt"
-	"net/http"
-	"strconv"
-	"strings"
+	"errors"
+	"sync"
 	"time"
 
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/outbound"
 )
 
-// Poster makes attempts. It implements card.Poster.
-type Poster struct {
-	client *outbound.Client
-	now    func() time.Time
+// Webhook is an address of an account's that its events are sent to.
+type Webhook struct {
+	ID             uuid.UUID
+	AccountID      uuid.UUID
+	URL            string
+	Description    string
+	Types          []card.EventType // that are sent; empty for all
+	Enabled        bool
+	DisabledReason DisabledReason // "" while it is enabled
+	DisabledAt     *time.Time
+	FailingSince   *time.Time // the first of the attempts that have all failed since
+	CreatedAt      time.Time
+
+	Version   int64      // grows with every change that a sender has to know of; what one notes by an older one is refused
+	Sealed    []byte     // the secret, encrypted
+	SealedOld []byte     // the one before it, if there was one
+	OldUntil  *time.Time // until when that one signs too
 }
 
-var _ card.Poster = (*Poster)(nil)
+// DisabledReason says why nothing is sent to a webhook.
+type DisabledReason string
 
-// NewPoster returns a poster to the addresses that guard allows. Close it.
-func NewPoster(guard outbound.Guard) *Poster {
-	return &Poster{client: outbound.NewClient(guard), now: time.Now}
+const (
+	DisabledByRequest DisabledReason = "request"
+	DisabledGone      DisabledReason = "gone"    // the receiver answered 410
+	DisabledFailing   DisabledReason = "failing" // no attempt went well for failingAtMost
+)
+
+// Request is what a client asks for. What is nil stays as it is, or is empty in a new webhook.
+type Request struct {
+	URL         *string
+	Description *string
+	Types       *[]card.EventType
+	Enabled     *bool
 }
 
-// Close ends the connections that are idle.
-func (p *Poster) Close() { p.client.Close() }
+const (
+	maxWebhooks    = 16 // of an account
+	examplesAtOnce = 2  // that TestWebhook sends for an account
+)
 
-// CheckURL implements card.Poster.
-func (p *Poster) CheckURL(url string) error { return p.client.CheckURL(url) }
+// Config is how webhooks work.
+type Config struct {
+	// Retention is how long deliveries are kept. Defaults to 30 days.
+	Retention time.Duration
+	// Rate is how many attempts a second are made at one webhook, so that a receiver that comes back is not overrun. Defaults to 200.
+	Rate float64
+	// AtOnce is to how many webhooks something is sent at the same time. Defaults to 512.
+	AtOnce int
+	Now    func() time.Time // Defaults to time.Now.
+}
 
-// Post implements card.Poster: one request, signed by the rules of Standard Webhooks 1.0.
-func (p *Poster) Post(ctx context.Context, url string, secrets []card.Secret, e card.Event) card.Attempt {
-	at, body := p.now(), e.Payload()
-	header, err := Sign(e.ID.String(), at, body, secrets)
+// Validate reports what is wrong, and fills in the defaults.
+func (c *Config) Validate() error {
+	if c.Retention == 0 {
+		c.Retention = 30 * 24 * time.Hour
+	}
+	if c.Rate == 0 {
+		c.Rate = 200
+	}
+	if c.AtOnce == 0 {
+		c.AtOnce = 512
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	switch {
+	case c.Retention < 7*24*time.Hour:
+		return errors.New("deliveries must be kept for 7 days at least")
+	case c.Rate < 0 || c.AtOnce < 0:
+		return errors.New("the rate and the number of webhooks at once must be positive")
+	}
+	return nil
+}
+
+// Service is what an account does with its webhooks and events. It is safe for concurrent use.
+type Service struct {
+	store   Store
+	vault   Vault
+	poster  Poster
+	wake    func()
+	cfg     Config
+	testing examples
+}
+
+// New returns a service. Without a poster no webhook can be registered. wake is called when there are events to send.
+func New(store Store, vault Vault, poster Poster, wake func(), cfg Config) (*Service, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Service{store: store, vault: vault, poster: poster, wake: wake, cfg: cfg}, nil
+}
+
+var errNoPoster = errors.New("this process sends to no webhooks")
+
+// CheckWebhook returns everything that is wrong with the address of a webhook.
+func (s *Service) CheckWebhook(url string) []card.FieldError {
+	if s.poster == nil {
+		return nil
+	}
+	if err := s.poster.CheckURL(url); err != nil {
+		return []card.FieldError{{Pointer: "/url", Detail: err.Error()}}
+	}
+	return nil
+}
+
+// CreateWebhook registers a webhook, and returns it with its secret, which is not shown again.
+func (s *Service) CreateWebhook(ctx context.Context, account uuid.UUID, r Request) (*Webhook, card.Secret, error) {
+	if s.poster == nil {
+		return nil, "", card.ErrUnavailable.Because(errNoPoster)
+	}
+	id := uuid.Must(uuid.NewV7())
+	w := &Webhook{ID: id, AccountID: account, Enabled: true, CreatedAt: card.TimeOf(id)}
+	if err := s.change(w, r); err != nil {
+		return nil, "", err
+	}
+	secret, err := s.newSecret(w)
 	if err != nil {
-		return card.Attempt{At: at, Error: "the request could not be signed"}
+		return nil, "", err
 	}
-	header.Set("Content-Type", "application/json")
-	answer := p.client.Post(ctx, url, header, body)
-	return card.Attempt{At: at, Took: answer.Took, Status: answer.Status, Answer: answer.Body, Error: answer.Reason, RetryAfter: answer.RetryAfter}
+	err = s.store.WebhookTx(ctx, func(tx Tx) error {
+		if err := tx.LockAccount(ctx, account); err != nil {
+			return err
+		}
+		n, err := tx.CountWebhooks(ctx, account)
+		if err == nil && n >= maxWebhooks {
+			return card.ErrTooManyWebhooks
+		}
+		return errors.Join(err, tx.InsertWebhook(ctx, w))
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	return w, secret, nil
 }
 
-// Sign returns the headers that prove where a body comes from: with several secrets it has a signature by each.
-func Sign(id string, at time.Time, body []byte, secrets []card.Secret) (http.Header, error) {
-	signatures := make([]string, len(secrets))
-	for i, secret := range secrets {
-		key, err := standardwebhooks.NewWebhook(secret.Reveal())
-		if err != nil {
-			return nil, fmt.Errorf("secret of webhook is not whsec_ and base64: %w", err)
+// change applies what is asked for.
+func (s *Service) change(w *Webhook, r Request) error {
+	if r.URL != nil {
+		if wrong := s.CheckWebhook(*r.URL); len(wrong) > 0 {
+			return card.ErrInvalidRequest.WithFields(wrong...)
 		}
-		if signatures[i], err = key.Sign(id, at, body); err != nil {
-			return nil, fmt.Errorf("sign: %w", err)
+		if w.URL != *r.URL {
+			w.URL, w.FailingSince = *r.URL, nil
+			w.Version++
 		}
 	}
-	// Keys are as net/http keeps them: http.Header.Set would spell each anew.
-	return http.Header{
-		"Webhook-Id":        {id},
-		"Webhook-Timestamp": {strconv.FormatInt(at.Unix(), 10)},
-		"Webhook-Signature": {strings.Join(signatures, " ")},
-	}, nil
+	if r.Description != nil {
+		w.Description = *r.Description
+	}
+	if r.Types != nil {
+		w.Types = *r.Types
+	}
+	if r.Enabled == nil || *r.Enabled == w.Enabled {
+		return nil
+	}
+	w.Enabled, w.DisabledReason, w.DisabledAt = *r.Enabled, "", nil
+	w.Version++
+	if w.Enabled {
+		w.FailingSince = nil
+		return nil
+	}
+	now := s.cfg.Now()
+	w.DisabledReason, w.DisabledAt = DisabledByRequest, &now
+	return nil
+}
+
+// noWebhook says whose webhook is not there.
+func noWebhook(err error) error {
+	if errors.Is(err, card.ErrNotFound) {
+		return card.ErrNotFound.Saying("Your account has no webhook with this id.")
+	}
+	return err
+}
+
+// GetWebhook returns a webhook of the account.
+func (s *Service) GetWebhook(ctx context.Context, account, id uuid.UUID) (*Webhook, error) {
+	w, err := s.store.WebhookByID(ctx, account, id)
+	return w, noWebhook(err)
+}
+
+// ListWebhooks returns the account's webhooks, oldest first.
+func (s *Service) ListWebhooks(ctx context.Context, account uuid.UUID) ([]*Webhook, error) {
+	return s.store.Webhooks(ctx, account)
+}
+
+// UpdateWebhook changes a webhook. What waits to be sent to one that is disabled waits until it is enabled.
+func (s *Service) UpdateWebhook(ctx context.Context, account, id uuid.UUID, r Request) (*Webhook, error) {
+	var w *Webhook
+	err := s.store.WebhookTx(ctx, func(tx Tx) (err error) {
+		if w, err = tx.LockWebhook(ctx, account, id); err != nil {
+			return err
+		}
+		if err := s.change(w, r); err != nil {
+			return err
+		}
+		if err := tx.LockAccount(ctx, account); err != nil {
+			return err
+		}
+		return tx.SaveWebhook(ctx, w)
+	})
+	if err != nil {
+		return nil, noWebhook(err)
+	}
+	s.wake()
+	return w, nil
+}
+
+// DeleteWebhook removes a webhook and what is kept of its deliveries.
+func (s *Service) DeleteWebhook(ctx context.Context, account, id uuid.UUID) error {
+	off := false
+	if _, err := s.UpdateWebhook(ctx, account, id, Request{Enabled: &off}); err != nil {
+		return err // from here on nothing is sent, and no delivery is added
+	}
+	if err := inParts(func(n int) (int64, error) { return s.store.DeleteDeliveries(ctx, id, n) }); err != nil {
+		return err
+	}
+	return s.store.DeleteWebhook(ctx, account, id)
+}
+
+// RotateWebhookSecret gives a webhook a new secret, which is not shown again. The one before it signs too for secretOverlap.
+func (s *Service) RotateWebhookSecret(ctx context.Context, account, id uuid.UUID) (*Webhook, card.Secret, error) {
+	var w *Webhook
+	var secret card.Secret
+	err := s.store.WebhookTx(ctx, func(tx Tx) (err error) {
+		if w, err = tx.LockWebhook(ctx, account, id); err != nil {
+			return err
+		}
+		until := s.cfg.Now().Add(secretOverlap)
+		w.SealedOld, w.OldUntil = w.Sealed, &until
+		if secret, err = s.newSecret(w); err != nil {
+			return err
+		}
+		return tx.SaveWebhook(ctx, w)
+	})
+	if err != nil {
+		return nil, "", noWebhook(err)
+	}
+	return w, secret, nil
+}
+
+// TestWebhook sends an example to a webhook, and returns what came of it.
+func (s *Service) TestWebhook(ctx context.Context, account, id uuid.UUID, kind card.EventType) (Attempt, error) {
+	if s.poster == nil {
+		return Attempt{}, card.ErrUnavailable.Because(errNoPoster)
+	}
+	w, err := s.GetWebhook(ctx, account, id)
+	if err != nil {
+		return Attempt{}, err
+	}
+	secrets, err := secrets(s.vault, w, s.cfg.Now())
+	if err != nil {
+		return Attempt{}, err
+	}
+	if !s.testing.begin(account) {
+		return Attempt{}, card.ErrUnavailable.Saying("Other examples of your account are being sent. Try again when they have been answered.")
+	}
+	defer s.testing.end(account)
+	return s.poster.Post(ctx, w.URL, secrets, card.ExampleEvent(account, kind)), nil
+}
+
+// examples counts those that are being sent, by account.
+type examples struct {
+	mu      sync.Mutex
+	sending map[uuid.UUID]int
+}
+
+func (e *examples) begin(account uuid.UUID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.sending[account] == examplesAtOnce {
+		return false
+	}
+	if e.sending == nil {
+		e.sending = map[uuid.UUID]int{}
+	}
+	e.sending[account]++
+	return true
+}
+
+func (e *examples) end(account uuid.UUID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.sending[account]--; e.sending[account] == 0 {
+		delete(e.sending, account)
+	}
 }

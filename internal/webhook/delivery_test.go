@@ -1,4 +1,4 @@
-package card_test
+package webhook_test
 
 import (
 	"math"
@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/webhook"
 )
 
 // The waits that the contract promises between the ten attempts.
@@ -18,10 +19,10 @@ var waits = []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 
 // about is how exactly a wait is known, which is a fraction of its length.
 const about = time.Millisecond
 
-func failure(status int) card.Attempt { return card.Attempt{At: epoch, Status: status} }
+func failure(status int) webhook.Attempt { return webhook.Attempt{At: epoch, Status: status} }
 
-func pending() card.Delivery {
-	return card.Delivery{Event: card.Event{Seq: 7}, State: card.DeliveryPending, DueAt: epoch}
+func pending() webhook.Delivery {
+	return webhook.Delivery{Event: card.Event{Seq: 7}, State: webhook.DeliveryPending, DueAt: epoch}
 }
 
 func TestDelivery_AfterEachFailureWaitsByTheSchedule(t *testing.T) {
@@ -33,13 +34,13 @@ func TestDelivery_AfterEachFailureWaitsByTheSchedule(t *testing.T) {
 			if got := d.DueAt.Sub(now); got < want-about || got > want+about {
 				t.Errorf("chance %v, after attempt %d: waits %v, want %v", tt.chance, i+1, got, want)
 			}
-			if d.State != card.DeliveryPending || d.Tries != i+1 || len(d.Attempts) != i+1 {
+			if d.State != webhook.DeliveryPending || d.Tries != i+1 || len(d.Attempts) != i+1 {
 				t.Errorf("chance %v, after attempt %d: %s, %d tries, %d attempts", tt.chance, i+1, d.State, d.Tries, len(d.Attempts))
 			}
 			now = d.DueAt
 		}
 		d = d.After(failure(500), now, tt.chance)
-		if d.State != card.DeliveryFailed || !d.DueAt.IsZero() || d.Tries != 10 || len(d.Attempts) != 10 {
+		if d.State != webhook.DeliveryFailed || !d.DueAt.IsZero() || d.Tries != 10 || len(d.Attempts) != 10 {
 			t.Errorf("after the tenth attempt: %s, due %v, %d tries, %d attempts", d.State, d.DueAt, d.Tries, len(d.Attempts))
 		}
 	}
@@ -90,12 +91,12 @@ func TestDelivery_AfterRetryAfter(t *testing.T) {
 		d.Tries = tt.tries
 		d = d.After(a, epoch, 0.5)
 		if tt.want == 0 {
-			if d.State != card.DeliveryFailed || !d.DueAt.IsZero() {
+			if d.State != webhook.DeliveryFailed || !d.DueAt.IsZero() {
 				t.Errorf("%s: %s, due %v", name, d.State, d.DueAt)
 			}
 			continue
 		}
-		if got := d.DueAt.Sub(epoch); d.State != card.DeliveryPending || got != tt.want {
+		if got := d.DueAt.Sub(epoch); d.State != webhook.DeliveryPending || got != tt.want {
 			t.Errorf("%s: %s, waits %v, want %v", name, d.State, got, tt.want)
 		}
 	}
@@ -103,11 +104,11 @@ func TestDelivery_AfterRetryAfter(t *testing.T) {
 
 // Only 2xx means that the receiver has the event. A redirect is not followed, so it has delivered nothing.
 func TestDelivery_AfterAnAnswerIsDeliveredOnlyWith2xx(t *testing.T) {
-	for status, want := range map[int]card.DeliveryState{
-		200: card.DeliveryDelivered, 201: card.DeliveryDelivered, 202: card.DeliveryDelivered, 204: card.DeliveryDelivered, 299: card.DeliveryDelivered,
-		0: card.DeliveryPending, 100: card.DeliveryPending, 199: card.DeliveryPending, 300: card.DeliveryPending, 301: card.DeliveryPending,
-		304: card.DeliveryPending, 307: card.DeliveryPending, 400: card.DeliveryPending, 401: card.DeliveryPending, 404: card.DeliveryPending,
-		410: card.DeliveryPending, 429: card.DeliveryPending, 500: card.DeliveryPending, 503: card.DeliveryPending, 2000: card.DeliveryPending,
+	for status, want := range map[int]webhook.DeliveryState{
+		200: webhook.DeliveryDelivered, 201: webhook.DeliveryDelivered, 202: webhook.DeliveryDelivered, 204: webhook.DeliveryDelivered, 299: webhook.DeliveryDelivered,
+		0: webhook.DeliveryPending, 100: webhook.DeliveryPending, 199: webhook.DeliveryPending, 300: webhook.DeliveryPending, 301: webhook.DeliveryPending,
+		304: webhook.DeliveryPending, 307: webhook.DeliveryPending, 400: webhook.DeliveryPending, 401: webhook.DeliveryPending, 404: webhook.DeliveryPending,
+		410: webhook.DeliveryPending, 429: webhook.DeliveryPending, 500: webhook.DeliveryPending, 503: webhook.DeliveryPending, 2000: webhook.DeliveryPending,
 	} {
 		for _, tries := range []int{0, 4, 9} {
 			d := pending()
@@ -116,10 +117,10 @@ func TestDelivery_AfterAnAnswerIsDeliveredOnlyWith2xx(t *testing.T) {
 			a.RetryAfter = time.Hour
 			d = d.After(a, epoch, 0)
 			want := want
-			if want == card.DeliveryPending && tries == 9 {
-				want = card.DeliveryFailed
+			if want == webhook.DeliveryPending && tries == 9 {
+				want = webhook.DeliveryFailed
 			}
-			if d.State != want || d.DueAt.IsZero() != (want != card.DeliveryPending) || d.Tries != tries+1 {
+			if d.State != want || d.DueAt.IsZero() != (want != webhook.DeliveryPending) || d.Tries != tries+1 {
 				t.Errorf("%d after %d tries: %s, due %v, %d tries", status, tries, d.State, d.DueAt, d.Tries)
 			}
 		}
@@ -137,7 +138,7 @@ func TestAttempt_DownIsWhatWouldHappenToOtherEventsToo(t *testing.T) {
 
 func TestDelivery_AfterManyRedeliveriesKeepsTheLastTwentyAttempts(t *testing.T) {
 	d := pending()
-	var want []card.Attempt
+	var want []webhook.Attempt
 	for i := range 47 {
 		a := failure(500)
 		a.Took = time.Duration(i)
@@ -153,7 +154,7 @@ func TestDelivery_AfterManyRedeliveriesKeepsTheLastTwentyAttempts(t *testing.T) 
 // Two attempts at the same delivery, by a process that lost its claim and the one that has it, must not write into each other's list.
 func TestDelivery_AfterLeavesWhatItIsMadeOfAlone(t *testing.T) {
 	for _, n := range []int{0, 1, 19, 20, 25} {
-		before := make([]card.Attempt, n, n+50) // with room, in which append would write
+		before := make([]webhook.Attempt, n, n+50) // with room, in which append would write
 		for i := range before {
 			before[i] = failure(500 + i)
 		}
@@ -174,7 +175,7 @@ func TestDelivery_AfterLeavesWhatItIsMadeOfAlone(t *testing.T) {
 				t.Errorf("of %d: attempt %d became %d", n, i, a.Status)
 			}
 		}
-		if d.State != card.DeliveryPending || d.Tries != 0 || len(d.Attempts) != n || !d.DueAt.Equal(epoch) {
+		if d.State != webhook.DeliveryPending || d.Tries != 0 || len(d.Attempts) != n || !d.DueAt.Equal(epoch) {
 			t.Errorf("of %d: the delivery changed: %+v", n, d)
 		}
 	}

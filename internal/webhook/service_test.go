@@ -1,4 +1,4 @@
-package store_test
+package webhook_test
 
 import (
 	"context"
@@ -12,10 +12,11 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/webhook"
 )
 
 func TestDeleteWebhook_WithMoreDeliveriesThanOneStatementDeletes(t *testing.T) {
-	onEach(t, func(t *testing.T, url string) {
+	onEachURL(t, func(t *testing.T, url string) {
 		s := open(t, url)
 		x := newSending(t, s)
 		es := make([]card.Event, 2000)
@@ -33,7 +34,7 @@ func TestDeleteWebhook_WithMoreDeliveriesThanOneStatementDeletes(t *testing.T) {
 }
 
 func TestCreateWebhook_NoMoreThanAllowedHoweverManyAsk(t *testing.T) {
-	conform(t, func(t *testing.T, s *store.Store) {
+	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s) // which has two
 		var mu sync.Mutex
 		made := 0
@@ -41,7 +42,7 @@ func TestCreateWebhook_NoMoreThanAllowedHoweverManyAsk(t *testing.T) {
 		for range 5 {
 			all.Go(func() {
 				for range 5 {
-					_, _, err := x.CreateWebhook(t.Context(), x.card.AccountID, card.WebhookRequest{URL: ptr("https://shop.example.com/")})
+					_, _, err := x.CreateWebhook(t.Context(), x.card.AccountID, webhook.Request{URL: ptr("https://shop.example.com/")})
 					if err != nil && !errors.Is(err, card.ErrTooManyWebhooks) {
 						t.Error(err)
 					}
@@ -60,22 +61,22 @@ func TestCreateWebhook_NoMoreThanAllowedHoweverManyAsk(t *testing.T) {
 			t.Errorf("%d were made, now there are %d", made, len(hooks))
 		}
 		check(t, x.DeleteWebhook(t.Context(), x.card.AccountID, hooks[7].ID))
-		_, _, err = x.CreateWebhook(t.Context(), x.card.AccountID, card.WebhookRequest{URL: ptr("https://shop.example.com/")})
+		_, _, err = x.CreateWebhook(t.Context(), x.card.AccountID, webhook.Request{URL: ptr("https://shop.example.com/")})
 		check(t, err)
-		_, _, err = x.CreateWebhook(t.Context(), newAccount(t, s), card.WebhookRequest{URL: ptr("https://shop.example.com/")})
+		_, _, err = x.CreateWebhook(t.Context(), newAccount(t, s), webhook.Request{URL: ptr("https://shop.example.com/")})
 		check(t, err)
 	})
 }
 
 // One secret that can't be opened must not keep the others waiting.
 func TestClaimWebhooks_SecretThatCannotBeOpenedIsReported(t *testing.T) {
-	conform(t, func(t *testing.T, s *store.Store) {
+	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
 		broken := newWebhook(x.card.AccountID)
 		broken.Sealed = []byte("broken")
 		insertWebhook(t, s, broken)
 		x.happen(t, 1)
-		all, err := x.ClaimWebhooks(t.Context(), 9, time.Hour)
+		all, err := x.sender.Claims(t.Context(), 9)
 		if err == nil || !strings.Contains(err.Error(), broken.ID.String()) || len(all) != 1 || all[0].Webhook.ID != x.hook.ID {
 			t.Errorf("claimed %v, error %v", all, err)
 		}
@@ -83,7 +84,7 @@ func TestClaimWebhooks_SecretThatCannotBeOpenedIsReported(t *testing.T) {
 }
 
 func TestClaimWebhooks_SignsWithTheOldSecretForADay(t *testing.T) {
-	conform(t, func(t *testing.T, s *store.Store) {
+	onEachStore(t, func(t *testing.T, s *store.Store) {
 		ctx := t.Context()
 		x := newSending(t, s)
 		x.happen(t, 1)
@@ -92,7 +93,7 @@ func TestClaimWebhooks_SignsWithTheOldSecretForADay(t *testing.T) {
 		for after, want := range map[time.Duration][]card.Secret{0: {fresh, "sealed"}, 24*time.Hour - 1: {fresh, "sealed"}, 24 * time.Hour: {fresh}} {
 			x.now = epoch.Add(after)
 			c := x.claim(t)
-			check(t, x.ReleaseWebhook(ctx, c))
+			check(t, x.store.ReleaseWebhook(ctx, c))
 			if !slices.Equal(c.Secrets, want) {
 				t.Errorf("after %v: %d secrets, want %d", after, len(c.Secrets), len(want))
 			}
@@ -101,24 +102,24 @@ func TestClaimWebhooks_SignsWithTheOldSecretForADay(t *testing.T) {
 }
 
 func TestPruneDeliveries_KeepsThirtyDaysAndWhatIsPending(t *testing.T) {
-	conform(t, func(t *testing.T, s *store.Store) {
+	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
 		x.happen(t, 2100)
 		c := x.claim(t)
-		due, err := x.DueDeliveries(t.Context(), c, 2099)
+		due, err := x.sender.DueDeliveries(t.Context(), c, 2099)
 		check(t, err)
-		var tried []card.Tried
+		var tried []webhook.Tried
 		for _, d := range due {
-			tried = append(tried, card.Tried{Delivery: d, Attempt: card.Attempt{At: x.now, Status: 200}})
+			tried = append(tried, webhook.Tried{Delivery: d, Attempt: webhook.Attempt{At: x.now, Status: 200}})
 		}
 		x.save(t, c, tried)
 		x.now = epoch.AddDate(0, 0, 30)
-		check(t, x.PruneDeliveries(t.Context()))
+		check(t, x.sender.Prune(t.Context()))
 		if n := len(deliveries(t, s, x.hook.ID)); n != 2100 {
 			t.Errorf("%d deliveries of 2100 are left after 30 days", n)
 		}
 		x.now = x.now.Add(time.Millisecond)
-		check(t, x.PruneDeliveries(t.Context()))
+		check(t, x.sender.Prune(t.Context()))
 		wantDeliveries(t, s, x.hook.ID, "2100 pending")
 	})
 }
@@ -151,7 +152,7 @@ func (x *sending) insertBeside(t *testing.T, url string, statements ...string) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		err = x.store.InTx(context.Background(), func(tx card.Tx) error {
+		err = x.store.WebhookTx(context.Background(), func(tx webhook.Tx) error {
 			return tx.InsertEvents(context.Background(), []card.Event{newEvent(x.card, card.EventDetected)})
 		})
 	}()

@@ -1,9 +1,10 @@
-package store_test
+package webhook_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +14,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/outbound"
 	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/webhook"
 )
 
 // openVault keeps secrets as they are.
@@ -28,30 +31,30 @@ func (openVault) Open(_, _ uuid.UUID, _ string, sealed []byte) (card.Secret, err
 	}
 	return card.Secret(sealed), nil
 }
-func (openVault) Digest(string, []byte) ([]byte, error) { return nil, nil }
-
-// noPoster takes every address, and is never asked to send.
-type noPoster struct{ card.Poster }
-
-func (noPoster) CheckURL(string) error { return nil }
 
 // sending is a service whose time a test moves, and an account with a webhook under test and another one that is told of it.
 type sending struct {
-	*card.Service
-	store *store.Store
-	now   time.Time
-	card  *card.Card
-	hook  *card.Webhook
-	other *card.Webhook // only of webhooks that are disabled
+	*webhook.Service
+	sender *webhook.Sender
+	store  *store.Store
+	now    time.Time
+	card   *card.Card
+	hook   *webhook.Webhook
+	other  *webhook.Webhook // only of webhooks that are disabled
 }
 
 func newSending(t *testing.T, s *store.Store) *sending {
 	t.Helper()
 	x := &sending{store: s, now: epoch}
 	var err error
-	x.Service, err = card.New(s, openVault{}, nil, nil, card.Config{Currencies: []card.Currency{card.Monero()}, Poster: noPoster{}, Now: func() time.Time { return x.now }})
+	cfg := webhook.Config{Now: func() time.Time { return x.now }}
+	poster := webhook.NewHTTPPoster(outbound.Guard{}) // which checks addresses, and is never asked to send
+	t.Cleanup(poster.Close)
+	x.Service, err = webhook.New(s, openVault{}, poster, func() {}, cfg)
 	check(t, err)
-	x.card = insertCard(t, s, newCard(newAccount(t, s)))
+	x.sender, err = webhook.NewSender(s, openVault{}, poster, func() {}, slog.New(slog.DiscardHandler), cfg)
+	check(t, err)
+	x.card = insertCard(t, s, newAccount(t, s))
 	x.hook = insertWebhook(t, s, newWebhook(x.card.AccountID, card.EventDetected))
 	x.other = insertWebhook(t, s, newWebhook(x.card.AccountID, card.EventWebhookDisabled))
 	return x
@@ -66,7 +69,7 @@ func (x *sending) happen(t testing.TB, n int) {
 }
 
 // change changes the webhook under test.
-func (x *sending) change(t testing.TB, r card.WebhookRequest) {
+func (x *sending) change(t testing.TB, r webhook.Request) {
 	t.Helper()
 	_, err := x.UpdateWebhook(t.Context(), x.card.AccountID, x.hook.ID, r)
 	check(t, err)
@@ -75,11 +78,11 @@ func (x *sending) change(t testing.TB, r card.WebhookRequest) {
 func ptr[T any](v T) *T { return &v }
 
 // claim claims the webhook under test.
-func (x *sending) claim(t testing.TB) *card.WebhookClaim {
+func (x *sending) claim(t testing.TB) *webhook.Claim {
 	t.Helper()
-	all, err := x.ClaimWebhooks(t.Context(), 9, time.Hour)
+	all, err := x.sender.Claims(t.Context(), 9)
 	check(t, err)
-	i := slices.IndexFunc(all, func(c *card.WebhookClaim) bool { return c.Webhook.ID == x.hook.ID })
+	i := slices.IndexFunc(all, func(c *webhook.Claim) bool { return c.Webhook.ID == x.hook.ID })
 	if i < 0 {
 		t.Fatal("the webhook can't be claimed")
 	}
@@ -87,7 +90,7 @@ func (x *sending) claim(t testing.TB) *card.WebhookClaim {
 }
 
 // due returns everything that is due, whatever a probe takes first.
-func (x *sending) due(t testing.TB, c *card.WebhookClaim) []card.Delivery {
+func (x *sending) due(t testing.TB, c *webhook.Claim) []webhook.Delivery {
 	t.Helper()
 	ds, err := x.store.DueDeliveries(t.Context(), c.Webhook.ID, x.now, 99)
 	check(t, err)
@@ -95,21 +98,21 @@ func (x *sending) due(t testing.TB, c *card.WebhookClaim) []card.Delivery {
 }
 
 // tried pairs what is due with answers.
-func (x *sending) tried(t testing.TB, c *card.WebhookClaim, statuses ...int) (all []card.Tried) {
+func (x *sending) tried(t testing.TB, c *webhook.Claim, statuses ...int) (all []webhook.Tried) {
 	t.Helper()
 	due := x.due(t, c)
 	for i, status := range statuses {
-		all = append(all, card.Tried{Delivery: due[i], Attempt: card.Attempt{At: x.now, Status: status}})
+		all = append(all, webhook.Tried{Delivery: due[i], Attempt: webhook.Attempt{At: x.now, Status: status}})
 	}
 	return all
 }
 
-func (x *sending) save(t testing.TB, c *card.WebhookClaim, tried []card.Tried) {
+func (x *sending) save(t testing.TB, c *webhook.Claim, tried []webhook.Tried) {
 	t.Helper()
-	check(t, x.SaveAttempts(t.Context(), c, tried, time.Hour))
+	check(t, x.sender.SaveAttempts(t.Context(), c, tried))
 }
 
-func (x *sending) read(t testing.TB) *card.Webhook {
+func (x *sending) read(t testing.TB) *webhook.Webhook {
 	t.Helper()
 	w, err := x.GetWebhook(t.Context(), x.card.AccountID, x.hook.ID)
 	check(t, err)
@@ -117,7 +120,7 @@ func (x *sending) read(t testing.TB) *card.Webhook {
 }
 
 func TestSaveAttempts_LeavesADeadReceiverInPeaceForLongerAndLonger(t *testing.T) {
-	onEach(t, func(t *testing.T, url string) {
+	onEachURL(t, func(t *testing.T, url string) {
 		s := open(t, url)
 		x := newSending(t, s)
 		x.happen(t, 50)
@@ -131,10 +134,10 @@ func TestSaveAttempts_LeavesADeadReceiverInPeaceForLongerAndLonger(t *testing.T)
 			if c.Failures != i+1 || c.Over != (want > 0) || !c.Webhook.FailingSince.Equal(epoch) {
 				t.Errorf("after failure %d: %d, over: %t, failing since %v", i+1, c.Failures, c.Over, c.Webhook.FailingSince)
 			}
-			check(t, x.ReleaseWebhook(t.Context(), c))
+			check(t, x.store.ReleaseWebhook(t.Context(), c))
 			if want > 0 {
 				x.now = x.now.Add(want - time.Millisecond)
-				if all, err := x.ClaimWebhooks(t.Context(), 9, time.Hour); err != nil || len(all) != 0 {
+				if all, err := x.sender.Claims(t.Context(), 9); err != nil || len(all) != 0 {
 					t.Fatalf("after failure %d: it is claimed before %v are over, error %v", i+1, want, err)
 				}
 				x.now = x.now.Add(time.Millisecond)
@@ -159,7 +162,7 @@ func TestSaveAttempts_LeavesADeadReceiverInPeaceForLongerAndLonger(t *testing.T)
 // Attempts are made at the same time: that one receiver has a bad moment with all of them is one failure, and one success shows that it is
 // there. So does an answer that is a verdict on an event, unless it was down for another.
 func TestSaveAttempts_ARoundIsOneFailureUnlessOneWentWell(t *testing.T) {
-	conform(t, func(t *testing.T, s *store.Store) {
+	onEachStore(t, func(t *testing.T, s *store.Store) {
 		for _, tt := range []struct {
 			rounds   [][]int
 			failures int
@@ -180,18 +183,18 @@ func TestSaveAttempts_ARoundIsOneFailureUnlessOneWentWell(t *testing.T) {
 			if c.Failures != tt.failures || c.Over != tt.over || (x.read(t).FailingSince != nil) != tt.failing {
 				t.Errorf("%v: %d failures, over: %t, failing since %v", tt.rounds, c.Failures, c.Over, x.read(t).FailingSince)
 			}
-			check(t, x.ReleaseWebhook(t.Context(), c))
+			check(t, x.store.ReleaseWebhook(t.Context(), c))
 		}
 	})
 }
 
 // Only the last attempt at an event is proof: a webhook that seldom has any would else be disabled by the first failure after a silence.
 func TestSaveAttempts_FiveDaysWithoutASuccessDisableWhenAnEventIsUsedUp(t *testing.T) {
-	conform(t, func(t *testing.T, s *store.Store) {
+	onEachStore(t, func(t *testing.T, s *store.Store) {
 		const days = 24 * time.Hour
 		x := newSending(t, s)
 		x.happen(t, 9)
-		attempt := func(after time.Duration, status int, last bool) *card.WebhookClaim {
+		attempt := func(after time.Duration, status int, last bool) *webhook.Claim {
 			t.Helper()
 			x.now = epoch.Add(after)
 			check(t, rawRelease(s, x.hook))
@@ -216,7 +219,7 @@ func TestSaveAttempts_FiveDaysWithoutASuccessDisableWhenAnEventIsUsedUp(t *testi
 		}
 		c := attempt(20*days+time.Minute, 500, true)
 		w := x.read(t)
-		if !c.Over || w.Enabled || w.DisabledReason != card.DisabledFailing || !w.DisabledAt.Equal(x.now) {
+		if !c.Over || w.Enabled || w.DisabledReason != webhook.DisabledFailing || !w.DisabledAt.Equal(x.now) {
 			t.Errorf("after more than five days: over: %t, %+v", c.Over, w)
 		}
 		x.told(t, 1)
@@ -224,10 +227,10 @@ func TestSaveAttempts_FiveDaysWithoutASuccessDisableWhenAnEventIsUsedUp(t *testi
 }
 
 // rawRelease ends whatever claim there is.
-func rawRelease(s *store.Store, w *card.Webhook) error {
+func rawRelease(s *store.Store, w *webhook.Webhook) error {
 	var errs []error
 	for fence := range int64(20) {
-		errs = append(errs, s.ReleaseWebhook(context.Background(), &card.WebhookClaim{Webhook: w, Fence: fence}))
+		errs = append(errs, s.ReleaseWebhook(context.Background(), &webhook.Claim{Webhook: w, Fence: fence}))
 	}
 	return errors.Join(errs...)
 }
@@ -240,7 +243,7 @@ func (x *sending) told(t testing.TB, n int) {
 		t.Errorf("the account was told %d times that a webhook is disabled, want %d", len(ds), n)
 	}
 	for _, d := range ds {
-		if e := d.Event; e.Type != card.EventWebhookDisabled || e.WebhookID != x.hook.ID || e.CardUUID != uuid.Nil || d.State != card.DeliveryPending {
+		if e := d.Event; e.Type != card.EventWebhookDisabled || e.WebhookID != x.hook.ID || e.CardUUID != uuid.Nil || d.State != webhook.DeliveryPending {
 			t.Errorf("%s %+v", d.State, e)
 		}
 	}
@@ -252,19 +255,19 @@ func (x *sending) told(t testing.TB, n int) {
 }
 
 func TestSaveAttempts_GoneDisablesAtOnceAndTheRestWaits(t *testing.T) {
-	conform(t, func(t *testing.T, s *store.Store) {
+	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
 		x.happen(t, 4)
 		c := x.claim(t)
 		x.save(t, c, x.tried(t, c, 200, 410, 410)) // two at the same moment, and one that was not sent yet
 		w := x.read(t)
-		if !c.Over || w.Enabled || w.DisabledReason != card.DisabledGone || !w.DisabledAt.Equal(x.now) {
+		if !c.Over || w.Enabled || w.DisabledReason != webhook.DisabledGone || !w.DisabledAt.Equal(x.now) {
 			t.Errorf("over: %t, %+v", c.Over, w)
 		}
 		x.told(t, 1)
-		check(t, x.ReleaseWebhook(t.Context(), c))
+		check(t, x.store.ReleaseWebhook(t.Context(), c))
 		x.now = x.now.Add(time.Hour)
-		if all, err := x.ClaimWebhooks(t.Context(), 9, time.Hour); err != nil || len(all) != 1 || all[0].Webhook.ID != x.other.ID {
+		if all, err := x.sender.Claims(t.Context(), 9); err != nil || len(all) != 1 || all[0].Webhook.ID != x.other.ID {
 			t.Errorf("%v, error %v", all, err)
 		}
 		x.happen(t, 1)
@@ -272,7 +275,7 @@ func TestSaveAttempts_GoneDisablesAtOnceAndTheRestWaits(t *testing.T) {
 		if a := deliveries(t, s, x.hook.ID)[2].Attempts; len(a) != 1 || a[0].Status != 410 {
 			t.Errorf("%+v", a)
 		}
-		x.change(t, card.WebhookRequest{Enabled: ptr(true)})
+		x.change(t, webhook.Request{Enabled: ptr(true)})
 		c = x.claim(t)
 		x.save(t, c, x.tried(t, c, 200, 200, 200))
 		wantDeliveries(t, s, x.hook.ID, "4 delivered", "3 delivered", "2 delivered", "1 delivered")
@@ -281,18 +284,18 @@ func TestSaveAttempts_GoneDisablesAtOnceAndTheRestWaits(t *testing.T) {
 
 // A sender that does not know whether its attempts were stored stores them again.
 func TestSaveAttempts_RepeatedAfterALostReplyTellsNothingTwice(t *testing.T) {
-	conform(t, func(t *testing.T, s *store.Store) {
+	onEachStore(t, func(t *testing.T, s *store.Store) {
 		for _, last := range []int{500, 410} {
 			x := newSending(t, s)
 			x.happen(t, 3)
 			c := x.claim(t)
 			hook := *c.Webhook
-			unaware := &card.WebhookClaim{Webhook: &hook, Failures: c.Failures, Fence: c.Fence}
+			unaware := &webhook.Claim{Webhook: &hook, Failures: c.Failures, Fence: c.Fence}
 			tried := x.tried(t, c, 200, 503, last)
 			x.save(t, c, tried)
 			want := deliveries(t, s, x.hook.ID)
 			x.now = x.now.Add(time.Second)
-			err := x.SaveAttempts(t.Context(), unaware, tried, time.Hour)
+			err := x.sender.SaveAttempts(t.Context(), unaware, tried)
 			if last == 500 && (err != nil || unaware.Failures != c.Failures) || last == 410 && !errors.Is(err, card.ErrFenced) {
 				t.Errorf("%d: %d failures, error %v", last, unaware.Failures, err)
 			}
@@ -306,15 +309,15 @@ func TestSaveAttempts_RepeatedAfterALostReplyTellsNothingTwice(t *testing.T) {
 
 // A process that was away for longer than its claim must not write over what the next one did; what it sent is then sent twice.
 func TestSaveAttempts_LostClaimSavesNothing(t *testing.T) {
-	conform(t, func(t *testing.T, s *store.Store) {
+	onEachStore(t, func(t *testing.T, s *store.Store) {
 		ctx := t.Context()
 		x := newSending(t, s)
 		x.happen(t, 2)
 		zombie := x.claim(t)
 		late := x.tried(t, zombie, 410, 200)
-		check(t, x.ReleaseWebhook(ctx, zombie))
+		check(t, x.store.ReleaseWebhook(ctx, zombie))
 		owner := x.claim(t)
-		wantError(t, x.SaveAttempts(ctx, zombie, late, time.Hour), card.ErrFenced)
+		wantError(t, x.sender.SaveAttempts(ctx, zombie, late), card.ErrFenced)
 		wantDeliveries(t, s, x.hook.ID, "2 pending", "1 pending")
 		x.save(t, owner, x.tried(t, owner, 200))
 		if w := x.read(t); !w.Enabled {
@@ -322,7 +325,7 @@ func TestSaveAttempts_LostClaimSavesNothing(t *testing.T) {
 		}
 		rest := x.tried(t, owner, 200)
 		check(t, x.DeleteWebhook(ctx, x.card.AccountID, x.hook.ID))
-		wantError(t, x.SaveAttempts(ctx, owner, rest, time.Hour), card.ErrFenced)
+		wantError(t, x.sender.SaveAttempts(ctx, owner, rest), card.ErrFenced)
 		x.told(t, 0)
 	})
 }
@@ -330,15 +333,15 @@ func TestSaveAttempts_LostClaimSavesNothing(t *testing.T) {
 // What was sent while the client changed the webhook went to the old address, or was signed with the old secret, or has failed for a reason
 // that is gone. It is sent again, unless it has arrived.
 func TestSaveAttempts_OnlyWhatArrivedAfterTheClientChangedTheWebhook(t *testing.T) {
-	conform(t, func(t *testing.T, s *store.Store) {
+	onEachStore(t, func(t *testing.T, s *store.Store) {
 		for name, change := range map[string]func(t *testing.T, x *sending){
-			"disabled": func(t *testing.T, x *sending) { x.change(t, card.WebhookRequest{Enabled: ptr(false)}) },
+			"disabled": func(t *testing.T, x *sending) { x.change(t, webhook.Request{Enabled: ptr(false)}) },
 			"mended": func(t *testing.T, x *sending) {
-				x.change(t, card.WebhookRequest{Enabled: ptr(false)})
-				x.change(t, card.WebhookRequest{Enabled: ptr(true)})
+				x.change(t, webhook.Request{Enabled: ptr(false)})
+				x.change(t, webhook.Request{Enabled: ptr(true)})
 			},
 			"moved": func(t *testing.T, x *sending) {
-				x.change(t, card.WebhookRequest{URL: ptr("https://other.example.com/")})
+				x.change(t, webhook.Request{URL: ptr("https://other.example.com/")})
 			},
 			"with another secret": func(t *testing.T, x *sending) {
 				_, _, err := x.RotateWebhookSecret(t.Context(), x.card.AccountID, x.hook.ID)
@@ -355,11 +358,11 @@ func TestSaveAttempts_OnlyWhatArrivedAfterTheClientChangedTheWebhook(t *testing.
 				tried := x.tried(t, c, 410, 200, 500)
 				tried[2].Delivery.Tries = 9
 				change(t, x)
-				var before *card.Webhook
+				var before *webhook.Webhook
 				if name != "deleted" {
 					before = x.read(t)
 				}
-				wantError(t, x.SaveAttempts(t.Context(), c, tried, time.Hour), card.ErrFenced)
+				wantError(t, x.sender.SaveAttempts(t.Context(), c, tried), card.ErrFenced)
 				x.told(t, 0)
 				if name == "deleted" {
 					wantDeliveries(t, s, x.hook.ID)
@@ -370,9 +373,9 @@ func TestSaveAttempts_OnlyWhatArrivedAfterTheClientChangedTheWebhook(t *testing.
 				}
 				wantDeliveries(t, s, x.hook.ID, "3 delivered", "2 pending", "1 pending")
 				if name == "disabled" {
-					x.change(t, card.WebhookRequest{Enabled: ptr(true)})
+					x.change(t, webhook.Request{Enabled: ptr(true)})
 				}
-				check(t, x.ReleaseWebhook(t.Context(), c))
+				check(t, x.store.ReleaseWebhook(t.Context(), c))
 				if next := x.claim(t); next.Failures != 0 || len(x.due(t, next)) != 2 {
 					t.Errorf("claimed with %d failures, %d due", next.Failures, len(x.due(t, next)))
 				}
@@ -383,12 +386,12 @@ func TestSaveAttempts_OnlyWhatArrivedAfterTheClientChangedTheWebhook(t *testing.
 
 // A description or other types are nothing that a sender has to know of.
 func TestSaveAttempts_AfterTheClientChangedWhatDoesNotMatter(t *testing.T) {
-	conform(t, func(t *testing.T, s *store.Store) {
+	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
 		x.happen(t, 2)
 		c := x.claim(t)
 		tried := x.tried(t, c, 500, 200)
-		x.change(t, card.WebhookRequest{Description: ptr("d"), URL: &x.hook.URL, Enabled: ptr(true), Types: &[]card.EventType{card.EventLate}})
+		x.change(t, webhook.Request{Description: ptr("d"), URL: &x.hook.URL, Enabled: ptr(true), Types: &[]card.EventType{card.EventLate}})
 		x.save(t, c, tried)
 		wantDeliveries(t, s, x.hook.ID, "2 delivered", "1 pending")
 		if w := x.read(t); w.Description != "d" || !slices.Equal(w.Types, []card.EventType{card.EventLate}) {
@@ -399,7 +402,7 @@ func TestSaveAttempts_AfterTheClientChangedWhatDoesNotMatter(t *testing.T) {
 
 // What is asked for while an attempt is under way is not undone by that attempt's failure.
 func TestRedeliver_WhileTheLastAttemptIsUnderWay(t *testing.T) {
-	conform(t, func(t *testing.T, s *store.Store) {
+	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
 		x.happen(t, 2)
 		c := x.claim(t)
@@ -415,7 +418,7 @@ func TestRedeliver_WhileTheLastAttemptIsUnderWay(t *testing.T) {
 }
 
 func TestRecoverWebhook_GoesBackAsFarAsDeliveriesAreKept(t *testing.T) {
-	conform(t, func(t *testing.T, s *store.Store) {
+	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
 		var es []card.Event
 		for i := range 2300 { // more than one transaction has sent again
@@ -435,7 +438,7 @@ func TestRecoverWebhook_GoesBackAsFarAsDeliveriesAreKept(t *testing.T) {
 		if len(ds) != 2200 || ds[2199].Event.Seq != 101 || !ds[0].DueAt.Equal(x.now) {
 			t.Errorf("%d deliveries", len(ds))
 		}
-		x.change(t, card.WebhookRequest{Enabled: ptr(false)})
+		x.change(t, webhook.Request{Enabled: ptr(false)})
 		_, err := x.RecoverWebhook(t.Context(), w.AccountID, x.hook.ID, epoch)
 		wantError(t, err, card.ErrWebhookDisabled)
 		_, err = x.RecoverWebhook(t.Context(), newAccount(t, s), w.ID, epoch)

@@ -1,0 +1,173 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// Delivery is an event on its way to a webhook.
+type Delivery struct {
+	Event    card.Event
+	State    DeliveryState
+	Tries    int       // of the schedule; Attempts may hold older ones
+	Attempts []Attempt // the last keptAttempts, oldest first
+	DueAt    time.Time // of the next attempt, while it is pending; AtOnce before the first
+}
+
+// AtOnce is due whatever a clock shows.
+func AtOnce() time.Time { return time.UnixMilli(0).UTC() }
+
+// DeliveryState is how far a delivery is.
+type DeliveryState string
+
+const (
+	DeliveryPending   DeliveryState = "pending"
+	DeliveryDelivered DeliveryState = "delivered"
+	DeliveryFailed    DeliveryState = "failed" // not attempted any more
+)
+
+// Attempt is one request to a webhook, and what came of it.
+type Attempt struct {
+	At         time.Time
+	Took       time.Duration
+	Status     int           // HTTP's; 0 if there was no answer
+	Answer     string        // the beginning of the answer
+	Error      string        // why there was no answer, for the integrator
+	RetryAfter time.Duration // that the receiver asks for
+}
+
+// OK reports whether the receiver has taken the event.
+func (a Attempt) OK() bool { return a.Status/100 == 2 }
+
+// Down reports whether it says that the receiver is away or overloaded, so that others at it would fail too. Any other failure is a verdict on
+// this one event.
+func (a Attempt) Down() bool {
+	return a.Status == 0 || a.Status == http.StatusRequestTimeout || a.Status == http.StatusTooManyRequests || a.Status/100 == 5
+}
+
+// Gone reports whether the receiver wants no events any more.
+func (a Attempt) Gone() bool { return a.Status == http.StatusGone }
+
+const (
+	keptAttempts  = 20
+	maxRetryAfter = 24 * time.Hour
+)
+
+// deliverySchedule is how long after a failed attempt the next one is made, by the Standard Webhooks specification: ten attempts in all
+// over three days.
+func deliverySchedule() []time.Duration {
+	return []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour,
+		20 * time.Hour, 24 * time.Hour}
+}
+
+// After returns the delivery after an attempt. chance, from 0 to less than 1, makes the wait up to a fifth shorter or longer.
+func (d Delivery) After(a Attempt, now time.Time, chance float64) Delivery {
+	d.Attempts = append(d.Attempts[max(0, len(d.Attempts)-keptAttempts+1):len(d.Attempts):len(d.Attempts)], a)
+	d.Tries++
+	d.DueAt = time.Time{}
+	schedule := deliverySchedule()
+	switch {
+	case a.OK():
+		d.State = DeliveryDelivered
+	case d.Tries > len(schedule):
+		d.State = DeliveryFailed
+	default:
+		wait := schedule[d.Tries-1]
+		wait += time.Duration((chance - 0.5) * 0.4 * float64(wait))
+		d.State, d.DueAt = DeliveryPending, now.Add(max(wait, min(a.RetryAfter, maxRetryAfter)))
+	}
+	return d
+}
+
+// DeliveryFilter selects deliveries of a webhook.
+type DeliveryFilter struct {
+	State  DeliveryState // "" for all
+	Before int64         // only of events with a lower Seq; 0 for all
+	Limit  int
+}
+
+// ListDeliveries returns the deliveries to a webhook that match, newest event first, and whether there are more.
+func (s *Service) ListDeliveries(ctx context.Context, account, webhook uuid.UUID, filter DeliveryFilter) ([]Delivery, bool, error) {
+	if _, err := s.GetWebhook(ctx, account, webhook); err != nil {
+		return nil, false, err
+	}
+	limit := filter.Limit
+	filter.Limit++
+	ds, err := s.store.Deliveries(ctx, webhook, filter)
+	if err != nil {
+		return nil, false, err
+	}
+	return ds[:min(limit, len(ds))], len(ds) > limit, nil
+}
+
+// Redeliver has an event sent again, whatever came of it before.
+func (s *Service) Redeliver(ctx context.Context, account, webhook, event uuid.UUID) error {
+	if err := s.enabledWebhook(ctx, account, webhook); err != nil {
+		return err
+	}
+	err := s.store.Redeliver(ctx, account, webhook, event, s.cfg.Now())
+	if errors.Is(err, card.ErrNotFound) {
+		return card.ErrNotFound.Saying("This webhook has no delivery of an event with this id. Perhaps its types do not include the event's, or it is too old.")
+	}
+	s.wake()
+	return err
+}
+
+// RecoverWebhook has every event sent now that happened since and that failed to be delivered, waits for its next attempt, or was never to be
+// delivered, because the webhook was disabled or not there yet. It goes back as far as deliveries are kept, and returns how many events that are.
+func (s *Service) RecoverWebhook(ctx context.Context, account, webhook uuid.UUID, since time.Time) (int64, error) {
+	if err := s.enabledWebhook(ctx, account, webhook); err != nil {
+		return 0, err
+	}
+	now := s.cfg.Now()
+	if kept := now.Add(-s.cfg.Retention); since.Before(kept) {
+		since = kept // of what is older nobody knows whether it was delivered
+	}
+	after, err := s.store.SeqBefore(ctx, account, since.Add(-clockSkew))
+	if err != nil {
+		return 0, err
+	}
+	defer s.wake()
+	var all int64
+	for {
+		var n, last int64
+		err := s.store.WebhookTx(ctx, func(tx Tx) (err error) {
+			n, last, err = tx.RecoverDeliveries(ctx, account, webhook, since, after, perStatement, now)
+			return err
+		})
+		if err != nil || last == after {
+			return all, err
+		}
+		all, after = all+n, last
+	}
+}
+
+func (s *Service) enabledWebhook(ctx context.Context, account, id uuid.UUID) error {
+	w, err := s.GetWebhook(ctx, account, id)
+	if err == nil && !w.Enabled {
+		return card.ErrWebhookDisabled
+	}
+	return err
+}
+
+// clockSkew is by how much an event may seem older than one of another process that it follows.
+const clockSkew = time.Minute
+
+// perStatement is how many deliveries one statement deletes or has sent again, so that it never holds much for long.
+const perStatement = 1000
+
+// inParts calls f, which does up to n of something and returns how many it did, until it finds no more.
+func inParts(f func(n int) (int64, error)) error {
+	for {
+		n, err := f(perStatement)
+		if err != nil || n < perStatement {
+			return err
+		}
+	}
+}
