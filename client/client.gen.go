@@ -69,9 +69,9 @@ const (
 	ProblemCodeWebhookDisabled      ProblemCode = "webhook_disabled"
 )
 
-// Card A prepaid card, as it is listed and read.
+// Card A prepaid card, as `listCards` and `getCard` show it.
 type Card struct {
-	// CreatedAt Creation time, UTC with millisecond precision.
+	// CreatedAt When the card was created, UTC with millisecond precision.
 	//
 	// Example: 2026-11-20T14:46:00.120Z
 	CreatedAt time.Time `json:"created_at"`
@@ -83,35 +83,37 @@ type Card struct {
 	// Payment The payment instruction, and how far the payment is.
 	Payment Payment `json:"payment"`
 
-	// Status `awaiting_payment`: the payment is not yet confirmed on the blockchain; credentials are null.
-	// `generated`: the payment is confirmed and the card is made; credentials are filled in.
+	// Status How far the card is:
+	// - `awaiting_payment`: the payment is not yet confirmed on the blockchain; the credentials are null.
+	// - `generated`: the payment is confirmed and the card is issued; the credentials are filled in.
 	//
 	//
 	// Example: awaiting_payment
 	Status CardStatus `json:"status"`
 
-	// USDAmount Balance requested, in US dollars. Whole dollars without decimals, otherwise with two.
+	// USDAmount The balance requested, in US dollars. Whole dollars have no decimals; other amounts have two.
 	//
 	// Example: 150.50
 	USDAmount decimal.Decimal `json:"usd_amount"`
 
-	// UUID Identifier of the card, a UUID version 7.
+	// UUID Identifies the card; a UUID version 7.
 	//
 	// Example: 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88
 	UUID uuid.UUID `json:"uuid"`
 }
 
-// CardStatus `awaiting_payment`: the payment is not yet confirmed on the blockchain; credentials are null.
-// `generated`: the payment is confirmed and the card is made; credentials are filled in.
+// CardStatus How far the card is:
+// - `awaiting_payment`: the payment is not yet confirmed on the blockchain; the credentials are null.
+// - `generated`: the payment is confirmed and the card is issued; the credentials are filled in.
 //
 // Example: awaiting_payment
 type CardStatus string
 
-// CreateCardRequest The card that is asked for.
+// CreateCardRequest The card to create.
 //
 // Example: {"currency":"monero","usd_amount":"150.50"}
 type CreateCardRequest struct {
-	// Currency The code of the cryptocurrency used to pay for the card, one of those that `listCurrencies` answers.
+	// Currency The code of the cryptocurrency to pay for the card with, one of those that `listCurrencies` lists.
 	//
 	// Example: monero
 	Currency string `json:"currency"`
@@ -122,22 +124,22 @@ type CreateCardRequest struct {
 	USDAmount decimal.Decimal `json:"usd_amount"`
 }
 
-// CreateWebhookRequest The webhook that is asked for.
+// CreateWebhookRequest The webhook to register.
 //
 // Example: {"types":["card.generated"],"url":"https://shop.example.com/hooks/cardmint"}
 type CreateWebhookRequest struct {
-	// Description For yourself, without the character U+0000.
+	// Description A note for yourself, without the character U+0000.
 	//
 	// Example: order service
 	Description string `json:"description,omitempty"`
 
-	// Types The types of events to send. Empty or absent for all.
+	// Types The types of events to send. Empty or absent for all types.
 	//
 	// Example: ["card.generated"]
 	Types []EventType `json:"types,omitempty"`
 
-	// URL Where events are to be sent: `https://`, a host that is public, port 443 or one above 1023, without user and fragment.
-	// A service that runs for development, as `cardmint dev` does, takes `http://` and addresses of its own machine too.
+	// URL Where to send events. The URL starts with `https://`, its host is public, its port is 443 or above 1023, and it has no user and
+	// no fragment. A service that runs for development, as `cardmint dev` does, also accepts `http://` and addresses of its own machine.
 	//
 	//
 	// Example: https://shop.example.com/hooks/cardmint
@@ -147,7 +149,7 @@ type CreateWebhookRequest struct {
 // Credentials What is needed to use the card. All five fields are empty while the card is `awaiting_payment` (null on the wire),
 // and filled in once it is `generated`. Printed by fmt they stay hidden; marshalled as JSON they are written out.
 type Credentials struct {
-	// CardNumber Card number, digits only.
+	// CardNumber The card number, digits only.
 	//
 	// Example: 9912345678901232
 	CardNumber string `json:"card_number"`
@@ -157,17 +159,17 @@ type Credentials struct {
 	// Example: 11/29
 	ExpirationDate string `json:"expiration_date"`
 
-	// SecurityCode Card security code, digits only.
+	// SecurityCode The card's security code, digits only.
 	//
 	// Example: 123
 	SecurityCode string `json:"security_code"`
 
-	// URL Web address that belongs to the card.
+	// URL A web address that belongs to the card.
 	//
 	// Example: https://sandbox.invalid/cards/4f1d6b0c
 	URL string `json:"url"`
 
-	// URLPassword Password for `url`.
+	// URLPassword The password for `url`.
 	//
 	// Example: q7GmZ4tKx2Rw
 	URLPassword string `json:"url_password"`
@@ -175,73 +177,78 @@ type Credentials struct {
 
 // Currency A cryptocurrency that cards can be paid with.
 type Currency struct {
-	// Code What `currency` takes when a card is created.
+	// Code The value to send as `currency` when you create a card.
 	//
 	// Example: monero
 	Code string `json:"code"`
 
-	// ConfirmationsRequired Confirmations that a payment needs before the card is made.
+	// ConfirmationsRequired How many confirmations a payment needs before the service issues the card.
 	//
 	// Example: 10
 	ConfirmationsRequired int32 `json:"confirmations_required"`
 
-	// Decimals Decimals of the coin. Amounts never have more.
+	// Decimals How many decimals the coin has. Amounts never have more.
 	//
 	// Example: 12
 	Decimals int32 `json:"decimals"`
 
-	// Name Name for people.
+	// Name The coin's name, for people.
 	//
 	// Example: Monero
 	Name string `json:"name"`
 
-	// Rate Current rate, in US dollars for one coin, with at most 8 decimals. Null while no fresh rate is known; cards can't be created then.
+	// Rate The current rate, in US dollars per coin, with at most 8 decimals.
+	// Null while the service has no fresh rate; you can't create cards then.
+	//
 	//
 	// Example: 152.52
 	Rate *decimal.Decimal `json:"rate"`
 
-	// RateAt When the rate was taken, UTC. Null together with `rate`.
+	// RateAt When the rate was taken, UTC. Null if `rate` is null.
 	//
 	// Example: 2026-11-20T14:45:55.000Z
 	RateAt *time.Time `json:"rate_at"`
 }
 
-// Delivery An event on its way to a webhook.
+// Delivery The delivery of one event to one webhook.
 type Delivery struct {
-	// Attempts The attempts, oldest first; the last 20 of them.
+	// Attempts The last 20 attempts, oldest first.
 	Attempts []DeliveryAttempt `json:"attempts"`
 
-	// Event What happened. The same as is sent to webhooks, with the `id` that is their `webhook-id`. `status` and `payment_state` are those of
-	// the card at the time of the event; both are absent if the event is not about a card.
+	// Event An event, as the service also sends it to webhooks; `id` is their `webhook-id`. `status` and `payment_state` are those of the card at
+	// the time of the event; both are absent if the event is not about a card.
 	Event Event `json:"event"`
 
-	// NextAttemptAt When it is going to be sent at the earliest, UTC, if the webhook is enabled. Null unless it is pending.
+	// NextAttemptAt The earliest time of the next attempt, UTC, if the webhook is enabled. Null unless the delivery is pending.
 	//
 	// Example: 2026-11-20T15:11:00.120Z
 	NextAttemptAt *time.Time `json:"next_attempt_at"`
 
-	// State - `pending`: it is going to be sent, or sent again, at `next_attempt_at` or as soon as the webhook is enabled after that.
-	// - `delivered`: the receiver has answered `2xx`.
-	// - `failed`: the attempts are used up. It is sent again if you ask for it.
+	// State How far the delivery is:
+	// - `pending`: the service will send the event, or send it again, at `next_attempt_at`, or once the webhook is enabled if that is later.
+	// - `delivered`: the receiver has responded with `2xx`.
+	// - `failed`: the attempts are used up. The service sends the event again if you ask for it.
 	//
 	//
 	// Example: delivered
 	State DeliveryState `json:"state"`
 }
 
-// DeliveryAttempt One request to a receiver and what came of it.
+// DeliveryAttempt One request to a receiver and its outcome.
 type DeliveryAttempt struct {
-	// Answer The beginning of what the receiver answered, at most 1,024 bytes, without control characters but line breaks and tabs. It is a stranger's text; escape it before it is shown.
+	// Answer The beginning of the body of the receiver's response, at most 1,024 bytes. It has no control characters except line breaks and
+	// tabs. The receiver wrote this text: escape it before you show it.
+	//
 	//
 	// Example: ok
 	Answer string `json:"answer"`
 
-	// At When it was made, UTC.
+	// At When the service made the attempt, UTC.
 	//
 	// Example: 2026-11-20T15:06:00.131Z
 	At time.Time `json:"at"`
 
-	// DurationMs How long it took, in milliseconds.
+	// DurationMs How long the attempt took, in milliseconds.
 	//
 	// Example: 84
 	DurationMs int64 `json:"duration_ms"`
@@ -257,35 +264,37 @@ type DeliveryAttempt struct {
 	Status int32 `json:"status"`
 }
 
-// DeliveryState - `pending`: it is going to be sent, or sent again, at `next_attempt_at` or as soon as the webhook is enabled after that.
-// - `delivered`: the receiver has answered `2xx`.
-// - `failed`: the attempts are used up. It is sent again if you ask for it.
+// DeliveryState How far the delivery is:
+// - `pending`: the service will send the event, or send it again, at `next_attempt_at`, or once the webhook is enabled if that is later.
+// - `delivered`: the receiver has responded with `2xx`.
+// - `failed`: the attempts are used up. The service sends the event again if you ask for it.
 //
 // Example: delivered
 type DeliveryState string
 
-// Event What happened. The same as is sent to webhooks, with the `id` that is their `webhook-id`. `status` and `payment_state` are those of
-// the card at the time of the event; both are absent if the event is not about a card.
+// Event An event, as the service also sends it to webhooks; `id` is their `webhook-id`. `status` and `payment_state` are those of the card at
+// the time of the event; both are absent if the event is not about a card.
 type Event struct {
 	// CardUUID The card. The zero UUID if the event is not about a card.
 	//
 	// Example: 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88
 	CardUUID uuid.UUID `json:"card_uuid,omitempty,omitzero"`
 
-	// ID Identifier of the event.
+	// ID Identifies the event.
 	//
 	// Example: 019aa1ca-7a3e-7b04-8a0b-2f8f6d3f5c11
 	ID uuid.UUID `json:"id"`
 
-	// PaymentState How far the payment is, finer than the card's `status`:
+	// PaymentState How far the payment is, in more detail than the card's `status`:
 	// - `unpaid`: nothing has arrived.
 	// - `detected`: enough has arrived, but not all of it is in a block yet.
 	// - `underpaid`: something has arrived, but less than `amount`. Send `amount_due` to the same address.
-	// - `confirming`: enough is in blocks, but does not have `confirmations_required` yet.
-	// - `paid`: confirmed. The card is made, or being made.
-	// - `late`: money came after `expires_at` and does not buy the card at today's rate, or was still too little at `expires_at`. Ask the operator.
-	// - `expired`: nothing is held for the card: nothing arrived before `expires_at`, or the operator gave it back. Do not pay any more.
-	// - `reversed`: the card was made, but its payment left the blockchain afterwards.
+	// - `confirming`: enough is in blocks, but it does not have `confirmations_required` yet.
+	// - `paid`: the payment is confirmed. The card is issued or being issued.
+	// - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
+	//   the operator.
+	// - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
+	// - `reversed`: the card was issued, but its payment left the blockchain afterwards.
 	//
 	//
 	// Example: unpaid
@@ -296,27 +305,29 @@ type Event struct {
 	// Example: 42
 	Seq int64 `json:"seq"`
 
-	// Status `awaiting_payment`: the payment is not yet confirmed on the blockchain; credentials are null.
-	// `generated`: the payment is confirmed and the card is made; credentials are filled in.
+	// Status How far the card is:
+	// - `awaiting_payment`: the payment is not yet confirmed on the blockchain; the credentials are null.
+	// - `generated`: the payment is confirmed and the card is issued; the credentials are filled in.
 	//
 	//
 	// Example: awaiting_payment
 	Status CardStatus `json:"status,omitempty"`
 
-	// Timestamp When it happened, UTC with millisecond precision.
+	// Timestamp When the event happened, UTC with millisecond precision.
 	//
 	// Example: 2026-11-20T15:06:00.120Z
 	Timestamp time.Time `json:"timestamp"`
 
-	// Type - `card.generated`: the card is made; read its credentials.
-	// - `payment.detected`: enough has arrived, and waits for its confirmations or has them already.
-	// - `payment.underpaid`: something has arrived, but less than is asked for.
-	// - `payment.late`: money came too late and does not buy the card; the operator has to settle it.
-	// - `payment.expired`: nothing came in time.
-	// - `payment.reversed`: the payment of a generated card left its blockchain.
+	// Type What happened:
+	// - `card.generated`: the card is issued; read its credentials.
+	// - `payment.detected`: enough has arrived, and waits for its confirmations or already has them.
+	// - `payment.underpaid`: something has arrived, but less than the amount asked for.
+	// - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
+	// - `payment.expired`: nothing arrived in time.
+	// - `payment.reversed`: the payment of an issued card left its blockchain.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 	//
-	// More types may be added: pass over those that you do not know.
+	// More types may be added: ignore those that you do not know.
 	//
 	//
 	// Example: card.generated
@@ -328,27 +339,28 @@ type Event struct {
 	WebhookID uuid.UUID `json:"webhook_id,omitempty,omitzero"`
 }
 
-// EventType - `card.generated`: the card is made; read its credentials.
-// - `payment.detected`: enough has arrived, and waits for its confirmations or has them already.
-// - `payment.underpaid`: something has arrived, but less than is asked for.
-// - `payment.late`: money came too late and does not buy the card; the operator has to settle it.
-// - `payment.expired`: nothing came in time.
-// - `payment.reversed`: the payment of a generated card left its blockchain.
+// EventType What happened:
+// - `card.generated`: the card is issued; read its credentials.
+// - `payment.detected`: enough has arrived, and waits for its confirmations or already has them.
+// - `payment.underpaid`: something has arrived, but less than the amount asked for.
+// - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
+// - `payment.expired`: nothing arrived in time.
+// - `payment.reversed`: the payment of an issued card left its blockchain.
 // - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 //
-// More types may be added: pass over those that you do not know.
+// More types may be added: ignore those that you do not know.
 //
 // Example: card.generated
 type EventType string
 
 // FieldError One thing that is wrong with the request.
 type FieldError struct {
-	// Detail What is wrong and what would be right.
+	// Detail What is wrong, and what would be right.
 	//
 	// Example: must be between 50 and 750
 	Detail string `json:"detail"`
 
-	// Pointer Where: a JSON pointer (RFC 6901) into the body, for example `/usd_amount`. A parameter is named by where it stands:
+	// Pointer Where the fault is: a JSON pointer (RFC 6901) into the body, for example `/usd_amount`. A parameter is named by its place:
 	// `query/limit`, `path/uuid`, `header/Idempotency-Key`. Empty for the body as a whole.
 	//
 	//
@@ -358,92 +370,99 @@ type FieldError struct {
 
 // Payment The payment instruction, and how far the payment is.
 type Payment struct {
-	// Address Recipient address. It belongs to this card alone and is never used again.
+	// Address The address to pay to. It belongs to this card alone and is never used again.
 	//
 	// Example: 8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3tVCK5cjSvCsJZ5oyScoGMxgAQjZfYAdpdJhYoQyyGbXfZKhUdWjQxFX3KpnYG6v
 	Address string `json:"address"`
 
-	// Amount Exact amount of `currency` to send, in whole coins, with at most as many decimals as the coin has.
+	// Amount The exact amount of `currency` to send, in coins, with at most as many decimals as the coin has.
 	//
 	// Example: 0.983456789012
 	Amount decimal.Decimal `json:"amount"`
 
-	// AmountDue What is still to be sent, in whole coins. `0` once enough has arrived.
+	// AmountDue What you still have to send, in coins. `0` once enough has arrived.
 	//
 	// Example: 0.983456789012
 	AmountDue decimal.Decimal `json:"amount_due"`
 
-	// AmountReceived What has arrived at `address` so far, in whole coins, transfers without a confirmation included. More than `amount` means overpaid.
+	// AmountReceived What has arrived at `address` so far, in coins, including transfers without a confirmation.
+	// If it is more than `amount`, you have overpaid.
+	//
 	//
 	// Example: 0
 	AmountReceived decimal.Decimal `json:"amount_received"`
 
-	// Confirmations Confirmations of the transfer that has the fewest. `0` while nothing has arrived or a transfer is not in a block yet.
+	// Confirmations How many confirmations the transfer with the fewest has. `0` while nothing has arrived or a transfer is not in a block yet.
+	//
 	//
 	// Example: 0
 	Confirmations int64 `json:"confirmations"`
 
-	// ConfirmationsRequired Confirmations that every transfer needs before the card is made.
+	// ConfirmationsRequired How many confirmations every transfer needs before the service issues the card.
 	//
 	// Example: 10
 	ConfirmationsRequired int32 `json:"confirmations_required"`
 
-	// Currency The code of the cryptocurrency chosen at creation.
+	// Currency The code of the cryptocurrency that the card was created with.
 	//
 	// Example: monero
 	Currency string `json:"currency"`
 
-	// ExpiresAt Until when amount and rate are locked, UTC. A payment first seen before this time is honoured whenever it confirms.
+	// ExpiresAt The amount and the rate are locked until this time, UTC. The service honours a payment that it first saw before this time,
+	// whenever that payment confirms.
+	//
 	//
 	// Example: 2026-11-20T15:46:00.120Z
 	ExpiresAt time.Time `json:"expires_at"`
 
-	// Rate The locked rate, in US dollars for one coin, with at most 8 decimals.
+	// Rate The locked rate, in US dollars per coin, with at most 8 decimals.
 	//
 	// Example: 152.52
 	Rate decimal.Decimal `json:"rate"`
 
-	// State How far the payment is, finer than the card's `status`:
+	// State How far the payment is, in more detail than the card's `status`:
 	// - `unpaid`: nothing has arrived.
 	// - `detected`: enough has arrived, but not all of it is in a block yet.
 	// - `underpaid`: something has arrived, but less than `amount`. Send `amount_due` to the same address.
-	// - `confirming`: enough is in blocks, but does not have `confirmations_required` yet.
-	// - `paid`: confirmed. The card is made, or being made.
-	// - `late`: money came after `expires_at` and does not buy the card at today's rate, or was still too little at `expires_at`. Ask the operator.
-	// - `expired`: nothing is held for the card: nothing arrived before `expires_at`, or the operator gave it back. Do not pay any more.
-	// - `reversed`: the card was made, but its payment left the blockchain afterwards.
+	// - `confirming`: enough is in blocks, but it does not have `confirmations_required` yet.
+	// - `paid`: the payment is confirmed. The card is issued or being issued.
+	// - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
+	//   the operator.
+	// - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
+	// - `reversed`: the card was issued, but its payment left the blockchain afterwards.
 	//
 	//
 	// Example: unpaid
 	State PaymentState `json:"state"`
 
-	// URI The instruction as a payment URI for wallets and QR codes.
+	// URI The payment instruction as a URI, for wallets and QR codes.
 	//
 	// Example: monero:8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3tVCK5cjSvCsJZ5oyScoGMxgAQjZfYAdpdJhYoQyyGbXfZKhUdWjQxFX3KpnYG6v?tx_amount=0.983456789012
 	URI string `json:"uri"`
 }
 
-// PaymentState How far the payment is, finer than the card's `status`:
-// - `unpaid`: nothing has arrived.
-// - `detected`: enough has arrived, but not all of it is in a block yet.
-// - `underpaid`: something has arrived, but less than `amount`. Send `amount_due` to the same address.
-// - `confirming`: enough is in blocks, but does not have `confirmations_required` yet.
-// - `paid`: confirmed. The card is made, or being made.
-// - `late`: money came after `expires_at` and does not buy the card at today's rate, or was still too little at `expires_at`. Ask the operator.
-// - `expired`: nothing is held for the card: nothing arrived before `expires_at`, or the operator gave it back. Do not pay any more.
-// - `reversed`: the card was made, but its payment left the blockchain afterwards.
+// PaymentState How far the payment is, in more detail than the card's `status`:
+//   - `unpaid`: nothing has arrived.
+//   - `detected`: enough has arrived, but not all of it is in a block yet.
+//   - `underpaid`: something has arrived, but less than `amount`. Send `amount_due` to the same address.
+//   - `confirming`: enough is in blocks, but it does not have `confirmations_required` yet.
+//   - `paid`: the payment is confirmed. The card is issued or being issued.
+//   - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
+//     the operator.
+//   - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
+//   - `reversed`: the card was issued, but its payment left the blockchain afterwards.
 //
 // Example: unpaid
 type PaymentState string
 
-// ProblemCode What went wrong, stable, for programs.
+// ProblemCode What went wrong, for programs. The codes are stable.
 //
 // Example: invalid_request
 type ProblemCode string
 
-// Recovery What is sent again.
+// Recovery What `recoverWebhook` sends.
 type Recovery struct {
-	// Count How many events. If the request is repeated, only those that the one before it left.
+	// Count How many events the service sends. If you repeat the request, it counts only those that the previous one left.
 	//
 	// Example: 12
 	Count int64 `json:"count"`
@@ -453,74 +472,76 @@ type Recovery struct {
 //
 // Example: {"amount":"0.5","confirmations":10}
 type SimulatePaymentRequest struct {
-	// Amount How much to send, in whole coins. Defaults to what is due.
+	// Amount How much to send, in coins. Defaults to what is due.
 	//
 	// Example: 0.5
 	Amount *decimal.Decimal `json:"amount,omitempty"`
 
-	// Confirmations Confirmations that the transfer has at the end. `0` leaves it in the mempool. Defaults to the number that is required.
+	// Confirmations How many confirmations the transfer has at the end. `0` leaves it in the mempool. Defaults to the number that is required.
+	//
 	//
 	// Example: 10
 	Confirmations *int32 `json:"confirmations,omitempty"`
 }
 
-// TestWebhookRequest Which example. Without a type, `card.generated`.
+// TestWebhookRequest Which example to send. Without a type, `card.generated`.
 //
 // Example: {"type":"card.generated"}
 type TestWebhookRequest struct {
-	// Type - `card.generated`: the card is made; read its credentials.
-	// - `payment.detected`: enough has arrived, and waits for its confirmations or has them already.
-	// - `payment.underpaid`: something has arrived, but less than is asked for.
-	// - `payment.late`: money came too late and does not buy the card; the operator has to settle it.
-	// - `payment.expired`: nothing came in time.
-	// - `payment.reversed`: the payment of a generated card left its blockchain.
+	// Type What happened:
+	// - `card.generated`: the card is issued; read its credentials.
+	// - `payment.detected`: enough has arrived, and waits for its confirmations or already has them.
+	// - `payment.underpaid`: something has arrived, but less than the amount asked for.
+	// - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
+	// - `payment.expired`: nothing arrived in time.
+	// - `payment.reversed`: the payment of an issued card left its blockchain.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 	//
-	// More types may be added: pass over those that you do not know.
+	// More types may be added: ignore those that you do not know.
 	//
 	//
 	// Example: card.generated
 	Type EventType `json:"type,omitempty"`
 }
 
-// UpdateWebhookRequest What is to change.
+// UpdateWebhookRequest The changes to the webhook.
 //
 // Example: {"enabled":true}
 type UpdateWebhookRequest struct {
-	// Description For yourself, without the character U+0000.
+	// Description A note for yourself, without the character U+0000.
 	//
 	// Example: order service
 	Description *string `json:"description,omitempty"`
 
-	// Enabled Whether events are to be sent.
+	// Enabled Whether to send events.
 	//
 	// Example: true
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// Types The types of events to send from now on. Empty for all.
+	// Types The types of events to send from now on. Empty for all types.
 	//
 	// Example: ["card.generated","payment.late"]
 	Types *[]EventType `json:"types,omitempty"`
 
-	// URL Where events are to be sent from now on. The same rules as at the creation.
+	// URL Where to send events from now on. The same rules apply as in `createWebhook`.
 	//
 	// Example: https://shop.example.com/hooks/cardmint
 	URL *string `json:"url,omitempty"`
 }
 
-// Webhook An address of yours that events are sent to.
+// Webhook An address of yours that the service sends events to.
 type Webhook struct {
-	// CreatedAt When it was registered, UTC.
+	// CreatedAt When the webhook was registered, UTC.
 	//
 	// Example: 2026-11-20T14:47:00.120Z
 	CreatedAt time.Time `json:"created_at"`
 
-	// Description Yours.
+	// Description Your own note.
 	//
 	// Example: order service
 	Description string `json:"description"`
 
-	// DisabledAt Since when it is not enabled, UTC. Null if it is.
+	// DisabledAt When the webhook was disabled, UTC. Null if it is enabled.
 	//
 	// Example: 2026-11-25T15:06:00.120Z
 	DisabledAt *time.Time `json:"disabled_at"`
@@ -532,29 +553,29 @@ type Webhook struct {
 	// Example: failing
 	DisabledReason string `json:"disabled_reason"`
 
-	// Enabled Whether events are sent.
+	// Enabled Whether the service sends events.
 	//
 	// Example: true
 	Enabled bool `json:"enabled"`
 
-	// FailingSince When the first of the attempts failed that have all failed since, UTC. Null if the last one went well, or there was none since the
-	// webhook was enabled or got another `url`.
+	// FailingSince When the current run of failed attempts began, UTC. Null if the last attempt succeeded, or if there was none since the webhook was
+	// enabled or got another `url`.
 	//
 	//
 	// Example: 2026-11-20T15:06:00.120Z
 	FailingSince *time.Time `json:"failing_since"`
 
-	// ID Identifier of the webhook, a UUID version 7.
+	// ID Identifies the webhook; a UUID version 7.
 	//
 	// Example: 019aa1cb-0c11-7d2e-9a55-6c1f0f8e2b17
 	ID uuid.UUID `json:"id"`
 
-	// Types The types of events that are sent. Empty for all, also those that will be added.
+	// Types The types of events that the service sends. Empty for all, including those that will be added.
 	//
 	// Example: ["card.generated"]
 	Types []EventType `json:"types"`
 
-	// URL Where events are sent.
+	// URL Where the service sends events.
 	//
 	// Example: https://shop.example.com/hooks/cardmint
 	URL string `json:"url"`
@@ -562,12 +583,12 @@ type Webhook struct {
 
 // WebhookWithSecret A webhook and its secret.
 type WebhookWithSecret struct {
-	// Secret What requests are signed with, `whsec_` and 32 random bytes in base64. Keep it like a password; it is not shown again.
+	// Secret The secret that signs requests, `whsec_` and 32 random bytes in base64. Keep it like a password; it is not shown again.
 	//
 	// Example: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwmfKQ9r8GKYo=
 	Secret Secret `json:"secret"`
 
-	// Webhook An address of yours that events are sent to.
+	// Webhook An address of yours that the service sends events to.
 	Webhook Webhook `json:"webhook"`
 }
 
@@ -580,7 +601,7 @@ func opListCards() operation {
 	}
 }
 
-// opCreateCard is POST /api/cards: Generate a card.
+// opCreateCard is POST /api/cards: Create a card.
 func opCreateCard() operation {
 	return operation{
 		name:   "CreateCard",
@@ -644,7 +665,7 @@ func opCreateWebhook() operation {
 	}
 }
 
-// opDeleteWebhook is DELETE /api/webhooks/{webhook_id}: Remove a webhook.
+// opDeleteWebhook is DELETE /api/webhooks/{webhook_id}: Delete a webhook.
 func opDeleteWebhook(webhookID string) operation {
 	return operation{
 		name:   "DeleteWebhook",
@@ -689,7 +710,7 @@ func opRedeliver(webhookID, eventID string) operation {
 	}
 }
 
-// opRecoverWebhook is POST /api/webhooks/{webhook_id}/recover: Send everything that was missed.
+// opRecoverWebhook is POST /api/webhooks/{webhook_id}/recover: Send all missed events.
 func opRecoverWebhook(webhookID string) operation {
 	return operation{
 		name:   "RecoverWebhook",
@@ -698,7 +719,7 @@ func opRecoverWebhook(webhookID string) operation {
 	}
 }
 
-// opRotateWebhookSecret is POST /api/webhooks/{webhook_id}/rotate-secret: Change the secret.
+// opRotateWebhookSecret is POST /api/webhooks/{webhook_id}/rotate-secret: Change a webhook's secret.
 func opRotateWebhookSecret(webhookID string) operation {
 	return operation{
 		name:   "RotateWebhookSecret",
@@ -707,7 +728,7 @@ func opRotateWebhookSecret(webhookID string) operation {
 	}
 }
 
-// opTestWebhook is POST /api/webhooks/{webhook_id}/test: Send an example.
+// opTestWebhook is POST /api/webhooks/{webhook_id}/test: Send an example event.
 func opTestWebhook(webhookID string) operation {
 	return operation{
 		name:   "TestWebhook",
