@@ -59,20 +59,19 @@ func (e Event) Payload() []byte {
 	return text
 }
 
-func newEvent(c *Card, kind EventType, status Status, state PaymentState) Event {
-	id, at := newID()
-	return Event{ID: id, AccountID: c.AccountID, Type: kind, CardUUID: c.UUID, Status: status, State: state, CreatedAt: at}
+// NewEvent returns an event about a card. Its id is a UUID version 7, and it happened at the id's time.
+func NewEvent(id uuid.UUID, c *Card, kind EventType, status Status, state PaymentState) Event {
+	return Event{ID: id, AccountID: c.AccountID, Type: kind, CardUUID: c.UUID, Status: status, State: state, CreatedAt: TimeOf(id)}
 }
 
-// ExampleEvent returns an event of a type that never happened.
-func ExampleEvent(account uuid.UUID, kind EventType) Event {
-	id, at := newID()
-	e := Event{ID: id, AccountID: account, Type: kind, CreatedAt: at}
+// ExampleEvent returns an event of a type that never happened, about a card or a webhook that does not exist. id is a UUID version 7.
+func ExampleEvent(id, account, about uuid.UUID, kind EventType) Event {
+	e := Event{ID: id, AccountID: account, Type: kind, CreatedAt: TimeOf(id)}
 	if kind == EventWebhookDisabled {
-		e.WebhookID = uuid.Must(uuid.NewV7())
+		e.WebhookID = about
 		return e
 	}
-	e.CardUUID = uuid.Must(uuid.NewV7())
+	e.CardUUID = about
 	e.Status, e.State = AwaitingPayment, map[EventType]PaymentState{
 		EventGenerated: Paid, EventDetected: Detected, EventUnderpaid: Underpaid, EventLate: Late, EventExpired: Expired, EventReversed: Reversed,
 	}[kind]

@@ -74,7 +74,7 @@ func TestPayload_IsTheseVeryBytes(t *testing.T) {
 func TestExampleEvent_IsWhatTheContractPromisesOfItsType(t *testing.T) {
 	contract := schema(t, "EventPayload")
 	for _, kind := range card.EventTypes() {
-		e := card.ExampleEvent(uuid.New(), kind)
+		e := card.ExampleEvent(uuid.Must(uuid.NewV7()), uuid.New(), uuid.Must(uuid.NewV7()), kind)
 		payload := e.Payload()
 		if len(payload) > 20<<10 {
 			t.Errorf("%s: %d bytes are more than Standard Webhooks wants", kind, len(payload))

@@ -175,7 +175,7 @@ func (s *Service) commitIssued(ctx context.Context, made []madeCard) error {
 			return err
 		}
 		for i, m := range made {
-			events[i] = newEvent(m.card, EventGenerated, Generated, Paid)
+			events[i] = NewEvent(uuid.Must(uuid.NewV7()), m.card, EventGenerated, Generated, Paid)
 		}
 		return tx.InsertEvents(ctx, events)
 	})

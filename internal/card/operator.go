@@ -138,11 +138,11 @@ func (s *Service) ResolveCard(ctx context.Context, d Decision) (Resolved, error)
 		if d.Kind == Retry {
 			return tx.ReopenIntent(ctx, c.UUID)
 		}
-		assessments, err := s.judge(ctx, tx, c.Coin.Code, on.tip, []*Card{&c}, &Applied{})
+		verdicts, err := s.judge(ctx, tx, c.Coin.Code, on.tip, []*Card{&c}, &Applied{})
 		if err != nil {
 			return err
 		}
-		done.After = assessments[0].State
+		done.After = verdicts[0].Assessment.State
 		return nil
 	})
 	if err != nil {

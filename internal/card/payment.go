@@ -3,6 +3,8 @@ package card
 import (
 	"slices"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // PaymentState says how far a card's payment is. The contract describes each value.
@@ -135,6 +137,30 @@ func add(c *Card, transfers []Transfer) counted {
 
 // confirmed reports whether all of it has its confirmations and can be spent.
 func (s counted) confirmed(tip Tip) bool { return s.height > 0 && tip.Height >= s.ready && !s.locked }
+
+// Verdict is what Judge finds of a card, and what follows from it. All of it is stored together.
+type Verdict struct {
+	Card       *Card // as it was before
+	Assessment Assessment
+	Issue      bool   // the card is paid and is to be issued
+	Event      *Event // what the account is told; nil for nothing
+}
+
+// Alarm reports whether an operator must look at the card from now on.
+func (v Verdict) Alarm() bool {
+	return v.Event != nil && (v.Assessment.State == Late || v.Assessment.State == Reversed)
+}
+
+// Judge assesses a card, as Assess does, and says what follows. The event, if there is one, gets the id, a UUID version 7, and its time.
+func Judge(c *Card, transfers []Transfer, tip Tip, today Rate, eventID uuid.UUID) Verdict {
+	a := Assess(c, transfers, tip, today)
+	v := Verdict{Card: c, Assessment: a, Issue: a.State == Paid && c.Status == AwaitingPayment}
+	if kind := TransitionEvent(c.State, a.State); kind != "" {
+		e := NewEvent(eventID, c, kind, c.Status, a.State)
+		v.Event = &e
+	}
+	return v
+}
 
 // TransitionEvent returns the event that a change of state calls for, or "".
 func TransitionEvent(from, to PaymentState) EventType {

@@ -86,7 +86,8 @@ type Tx interface {
 	LockCards(ctx context.Context, currency string, addresses []string, tip Tip) ([]*Card, error)
 	// LockCardsByUUID returns those of the cards that exist, locked, by uuid.
 	LockCardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*Card, error)
-	SaveAssessments(ctx context.Context, cards []*Card, as []Assessment) error
+	// SaveVerdicts stores assessments, an intent for each card that is to be issued and has none, and events.
+	SaveVerdicts(ctx context.Context, vs []Verdict) error
 
 	InsertAddresses(ctx context.Context, as []Address) error
 	// CheckedPool notes that the wallet was just compared with the pool. If it has made addresses that are not stored, and the last
@@ -95,7 +96,6 @@ type Tx interface {
 	// EndRescan notes that the whole chain was applied again.
 	EndRescan(ctx context.Context, currency string) error
 
-	InsertIntents(ctx context.Context, cards []uuid.UUID) error
 	// SaveIssued ends the intents and stores the credentials. It fails with ErrFenced if a claim was lost, with ErrDuplicate if
 	// another card has the same number.
 	SaveIssued(ctx context.Context, made []Issued) error

@@ -148,7 +148,7 @@ func (s *Service) assess(ctx context.Context, tx Tx, currency string, tip Tip, c
 }
 
 // judge assesses cards, which are locked, and stores what follows.
-func (s *Service) judge(ctx context.Context, tx Tx, currency string, tip Tip, cards []*Card, done *Applied) ([]Assessment, error) {
+func (s *Service) judge(ctx context.Context, tx Tx, currency string, tip Tip, cards []*Card, done *Applied) ([]Verdict, error) {
 	done.Cards = len(cards)
 	addresses := make([]string, len(cards))
 	for i, c := range cards {
@@ -164,30 +164,18 @@ func (s *Service) judge(ctx context.Context, tx Tx, currency string, tip Tip, ca
 	}
 	// Without a fresh rate, late money waits: the zero Rate never moves a card toward issuing.
 	today, _ := s.rates.Rate(currency)
-	assessments := make([]Assessment, len(cards))
-	var events []Event
-	var intents []uuid.UUID
+	verdicts := make([]Verdict, len(cards))
 	for i, c := range cards {
-		a := Assess(c, byAddress[c.Address], tip, today)
-		assessments[i] = a
-		if kind := TransitionEvent(c.State, a.State); kind != "" {
-			events = append(events, newEvent(c, kind, c.Status, a.State))
-			if a.State == Late || a.State == Reversed {
-				done.Alarms = append(done.Alarms, Alarm{c.UUID, a.State})
-			}
+		v := Judge(c, byAddress[c.Address], tip, today, uuid.Must(uuid.NewV7()))
+		verdicts[i] = v
+		if v.Issue {
+			done.Paid++
 		}
-		if a.State == Paid && c.Status == AwaitingPayment {
-			intents = append(intents, c.UUID)
+		if v.Alarm() {
+			done.Alarms = append(done.Alarms, Alarm{c.UUID, v.Assessment.State})
 		}
 	}
-	done.Paid = len(intents)
-	if err := tx.SaveAssessments(ctx, cards, assessments); err != nil {
-		return nil, err
-	}
-	if err := tx.InsertIntents(ctx, intents); err != nil {
-		return nil, err
-	}
-	return assessments, tx.InsertEvents(ctx, events)
+	return verdicts, tx.SaveVerdicts(ctx, verdicts)
 }
 
 // ComparePool compares the wallet with the store's pool of addresses, through compare: it gets the newest address that is stored, and

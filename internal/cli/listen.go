@@ -188,7 +188,7 @@ func (c *triggerCommand) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	defer c.poster.Close()
-	e := card.ExampleEvent(uuid.Nil, card.EventType(c.Type))
+	e := card.ExampleEvent(uuid.Must(uuid.NewV7()), uuid.Nil, uuid.Must(uuid.NewV7()), card.EventType(c.Type))
 	fmt.Fprintf(g.stdout, "%s %s\n", e.ID, e.Payload())
 	if !c.send(ctx, g.stdout, c.To, e) {
 		return hint(errors.New("the receiver did not take the event"), "it has to answer 2xx within %s; start it, or name another with --to", receiverTimeout)

@@ -102,7 +102,7 @@ func (m *mailing) commit(b *testing.B, account uuid.UUID, n int) []card.Event {
 	b.Helper()
 	es := make([]card.Event, n)
 	for i := range es {
-		es[i] = card.ExampleEvent(account, card.EventWebhookDisabled)
+		es[i] = card.ExampleEvent(uuid.Must(uuid.NewV7()), account, uuid.Must(uuid.NewV7()), card.EventWebhookDisabled)
 	}
 	must(b, m.store.InTx(b.Context(), func(tx card.Tx) error { return tx.InsertEvents(b.Context(), es) }))
 	return es
@@ -132,7 +132,7 @@ func BenchmarkDeliveries(b *testing.B) {
 	for i := range accounts {
 		accounts[i] = m.account(b, receivers[i])
 	}
-	body := card.ExampleEvent(uuid.Nil, card.EventWebhookDisabled).Payload()
+	body := card.ExampleEvent(uuid.Must(uuid.NewV7()), uuid.Nil, uuid.Must(uuid.NewV7()), card.EventWebhookDisabled).Payload()
 	transport := &http.Transport{MaxIdleConnsPerHost: connections / webhooks}
 	b.Cleanup(transport.CloseIdleConnections)
 	bare := func() float64 {

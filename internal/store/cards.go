@@ -3,7 +3,6 @@ package store
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -240,25 +239,37 @@ func (t *tx) lockCards(ctx context.Context, ids []uuid.UUID) ([]*card.Card, erro
 	return t.s.cardsByUUID(ctx, t.t, ids)
 }
 
-// SaveAssessments implements card.Tx.
-func (t *tx) SaveAssessments(ctx context.Context, cards []*card.Card, as []card.Assessment) error {
-	if len(cards) != len(as) {
-		return errors.New("save assessments: one for each card")
-	}
-	values := make([][]any, len(as))
-	for i, a := range as {
-		var ready any
+// SaveVerdicts implements card.Tx.
+func (t *tx) SaveVerdicts(ctx context.Context, vs []card.Verdict) error {
+	values := make([][]any, len(vs))
+	var intents []uuid.UUID
+	var events []card.Event
+	for i, v := range vs {
+		a, ready := v.Assessment, any(nil)
 		if a.ReadyHeight > 0 {
 			ready = a.ReadyHeight
 		}
-		values[i] = []any{cards[i].UUID, a.State, int64(a.Received), int64(a.Settled), a.Height, ready}
+		values[i] = []any{v.Card.UUID, a.State, int64(a.Received), int64(a.Settled), a.Height, ready}
+		if v.Issue {
+			intents = append(intents, v.Card.UUID)
+		}
+		if v.Event != nil {
+			events = append(events, *v.Event)
+		}
 	}
-	return inBatches(values, func(some [][]any) error {
+	err := inBatches(values, func(some [][]any) error {
 		table, args := t.s.dialect.table(some, t.s.dialect.uuidType, "TEXT", "BIGINT", "BIGINT", "BIGINT", "BIGINT")
 		_, err := t.s.exec(ctx, t.t, "update cards", `UPDATE cards SET payment_state = v.column2, received = v.column3,
 			settled = v.column4, height = v.column5, ready_height = v.column6 FROM `+table+` WHERE cards.uuid = v.column1`, args...)
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	if err := t.insertIntents(ctx, intents); err != nil {
+		return err
+	}
+	return t.InsertEvents(ctx, events)
 }
 
 func sortedIDs(set map[uuid.UUID]bool) []uuid.UUID {

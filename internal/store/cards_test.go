@@ -104,10 +104,7 @@ func generate(t *testing.T, s *store.Store, id uuid.UUID) {
 	cards, err := s.CardsByUUID(t.Context(), []uuid.UUID{id})
 	check(t, err)
 	inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
-		if err := tx.SaveAssessments(ctx, cards, []card.Assessment{{State: card.Paid, Received: cards[0].Amount, Settled: cards[0].Amount}}); err != nil {
-			return err
-		}
-		return tx.InsertIntents(ctx, []uuid.UUID{id})
+		return tx.SaveVerdicts(ctx, verdicts(cards, card.Assessment{State: card.Paid, Received: cards[0].Amount, Settled: cards[0].Amount}))
 	})
 	claims, err := s.ClaimIntents(t.Context(), 1, time.Hour)
 	check(t, err)
@@ -169,8 +166,8 @@ func TestLockCards_FindsWhatTheTipAndTheTransfersConcern(t *testing.T) {
 		expired.ExpiresAt = epoch.Add(-time.Hour)
 		insertCard(t, s, expired)
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
-			return tx.SaveAssessments(ctx, []*card.Card{ready, cards[2]}, []card.Assessment{
-				{State: card.Confirming, Received: 5, Height: 91, ReadyHeight: 100}, {State: card.Confirming, Received: 6, Height: 92, ReadyHeight: 101}})
+			return tx.SaveVerdicts(ctx, verdicts([]*card.Card{ready, cards[2]},
+				card.Assessment{State: card.Confirming, Received: 5, Height: 91, ReadyHeight: 100}, card.Assessment{State: card.Confirming, Received: 6, Height: 92, ReadyHeight: 101}))
 		})
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 			got, err := tx.LockCards(ctx, "monero", []string{paidTo.Address, "of nobody"}, card.Tip{Height: 100, Time: epoch})
@@ -192,7 +189,7 @@ func TestLockCards_FindsWhatTheTipAndTheTransfersConcern(t *testing.T) {
 	})
 }
 
-func TestSaveAssessments_MoreThanOneStatementHolds(t *testing.T) {
+func TestSaveVerdicts_MoreThanOneStatementHolds(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		account := newAccount(t, s)
 		var cards []*card.Card
@@ -201,7 +198,7 @@ func TestSaveAssessments_MoreThanOneStatementHolds(t *testing.T) {
 			cards = append(cards, insertCard(t, s, newCard(account)))
 			as = append(as, card.Assessment{State: card.Underpaid, Received: card.Amount(i), Height: int64(i)})
 		}
-		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.SaveAssessments(ctx, cards, as) })
+		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.SaveVerdicts(ctx, verdicts(cards, as...)) })
 		for _, i := range []int{0, 499, 500, 1202} {
 			c, err := s.CardByUUID(t.Context(), account, cards[i].UUID)
 			check(t, err)
@@ -265,7 +262,7 @@ func TestInTx_ErrorUndoesEverything(t *testing.T) {
 		c := insertCard(t, s, newCard(account))
 		boom := errors.New("boom")
 		err := s.Do(t.Context(), func(tx *store.Tx) error {
-			if err := tx.SaveAssessments(t.Context(), []*card.Card{c}, []card.Assessment{{State: card.Paid, Received: 1}}); err != nil {
+			if err := tx.SaveVerdicts(t.Context(), verdicts([]*card.Card{c}, card.Assessment{State: card.Paid, Received: 1})); err != nil {
 				return err
 			}
 			return boom
@@ -285,7 +282,7 @@ func TestInTx_CancelledContextCommitsNothing(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		err := s.Do(ctx, func(tx *store.Tx) error {
 			defer cancel()
-			return tx.SaveAssessments(ctx, []*card.Card{c}, []card.Assessment{{State: card.Paid}})
+			return tx.SaveVerdicts(ctx, verdicts([]*card.Card{c}, card.Assessment{State: card.Paid}))
 		})
 		wantError(t, err, context.Canceled)
 		got, err := s.CardByUUID(t.Context(), c.AccountID, c.UUID)

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -270,20 +271,13 @@ func payCards(t *testing.T, s *store.Store, n int) []*card.Card {
 	t.Helper()
 	account := newAccount(t, s)
 	var cards []*card.Card
-	var ids []uuid.UUID
 	var as []card.Assessment
 	for range n {
-		c := insertCard(t, s, newCard(account))
-		cards, ids, as = append(cards, c), append(ids, c.UUID), append(as, card.Assessment{State: card.Paid})
+		cards, as = append(cards, insertCard(t, s, newCard(account))), append(as, card.Assessment{State: card.Paid})
 	}
 	inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
-		if err := tx.SaveAssessments(ctx, cards, as); err != nil {
-			return err
-		}
-		if err := tx.InsertIntents(ctx, ids); err != nil {
-			return err
-		}
-		return tx.InsertIntents(ctx, ids) // the decision twice is one intent
+		vs := verdicts(cards, as...)
+		return errors.Join(tx.SaveVerdicts(ctx, vs), tx.SaveVerdicts(ctx, vs)) // the decision twice is one intent
 	})
 	return cards
 }
@@ -329,7 +323,7 @@ func TestClaimIntents_OnlyWhilePaid(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		c := payCards(t, s, 1)[0]
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { // its money left the chain again
-			return tx.SaveAssessments(ctx, []*card.Card{c}, []card.Assessment{{State: card.Unpaid}})
+			return tx.SaveVerdicts(ctx, verdicts([]*card.Card{c}, card.Assessment{State: card.Unpaid}))
 		})
 		if got, err := s.ClaimIntents(t.Context(), 5, time.Hour); err != nil || len(got) != 0 {
 			t.Errorf("claimed %v, error %v", got, err)

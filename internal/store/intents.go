@@ -10,8 +10,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// InsertIntents implements card.Tx. A card that has an intent keeps it.
-func (t *tx) InsertIntents(ctx context.Context, cards []uuid.UUID) error {
+// insertIntents has cards issued. A card that has an intent keeps it.
+func (t *tx) insertIntents(ctx context.Context, cards []uuid.UUID) error {
 	return insertAll(ctx, t, "insert intents", "intents (card_uuid, due_at)", "(CAST(? AS "+t.s.dialect.uuidType+"), 0)", "ON CONFLICT (card_uuid) DO NOTHING",
 		cards, func(id uuid.UUID) []any { return []any{id} })
 }

@@ -24,7 +24,7 @@ func arrive(t *testing.T, s *store.Store, ts ...card.Transfer) {
 func assess(t *testing.T, s *store.Store, c *card.Card, a card.Assessment) {
 	t.Helper()
 	inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
-		return tx.SaveAssessments(ctx, []*card.Card{c}, []card.Assessment{a})
+		return tx.SaveVerdicts(ctx, verdicts([]*card.Card{c}, a))
 	})
 }
 
@@ -46,9 +46,6 @@ func TestFindCards_ThoseThatNeedAnOperator(t *testing.T) {
 			return tx.InsertResolution(ctx, card.Resolution{ID: uuid.New(), CardUUID: settled.UUID, Kind: card.WriteOff, Amount: 6, Note: "n", Operator: "o", CreatedAt: epoch}, &settled)
 		})
 		assess(t, s, cards[4], card.Assessment{State: card.Paid, Received: 9, Settled: 9})
-		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
-			return tx.InsertIntents(ctx, []uuid.UUID{cards[4].UUID})
-		})
 		claims, err := s.ClaimIntents(ctx, 1, time.Hour)
 		check(t, err)
 		check(t, s.ParkIntent(ctx, claims[0], "declined"))

@@ -71,6 +71,15 @@ func insertCard(t testing.TB, s *store.Store, c *card.Card) *card.Card {
 	return c
 }
 
+// verdicts pairs cards with assessments; those that are paid are to be issued.
+func verdicts(cards []*card.Card, as ...card.Assessment) []card.Verdict {
+	vs := make([]card.Verdict, len(cards))
+	for i, c := range cards {
+		vs[i] = card.Verdict{Card: c, Assessment: as[i], Issue: as[i].State == card.Paid}
+	}
+	return vs
+}
+
 func inTx(t testing.TB, s *store.Store, f func(ctx context.Context, tx *store.Tx) error) {
 	t.Helper()
 	check(t, s.Do(t.Context(), func(tx *store.Tx) error { return f(t.Context(), tx) }))

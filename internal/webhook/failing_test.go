@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/webhook"
 )
@@ -49,7 +51,7 @@ func TestSender_AVerdictOnOneEventKeepsNoOtherWaiting(t *testing.T) {
 		w, _ := s.register(server.URL)
 		late := make([]card.Event, 100)
 		for i := range late {
-			late[i] = card.ExampleEvent(s.account, card.EventLate)
+			late[i] = card.ExampleEvent(uuid.Must(uuid.NewV7()), s.account, uuid.Must(uuid.NewV7()), card.EventLate)
 			late[i].CardUUID, late[i].CreatedAt = s.card.UUID, s.clock()
 		}
 		check(t, s.store.InTx(t.Context(), func(tx card.Tx) error { return tx.InsertEvents(t.Context(), late) }))

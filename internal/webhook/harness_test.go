@@ -152,7 +152,7 @@ func (s *shop) happen(n int) []card.Event {
 	s.t.Helper()
 	es := make([]card.Event, n)
 	for i := range es {
-		es[i] = card.ExampleEvent(s.account, card.EventUnderpaid)
+		es[i] = card.ExampleEvent(uuid.Must(uuid.NewV7()), s.account, uuid.Must(uuid.NewV7()), card.EventUnderpaid)
 		es[i].CardUUID, es[i].CreatedAt = s.card.UUID, s.clock()
 	}
 	check(s.t, s.store.WebhookTx(s.t.Context(), func(tx webhook.Tx) error { return tx.InsertEvents(s.t.Context(), es) }))

@@ -354,7 +354,7 @@ func TestSender_ARolledBackEventIsNeverSent(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		r := newReceiver(t, nil)
 		s.register(r.URL)
-		e := card.ExampleEvent(s.account, card.EventLate)
+		e := card.ExampleEvent(uuid.Must(uuid.NewV7()), s.account, uuid.Must(uuid.NewV7()), card.EventLate)
 		e.CardUUID = s.card.UUID
 		undone := errors.New("undone")
 		err := s.store.InTx(t.Context(), func(tx card.Tx) error {

@@ -273,7 +273,7 @@ func (s *Service) TestWebhook(ctx context.Context, account, id uuid.UUID, kind c
 		return Attempt{}, card.ErrUnavailable.Saying("Other examples of your account are being sent. Try again when they have been answered.")
 	}
 	defer s.testing.end(account)
-	return s.poster.Post(ctx, w.URL, secrets, card.ExampleEvent(account, kind)), nil
+	return s.poster.Post(ctx, w.URL, secrets, card.ExampleEvent(uuid.Must(uuid.NewV7()), account, uuid.Must(uuid.NewV7()), kind)), nil
 }
 
 // examples counts those that are being sent, by account.
