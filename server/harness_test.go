@@ -21,6 +21,7 @@ import (
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/issuer"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/store"
@@ -116,20 +117,21 @@ func deploy(t testing.TB, s setup) *deployment {
 	if s.limits != nil {
 		s.limits(&cfg)
 	}
-	worker, err := card.New(db, keys, s.rates, issuer.NewSandbox(s.clock.now), cfg)
+	worker, err := card.New(db, keys, s.rates, cfg)
 	need(t, err)
 	d.accounts, err = account.New(requests, keys, account.Config{Mode: s.mode, Now: s.clock.now})
 	need(t, err)
 	need(t, d.accounts.CheckKeys(ctx))
 	d.watcher = watcher.New(worker, simulated, watcher.Config{FillBatch: s.pool, Now: s.clock.now})
+	issuing := issue.New(db, keys, issuer.NewSandbox(s.clock.now), func() {}, slog.Default(), s.clock.now)
 	d.work = func() {
 		// What goes wrong here shows in the card, which is then not paid.
 		_ = d.watcher.Tick(ctx)
-		_, _ = worker.IssueDue(ctx)
+		_ = issuing.Tick(ctx)
 	}
 	d.work()
 	cfg.Wake = d.work
-	d.service, err = card.New(requests, keys, s.rates, nil, cfg)
+	d.service, err = card.New(requests, keys, s.rates, cfg)
 	need(t, err)
 	if s.wakeSender == nil {
 		s.wakeSender = func() {}

@@ -146,6 +146,5 @@ var (
 	// It is a case of ErrChainNotReady.
 	ErrWalletLost = fmt.Errorf("%w: the wallet lost what it knew", ErrChainNotReady)
 
-	errKeyTaken    = errors.New("idempotency key has a card")
-	errUnpaidAgain = errors.New("payment left the chain while the card was made")
+	errKeyTaken = errors.New("idempotency key has a card")
 )

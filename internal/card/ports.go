@@ -20,8 +20,6 @@ type Store interface {
 	CardByIdempotencyKey(ctx context.Context, account uuid.UUID, key string) (*Card, error)
 	// Cards returns the cards that match, newest first, at most filter.Limit.
 	Cards(ctx context.Context, filter CardFilter) ([]*Card, error)
-	// CardsByUUID returns cards of whatever account, by uuid.
-	CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*Card, error)
 	// FindCards returns cards of whatever account, newest first; those that need an operator oldest first.
 	FindCards(ctx context.Context, search CardSearch) ([]*Card, error)
 	// Record returns everything that is kept of a card of whatever account but its credentials.
@@ -58,13 +56,6 @@ type Store interface {
 
 	// Cursor returns how far the chain has been applied; the zero Cursor before the first time.
 	Cursor(ctx context.Context, currency string) (Cursor, error)
-
-	// ClaimIntents hands out up to n intents whose card is paid and whose time has come, each for ttl.
-	ClaimIntents(ctx context.Context, n int, ttl time.Duration) ([]Intent, error)
-	// DeferIntent puts an intent off for a while; ErrFenced if the claim was lost.
-	DeferIntent(ctx context.Context, i Intent, wait time.Duration, reason string) error
-	// ParkIntent leaves an intent to an operator; ErrFenced if the claim was lost.
-	ParkIntent(ctx context.Context, i Intent, reason string) error
 }
 
 // Tx is what happens within one transaction. The rows it locks are locked in the order cards, webhooks, accounts.
@@ -96,9 +87,6 @@ type Tx interface {
 	// EndRescan notes that the whole chain was applied again.
 	EndRescan(ctx context.Context, currency string) error
 
-	// SaveIssued ends the intents and stores the credentials. It fails with ErrFenced if a claim was lost, with ErrDuplicate if
-	// another card has the same number.
-	SaveIssued(ctx context.Context, made []Issued) error
 	// ReopenIntent has a parked intent tried again.
 	ReopenIntent(ctx context.Context, card uuid.UUID) error
 	// Intent returns how far the making of a card is; nil if it was not decided.
@@ -136,24 +124,14 @@ type CardFilter struct {
 
 // Vault encrypts what must not be read from a database.
 type Vault interface {
-	Seal(id uuid.UUID, account uuid.UUID, field string, plaintext Secret) ([]byte, error)
-	// Open fails if the ciphertext was changed, or belongs to another card or field.
-	Open(id uuid.UUID, account uuid.UUID, field string, ciphertext []byte) (Secret, error)
-	// Digest returns a keyed hash; label keeps hashes for different purposes apart.
-	Digest(label string, data []byte) ([]byte, error)
+	// OpenCredentials fails if a field was changed, or belongs to another card or field.
+	OpenCredentials(id, account uuid.UUID, sealed Sealed) (Credentials, error)
 }
 
 // Rates knows today's rates without asking anybody: it answers from memory.
 type Rates interface {
 	// Rate returns ErrNoRate if there is no fresh one.
 	Rate(currency string) (Rate, error)
-}
-
-// Issuer makes cards. The same key always yields the same card, however often it is asked.
-type Issuer interface {
-	// Issue returns ErrDeclined if no card was made and none will be. After any other error the card may have been made:
-	// it is asked for again with the same key.
-	Issue(ctx context.Context, key string, usd USD) (Credentials, error)
 }
 
 // Sandbox pays without money, on the simulated chain of one currency.

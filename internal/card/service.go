@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,14 +16,12 @@ import (
 // Service is every operation of the product, and every boundary of a transaction. It is safe for concurrent use, and any
 // number of replicas may work on the same store.
 type Service struct {
-	store      Store
-	vault      Vault
-	rates      Rates
-	issuer     Issuer
-	cfg        Config
-	pools      map[string]*addressPool
-	standings  standings
-	issueBatch atomic.Int32 // cards of the next batch
+	store     Store
+	vault     Vault
+	rates     Rates
+	cfg       Config
+	pools     map[string]*addressPool
+	standings standings
 }
 
 // Config is what an operator decides.
@@ -95,12 +92,12 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// New returns a service. issuer may be nil where no cards are made.
-func New(store Store, vault Vault, rates Rates, issuer Issuer, cfg Config) (*Service, error) {
+// New returns a service.
+func New(store Store, vault Vault, rates Rates, cfg Config) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Service{store: store, vault: vault, rates: rates, issuer: issuer, cfg: cfg, pools: map[string]*addressPool{}}
+	s := &Service{store: store, vault: vault, rates: rates, cfg: cfg, pools: map[string]*addressPool{}}
 	for _, coin := range cfg.Currencies {
 		s.pools[coin.Code] = &addressPool{filling: make(chan struct{}, 1)}
 	}
@@ -265,6 +262,22 @@ func (s *Service) GetCard(ctx context.Context, account, id uuid.UUID) (*Card, er
 		return nil, err
 	}
 	return c, s.open(c)
+}
+
+// open fills in the credentials of a generated card.
+func (s *Service) open(c *Card) error {
+	if c.Status != Generated {
+		return nil
+	}
+	if c.Sealed == nil {
+		return fmt.Errorf("card %s is generated but has no credentials", c.UUID)
+	}
+	credentials, err := s.vault.OpenCredentials(c.UUID, c.AccountID, *c.Sealed)
+	if err != nil {
+		return err
+	}
+	c.Credentials = &credentials
+	return nil
 }
 
 // listPage is how many cards ListCards holds at once.

@@ -25,6 +25,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/cli"
+	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/issuer"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/rig"
@@ -49,6 +50,7 @@ type bench struct {
 	token   string
 	chain   *chain.Simulated
 	watcher *watcher.Watcher
+	issuer  *issue.Issuer
 }
 
 func newBench(b *testing.B) *bench {
@@ -69,7 +71,7 @@ func newBenchOn(b *testing.B, url string, pool int) *bench {
 	b.Cleanup(func() { _ = s.Close() })
 	rates, err := rate.NewFixed(map[string]string{"monero": "152.52"}, time.Now)
 	must(b, err)
-	service, err := card.New(s, v, rates, issuer.NewSandbox(time.Now), card.Config{Currencies: []card.Currency{card.Monero()}, PoolSize: pool})
+	service, err := card.New(s, v, rates, card.Config{Currencies: []card.Currency{card.Monero()}, PoolSize: pool})
 	must(b, err)
 	quiet := slog.New(slog.NewJSONHandler(io.Discard, nil))
 	slog.SetDefault(quiet)
@@ -84,7 +86,8 @@ func newBenchOn(b *testing.B, url string, pool int) *bench {
 	sim := chain.NewSimulated("monero", s, time.Now)
 	w := watcher.New(service, sim, watcher.Config{FillBatch: pool})
 	must(b, w.Tick(ctx))
-	return &bench{store: s, service: service, handler: handler, account: shop.ID, token: token.Reveal(), chain: sim, watcher: w}
+	return &bench{store: s, service: service, handler: handler, account: shop.ID, token: token.Reveal(), chain: sim, watcher: w,
+		issuer: issue.New(s, v, issuer.NewSandbox(time.Now), func() {}, quiet, time.Now)}
 }
 
 func must(b *testing.B, err error) {

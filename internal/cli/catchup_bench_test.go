@@ -53,7 +53,7 @@ func catchUp(b *testing.B) (settled, made time.Duration) {
 	settled = time.Since(start)
 	start = time.Now()
 	for {
-		n, err := s.service.IssueDue(ctx)
+		n, err := s.issuer.IssueDue(ctx)
 		must(b, err)
 		if n == 0 {
 			break

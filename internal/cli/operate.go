@@ -90,7 +90,7 @@ func (g *globals) office(ctx context.Context, f func(office) error) error {
 	if err != nil {
 		return err
 	}
-	service, err := card.New(db, v, rates, nil, card.Config{Currencies: []card.Currency{card.Monero()}})
+	service, err := card.New(db, v, rates, card.Config{Currencies: []card.Currency{card.Monero()}})
 	if err != nil {
 		return err
 	}

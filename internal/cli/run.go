@@ -16,6 +16,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/issuer"
 	"github.com/cardmint/cardmint/internal/outbound"
 	"github.com/cardmint/cardmint/internal/rate"
@@ -122,11 +123,11 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	if err != nil {
 		return err
 	}
-	apiService, err := card.New(apiStore, v, p.rates, nil, cfg)
+	apiService, err := card.New(apiStore, v, p.rates, cfg)
 	if err != nil {
 		return err
 	}
-	workerService, err := card.New(workerStore, v, p.rates, issuer.NewSandbox(time.Now), cfg)
+	workerService, err := card.New(workerStore, v, p.rates, cfg)
 	if err != nil {
 		return err
 	}
@@ -163,14 +164,9 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 				return nil
 			})
 		}
+		issuing := issue.New(workerStore, v, issuer.NewSandbox(time.Now), wakeSender.up, slog.Default(), time.Now)
 		group.Go(func() error {
-			loop(ctx, issueEvery, wakeIssuing, func(ctx context.Context) error {
-				for {
-					if n, err := workerService.IssueDue(ctx); n == 0 || err != nil {
-						return err
-					}
-				}
-			})
+			loop(ctx, issueEvery, wakeIssuing, issuing.Tick)
 			return nil
 		})
 	}

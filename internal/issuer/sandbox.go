@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/issue"
 )
 
 // Sandbox makes cards that are well formed but can never be real. Their numbers begin with 99: major industry identifier 9
@@ -23,12 +24,12 @@ type Sandbox struct {
 	now func() time.Time
 }
 
-var _ card.Issuer = (*Sandbox)(nil)
+var _ issue.Supplier = (*Sandbox)(nil)
 
 // NewSandbox returns the sandbox's issuer.
 func NewSandbox(now func() time.Time) *Sandbox { return &Sandbox{now: now} }
 
-// Issue implements card.Issuer.
+// Issue implements issue.Supplier.
 func (s *Sandbox) Issue(_ context.Context, key string, _ card.USD) (card.Credentials, error) {
 	body := fmt.Sprintf("99%013d", number(key, "number")%1e13)
 	// Months from the key, counted from a fixed year, would expire; counted from now they differ between attempts by at most

@@ -16,7 +16,7 @@ func (t *tx) insertIntents(ctx context.Context, cards []uuid.UUID) error {
 		cards, func(id uuid.UUID) []any { return []any{id} })
 }
 
-// ClaimIntents implements card.Store. Each claim raises the fence; one whose reply is lost ends with its ttl.
+// ClaimIntents implements issue.Store. Each claim raises the fence; one whose reply is lost ends with its ttl.
 func (s *Store) ClaimIntents(ctx context.Context, n int, ttl time.Duration) ([]card.Intent, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestClaim)
 	defer cancel()
@@ -37,17 +37,17 @@ func (s *Store) ClaimIntents(ctx context.Context, n int, ttl time.Duration) ([]c
 	return intents, err
 }
 
-// DeferIntent implements card.Store.
+// DeferIntent implements issue.Store.
 func (s *Store) DeferIntent(ctx context.Context, i card.Intent, wait time.Duration, reason string) error {
 	return s.settleIntent(ctx, s.w, i, "defer intent", "due_at = "+s.dialect.now+" + ?, reason = ?", wait.Milliseconds(), reason)
 }
 
-// ParkIntent implements card.Store.
+// ParkIntent implements issue.Store.
 func (s *Store) ParkIntent(ctx context.Context, i card.Intent, reason string) error {
 	return s.settleIntent(ctx, s.w, i, "park intent", "state = 'parked', reason = ?", reason)
 }
 
-// SaveIssued implements card.Tx.
+// SaveIssued implements issue.Tx.
 func (t *tx) SaveIssued(ctx context.Context, made []card.Issued) error {
 	finished := int64(0)
 	err := inBatches(made, func(some []card.Issued) error {

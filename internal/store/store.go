@@ -18,6 +18,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
@@ -31,6 +32,7 @@ type Store struct {
 var (
 	_ card.Store    = (*Store)(nil)
 	_ account.Store = (*Store)(nil)
+	_ issue.Store   = (*Store)(nil)
 	_ webhook.Store = (*Store)(nil)
 )
 
@@ -133,6 +135,11 @@ func (s *Store) InTx(ctx context.Context, f func(card.Tx) error) error {
 	return s.inTx(ctx, func(t *tx) error { return f(t) })
 }
 
+// IssueTx implements issue.Store.
+func (s *Store) IssueTx(ctx context.Context, f func(issue.Tx) error) error {
+	return s.inTx(ctx, func(t *tx) error { return f(t) })
+}
+
 // WebhookTx implements webhook.Store.
 func (s *Store) WebhookTx(ctx context.Context, f func(webhook.Tx) error) error {
 	return s.inTx(ctx, func(t *tx) error { return f(t) })
@@ -187,6 +194,7 @@ type tx struct {
 
 var (
 	_ card.Tx    = (*tx)(nil)
+	_ issue.Tx   = (*tx)(nil)
 	_ webhook.Tx = (*tx)(nil)
 )
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/issuer"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/rig"
@@ -26,18 +28,19 @@ func TestMain(m *testing.M) { rig.Main(m) }
 
 // shop is one replica of the service with a simulated chain, whose time and issuer the test controls.
 type shop struct {
-	t       *testing.T
-	store   *store.Store
-	vault   *vault.Vault
-	rates   *dial
-	issuer  *scripted
-	service *card.Service
-	chain   *chain.Simulated
-	watcher *watcher.Watcher
-	account uuid.UUID
-	now     time.Time
-	url     string
-	doubts  []string // what the books may doubt when the test ends
+	t        *testing.T
+	store    *store.Store
+	vault    *vault.Vault
+	rates    *dial
+	supplier *scripted
+	issuer   *issue.Issuer
+	service  *card.Service
+	chain    *chain.Simulated
+	watcher  *watcher.Watcher
+	account  uuid.UUID
+	now      time.Time
+	url      string
+	doubts   []string // what the books may doubt when the test ends
 }
 
 // onEach runs a test on every database.
@@ -54,7 +57,7 @@ func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
 			v, err := vault.Open(keys)
 			check(t, err)
 			first := &shop{t: t, url: url(t), vault: v, rates: &dial{usd: "150"}, now: time.Now()}
-			first.issuer = &scripted{real: issuer.NewSandbox(first.clock), asked: map[string]int{}}
+			first.supplier = &scripted{real: issuer.NewSandbox(first.clock), asked: map[string]int{}}
 			first.start()
 			a := card.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: first.now}
 			check(t, first.store.InsertAccount(t.Context(), a))
@@ -73,10 +76,11 @@ func (s *shop) start() {
 	check(s.t, err)
 	s.t.Cleanup(func() { _ = s.store.Close() })
 	s.chain = chain.NewSimulated("monero", s.store, s.clock)
-	s.service, err = card.New(s.store, s.vault, s.rates, s.issuer, card.Config{
+	s.service, err = card.New(s.store, s.vault, s.rates, card.Config{
 		Currencies: []card.Currency{card.Monero()}, Now: s.clock, PoolSize: 200,
 	})
 	check(s.t, err)
+	s.issuer = issue.New(s.store, s.vault, s.supplier, func() {}, slog.New(slog.DiscardHandler), s.clock)
 	s.watcher = watcher.New(s.service, s.chain, watcher.Config{FillBatch: 200, Now: s.clock})
 	check(s.t, s.watcher.Tick(s.t.Context()))
 }
@@ -118,7 +122,7 @@ func (s *shop) settle() {
 	s.t.Helper()
 	s.tick()
 	for {
-		n, err := s.service.IssueDue(s.t.Context())
+		n, err := s.issuer.IssueDue(s.t.Context())
 		check(s.t, err)
 		if n == 0 {
 			return
@@ -177,7 +181,7 @@ func (s *shop) resolve(c *card.Card, kind card.ResolutionKind) card.Resolved {
 // wantIssued compares how many cards the issuer made with how many it should have.
 func (s *shop) wantIssued(n int) {
 	s.t.Helper()
-	if got := s.issuer.cards(); got != n {
+	if got := s.supplier.cards(); got != n {
 		s.t.Errorf("the issuer made %d cards, want %d", got, n)
 	}
 }

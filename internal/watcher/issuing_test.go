@@ -21,7 +21,7 @@ func (s *shop) again() {
 	s.t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
 	for time.Now().Before(deadline) {
-		if n, err := s.service.IssueDue(s.t.Context()); err != nil || n > 0 {
+		if n, err := s.issuer.IssueDue(s.t.Context()); err != nil || n > 0 {
 			check(s.t, err)
 			return
 		}
@@ -31,7 +31,7 @@ func (s *shop) again() {
 
 func TestIssue_NoClearAnswerIsAskedAgainWithTheSameKey(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
-		s.issuer.fault = func(attempt int, _ *card.Credentials) error {
+		s.supplier.fault = func(attempt int, _ *card.Credentials) error {
 			if attempt == 1 {
 				return errFault // after the card was made
 			}
@@ -50,7 +50,7 @@ func TestIssue_MoneyThatLeavesWhileTheCardIsMadeKeepsItBack(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.mine(30)
 		c := s.order()
-		s.issuer.fault = func(attempt int, _ *card.Credentials) error {
+		s.supplier.fault = func(attempt int, _ *card.Credentials) error {
 			if attempt == 1 {
 				if err := s.store.SimulatedReorg(s.t.Context(), "monero", 20, true); err != nil {
 					return err
@@ -85,11 +85,11 @@ func TestIssue_DeclinedAndDoubtfulCardsWaitForAnOperator(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, s *shop) {
-				s.issuer.fault = fault
+				s.supplier.fault = fault
 				c := s.paid()
 				s.settle()
 				s.want(c, card.AwaitingPayment, card.Paid, coin, 10)
-				s.issuer.fault = nil
+				s.supplier.fault = nil
 				s.settle() // is not asked for again
 				s.want(c, card.AwaitingPayment, card.Paid, coin, 10)
 				s.doubts = []string{parked}
@@ -100,7 +100,7 @@ func TestIssue_DeclinedAndDoubtfulCardsWaitForAnOperator(t *testing.T) {
 
 func TestIssue_ACardThatAnotherOrderHasIsNotGivenOut(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
-		s.issuer.fault = func(_ int, c *card.Credentials) error { c.CardNumber = "4111111111111111"; return nil }
+		s.supplier.fault = func(_ int, c *card.Credentials) error { c.CardNumber = "4111111111111111"; return nil }
 		first := s.paid()
 		s.settle()
 		second := s.paid()
@@ -125,7 +125,7 @@ func TestIssue_ManyCardsByTwoReplicasAreMadeOnce(t *testing.T) {
 		for _, one := range []*shop{s, other} {
 			go func() {
 				for {
-					if n, err := one.service.IssueDue(t.Context()); n == 0 || err != nil {
+					if n, err := one.issuer.IssueDue(t.Context()); n == 0 || err != nil {
 						done <- err
 						return
 					}
@@ -143,9 +143,9 @@ func TestIssue_ManyCardsByTwoReplicasAreMadeOnce(t *testing.T) {
 				t.Errorf("%s is %s", c.UUID, got.Status)
 			}
 		}
-		s.issuer.mu.Lock()
-		defer s.issuer.mu.Unlock()
-		for key, attempts := range s.issuer.asked {
+		s.supplier.mu.Lock()
+		defer s.supplier.mu.Unlock()
+		for key, attempts := range s.supplier.asked {
 			if attempts != 1 {
 				t.Errorf("%s was asked for %d times", key, attempts)
 			}

@@ -49,7 +49,7 @@ func (l lasting) NewAddresses(ctx context.Context, n int) ([]card.Address, error
 func (s *shop) sibling(db card.Store, c watcher.Chain, ttl time.Duration) *watcher.Watcher {
 	s.t.Helper()
 	check(s.t, s.watcher.Close(s.t.Context()))
-	service, err := card.New(db, s.vault, s.rates, s.issuer, card.Config{Currencies: []card.Currency{card.Monero()}, Now: s.clock, PoolSize: 200})
+	service, err := card.New(db, s.vault, s.rates, card.Config{Currencies: []card.Currency{card.Monero()}, Now: s.clock, PoolSize: 200})
 	check(s.t, err)
 	return watcher.New(service, c, watcher.Config{Now: s.clock, LeaseTTL: ttl})
 }

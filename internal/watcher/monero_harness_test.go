@@ -3,6 +3,7 @@ package watcher_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/issuer"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
@@ -69,7 +71,7 @@ func newTill(t *testing.T, url string, changes ...func(*till)) *till {
 	check(t, err)
 	s := &till{shop: &shop{t: t, url: url, vault: v, rates: &dial{usd: "150"}}, net: rig.Monero(t)}
 	s.net.DropMempool(t)
-	s.issuer = &scripted{real: issuer.NewSandbox(time.Now), asked: map[string]int{}}
+	s.supplier = &scripted{real: issuer.NewSandbox(time.Now), asked: map[string]int{}}
 	// monerod takes 25 connections from one machine, and only a proxy ends those that nobody needs any more.
 	s.node, s.wallet = rig.NewProxy(t, s.net.DaemonURL), rig.NewProxy(t, s.net.WalletURL)
 	s.config = chain.MoneroConfig{DaemonURL: s.node.URL, WalletURL: s.wallet.URL}
@@ -95,8 +97,9 @@ func (s *till) open() {
 	s.t.Cleanup(func() { _ = opened.Close() })
 	policy := s.policy
 	policy.Now = s.clock
-	s.service, err = card.New(s.store, s.vault, s.rates, s.issuer, policy)
+	s.service, err = card.New(s.store, s.vault, s.rates, policy)
 	check(s.t, err)
+	s.issuer = issue.New(s.store, s.vault, s.supplier, func() {}, slog.New(slog.DiscardHandler), s.clock)
 	s.restart()
 }
 

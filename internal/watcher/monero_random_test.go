@@ -254,14 +254,14 @@ func (h *hazard) compare() {
 				i, got.Status, got.State, got.Received, got.Confirmations(), h.made[c], state, received, fewest, top, what)
 		}
 	}
-	h.issuer.mu.Lock()
-	defer h.issuer.mu.Unlock()
+	h.supplier.mu.Lock()
+	defer h.supplier.mu.Unlock()
 	for c := range h.made {
-		if h.issuer.asked[c.UUID.String()] == 0 {
+		if h.supplier.asked[c.UUID.String()] == 0 {
 			h.t.Errorf("the issuer never made %s", c.UUID)
 		}
 	}
-	if len(h.issuer.asked) != len(h.made) {
-		h.t.Errorf("the issuer made %d cards, want %d", len(h.issuer.asked), len(h.made))
+	if len(h.supplier.asked) != len(h.made) {
+		h.t.Errorf("the issuer made %d cards, want %d", len(h.supplier.asked), len(h.made))
 	}
 }

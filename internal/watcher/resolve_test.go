@@ -113,7 +113,7 @@ func TestResolve_ALossIsWrittenOff(t *testing.T) {
 func TestResolve_ADeclinedCardIsTriedAgainOrRefunded(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		again, back := s.order(), s.order()
-		s.issuer.fault = func(int, *card.Credentials) error { return card.ErrDeclined }
+		s.supplier.fault = func(int, *card.Credentials) error { return card.ErrDeclined }
 		s.pay(again, coin, 10)
 		s.pay(back, coin, 10)
 		s.settle()
@@ -124,7 +124,7 @@ func TestResolve_ADeclinedCardIsTriedAgainOrRefunded(t *testing.T) {
 		if len(found) != 2 {
 			t.Errorf("%d cards need an operator", len(found))
 		}
-		s.issuer.fault = nil
+		s.supplier.fault = nil
 		if done := s.resolve(again, card.Retry); done.After != card.Paid {
 			t.Errorf("%+v", done)
 		}
@@ -292,11 +292,11 @@ func TestResolve_WhatWasAcceptedAndGivenBackIsNotEnoughAgain(t *testing.T) {
 		s.settle()
 		s.want(c, card.AwaitingPayment, card.Confirming, coin/2, 9)
 		s.rates.usd = "10"
-		s.issuer.fault = func(int, *card.Credentials) error { return card.ErrDeclined }
+		s.supplier.fault = func(int, *card.Credentials) error { return card.ErrDeclined }
 		s.mine(1)
 		s.settle()
 		s.resolve(c, card.Refund) // the issuer made none
-		s.issuer.fault = nil
+		s.supplier.fault = nil
 		s.pay(c, coin/2, 10)
 		s.settle()
 		s.want(c, card.AwaitingPayment, card.Late, coin, 10)
@@ -324,7 +324,7 @@ func TestWatcher_LateMoneyThatWasFoundEnoughStaysEnough(t *testing.T) {
 		c := s.order()
 		s.now = s.now.Add(3 * time.Hour)
 		s.pay(c, coin, 10)
-		s.issuer.fault = func(attempt int, _ *card.Credentials) error {
+		s.supplier.fault = func(attempt int, _ *card.Credentials) error {
 			if attempt == 1 {
 				return errFault // after the card was made
 			}

@@ -332,7 +332,7 @@ func (h *history) issue(r *replica) {
 		}
 	}
 	asks := h.issuer.asks
-	n, err := r.service.IssueDue(context.WithValue(h.ctx, planKey{}, pl))
+	n, err := r.issuer.IssueDue(context.WithValue(h.ctx, planKey{}, pl))
 	if err != nil && !broken && !errors.Is(err, card.ErrFenced) {
 		h.fail("issue: %v", err)
 	}
@@ -392,7 +392,7 @@ func (h *history) end() {
 func (h *history) issueAll() {
 	for range 10 {
 		pl, _ := h.newPlan()
-		n, err := h.active.service.IssueDue(context.WithValue(h.ctx, planKey{}, pl))
+		n, err := h.active.issuer.IssueDue(context.WithValue(h.ctx, planKey{}, pl))
 		h.need("issue", err)
 		h.note("issues %d in the end", n)
 		h.observe()

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/watcher"
 )
@@ -22,6 +24,7 @@ type replica struct {
 	name    string
 	disk    *disk
 	service *card.Service
+	issuer  *issue.Issuer
 	watcher *watcher.Watcher
 
 	look      *sight // what the last scan showed, until it is stored
@@ -34,6 +37,7 @@ func (h *history) start() *replica {
 	r := &replica{h: h, name: fmt.Sprintf("r%d", h.started)}
 	r.disk = &disk{Store: h.db.store, r: r}
 	r.service = r.till(10)
+	r.issuer = issue.New(r.disk, h.db.vault, h.issuer, func() {}, slog.New(slog.DiscardHandler), h.clock)
 	// The store's clock is real and a test must not wait for it: leases end when the history says so.
 	r.watcher = watcher.New(r.service, r, watcher.Config{Reread: 40, FillBatch: 8, LeaseTTL: 24 * time.Hour, Now: h.clock})
 	return r
@@ -43,7 +47,7 @@ func (h *history) start() *replica {
 func (r *replica) till(k int) *card.Service {
 	coin := card.Monero()
 	coin.Confirmations = k
-	s, err := card.New(r.disk, r.h.db.vault, r.h, r.h.issuer, card.Config{Currencies: []card.Currency{coin}, Replica: r.name, Now: r.h.clock,
+	s, err := card.New(r.disk, r.h.db.vault, r.h, card.Config{Currencies: []card.Currency{coin}, Replica: r.name, Now: r.h.clock,
 		PoolSize: 8, QuoteTTL: r.h.quoteTTL})
 	if err != nil {
 		r.h.fail("new service: %v", err)
@@ -105,11 +109,21 @@ type disk struct {
 
 // InTx implements card.Store.
 func (d *disk) InTx(ctx context.Context, f func(card.Tx) error) error {
+	return d.around(func() error { return d.Store.InTx(ctx, f) })
+}
+
+// IssueTx implements issue.Store.
+func (d *disk) IssueTx(ctx context.Context, f func(issue.Tx) error) error {
+	return d.around(func() error { return d.Store.IssueTx(ctx, f) })
+}
+
+// around has a transaction fail if it is to.
+func (d *disk) around(transaction func() error) error {
 	if d.before {
 		d.before = false
 		return card.ErrUnavailable.Because(errScripted)
 	}
-	if err := d.Store.InTx(ctx, f); err != nil {
+	if err := transaction(); err != nil {
 		return err
 	}
 	if look := d.r.look; look != nil { // what follows a scan is that it is stored

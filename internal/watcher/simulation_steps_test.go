@@ -370,7 +370,7 @@ func (h *history) whileIssuing(r *replica, x *order) func() {
 		defer func() { h.w.frozen = false }()
 		if h.w.chance(40) { // another replica does the same
 			pl, _ := h.newPlan()
-			n, err := h.spare.service.IssueDue(context.WithValue(h.ctx, planKey{}, pl))
+			n, err := h.spare.issuer.IssueDue(context.WithValue(h.ctx, planKey{}, pl))
 			h.need("issue meanwhile", err)
 			h.note("%s issues %d while %s does", h.spare.name, n, r.name)
 			h.observe()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/issuer"
 	"github.com/cardmint/cardmint/internal/outbound"
 	"github.com/cardmint/cardmint/internal/rate"
@@ -37,6 +38,7 @@ type shop struct {
 	service  *card.Service
 	chain    *chain.Simulated
 	watcher  *watcher.Watcher
+	issuer   *issue.Issuer
 	sender   *webhook.Sender
 	cfg      webhook.Config
 	wake     func()
@@ -103,7 +105,7 @@ func (s *shop) open() {
 	s.t.Cleanup(poster.Close)
 	rates, err := rate.NewFixed(map[string]string{"monero": "150"}, s.clock)
 	check(s.t, err)
-	s.service, err = card.New(s.store, s.vault, rates, issuer.NewSandbox(s.clock), card.Config{
+	s.service, err = card.New(s.store, s.vault, rates, card.Config{
 		Currencies: []card.Currency{card.Monero()}, Now: s.clock, PoolSize: 20,
 	})
 	check(s.t, err)
@@ -111,6 +113,7 @@ func (s *shop) open() {
 	s.webhooks, err = webhook.New(unreliable{s.store, s}, s.vault, poster, func() {}, s.cfg)
 	check(s.t, err)
 	s.chain = chain.NewSimulated("monero", s.store, s.clock)
+	s.issuer = issue.New(s.store, s.vault, issuer.NewSandbox(s.clock), func() {}, slog.New(slog.DiscardHandler), s.clock)
 	s.watcher = watcher.New(s.service, s.chain, watcher.Config{FillBatch: 20, Now: s.clock})
 	check(s.t, s.watcher.Tick(s.t.Context()))
 	check(s.t, s.watcher.Close(s.t.Context()))

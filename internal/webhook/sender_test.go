@@ -28,7 +28,7 @@ func TestSender_SendsWhatHappenedToACard(t *testing.T) {
 		_, err := s.chain.Pay(ctx, s.card.Address, s.card.Amount, 10)
 		check(t, err)
 		check(t, s.watcher.Tick(ctx))
-		_, err = s.service.IssueDue(ctx)
+		_, err = s.issuer.IssueDue(ctx)
 		check(t, err)
 		s.pass()
 		es, _, err := s.webhooks.ListEvents(ctx, s.account, 0, 10)

@@ -1,0 +1,52 @@
+package vault
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// credentialFields pairs each field with its name, which is part of what its ciphertext is tied to.
+func credentialFields(c *card.Credentials, sealed *card.Sealed) []struct {
+	name  string
+	plain *card.Secret
+	text  *[]byte
+} {
+	return []struct {
+		name  string
+		plain *card.Secret
+		text  *[]byte
+	}{
+		{"card_number", &c.CardNumber, &sealed.CardNumber},
+		{"expiration_date", &c.ExpirationDate, &sealed.ExpirationDate},
+		{"security_code", &c.SecurityCode, &sealed.SecurityCode},
+		{"url", &c.URL, &sealed.URL},
+		{"url_password", &c.URLPassword, &sealed.URLPassword},
+	}
+}
+
+// SealCredentials encrypts each field on its own, tied to the card and to the field's name.
+func (v *Vault) SealCredentials(id, account uuid.UUID, c card.Credentials) (card.Sealed, error) {
+	var sealed card.Sealed
+	for _, f := range credentialFields(&c, &sealed) {
+		ciphertext, err := v.Seal(id, account, f.name, *f.plain)
+		if err != nil {
+			return card.Sealed{}, err
+		}
+		*f.text = ciphertext
+	}
+	return sealed, nil
+}
+
+// OpenCredentials decrypts what SealCredentials returned. It fails if a field was changed, or belongs to another card or field.
+func (v *Vault) OpenCredentials(id, account uuid.UUID, sealed card.Sealed) (card.Credentials, error) {
+	var c card.Credentials
+	for _, f := range credentialFields(&c, &sealed) {
+		plain, err := v.Open(id, account, f.name, *f.text)
+		if err != nil {
+			return card.Credentials{}, err
+		}
+		*f.plain = plain
+	}
+	return c, nil
+}
