@@ -26,14 +26,14 @@ var allowed = map[string][]string{
 	"internal/rig":      {},
 	"internal/chain":    {"internal/card"},
 	"internal/issue":    {"internal/card"},
-	"internal/issuer":   {"internal/card", "internal/issue"},
+	"internal/supplier": {"internal/card", "internal/issue"},
 	"internal/rate":     {"internal/card"},
 	"internal/store":    {"internal/account", "internal/card", "internal/issue", "internal/webhook"},
 	"internal/vault":    {"internal/card"},
 	"internal/watcher":  {"internal/card"},
 	"internal/outbound": {},
 	"internal/webhook":  {"internal/card", "internal/outbound"},
-	"internal/cli": {"client", "internal/account", "internal/card", "internal/chain", "internal/issue", "internal/issuer", "internal/outbound", "internal/rate", "internal/store", "internal/vault",
+	"internal/cli": {"client", "internal/account", "internal/card", "internal/chain", "internal/issue", "internal/supplier", "internal/outbound", "internal/rate", "internal/store", "internal/vault",
 		"internal/watcher", "internal/webhook", "server"},
 }
 

@@ -22,7 +22,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/issue"
-	"github.com/cardmint/cardmint/internal/issuer"
+	"github.com/cardmint/cardmint/internal/supplier"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/vault"
@@ -123,7 +123,7 @@ func deploy(t testing.TB, s setup) *deployment {
 	need(t, err)
 	need(t, d.accounts.CheckKeys(ctx))
 	d.watcher = watcher.New(worker, simulated, watcher.Config{FillBatch: s.pool, Now: s.clock.now})
-	issuing := issue.New(db, keys, issuer.NewSandbox(s.clock.now), func() {}, slog.Default(), s.clock.now)
+	issuing := issue.New(db, keys, supplier.NewSandbox(s.clock.now), func() {}, slog.Default(), s.clock.now)
 	d.work = func() {
 		// What goes wrong here shows in the card, which is then not paid.
 		_ = d.watcher.Tick(ctx)

@@ -26,10 +26,10 @@ import (
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/cli"
 	"github.com/cardmint/cardmint/internal/issue"
-	"github.com/cardmint/cardmint/internal/issuer"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/supplier"
 	"github.com/cardmint/cardmint/internal/vault"
 	"github.com/cardmint/cardmint/internal/watcher"
 	cardserver "github.com/cardmint/cardmint/server"
@@ -87,7 +87,7 @@ func newBenchOn(b *testing.B, url string, pool int) *bench {
 	w := watcher.New(service, sim, watcher.Config{FillBatch: pool})
 	must(b, w.Tick(ctx))
 	return &bench{store: s, service: service, handler: handler, account: shop.ID, token: token.Reveal(), chain: sim, watcher: w,
-		issuer: issue.New(s, v, issuer.NewSandbox(time.Now), func() {}, quiet, time.Now)}
+		issuer: issue.New(s, v, supplier.NewSandbox(time.Now), func() {}, quiet, time.Now)}
 }
 
 func must(b *testing.B, err error) {

@@ -17,10 +17,10 @@ import (
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/issue"
-	"github.com/cardmint/cardmint/internal/issuer"
 	"github.com/cardmint/cardmint/internal/outbound"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/supplier"
 	"github.com/cardmint/cardmint/internal/vault"
 	"github.com/cardmint/cardmint/internal/watcher"
 	"github.com/cardmint/cardmint/internal/webhook"
@@ -164,7 +164,7 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 				return nil
 			})
 		}
-		issuing := issue.New(workerStore, v, issuer.NewSandbox(time.Now), wakeSender.up, slog.Default(), time.Now)
+		issuing := issue.New(workerStore, v, supplier.NewSandbox(time.Now), wakeSender.up, slog.Default(), time.Now)
 		group.Go(func() error {
 			loop(ctx, issueEvery, wakeIssuing, issuing.Tick)
 			return nil

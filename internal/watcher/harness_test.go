@@ -16,10 +16,10 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/issue"
-	"github.com/cardmint/cardmint/internal/issuer"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/supplier"
 	"github.com/cardmint/cardmint/internal/vault"
 	"github.com/cardmint/cardmint/internal/watcher"
 )
@@ -57,7 +57,7 @@ func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
 			v, err := vault.Open(keys)
 			check(t, err)
 			first := &shop{t: t, url: url(t), vault: v, rates: &dial{usd: "150"}, now: time.Now()}
-			first.supplier = &scripted{real: issuer.NewSandbox(first.clock), asked: map[string]int{}}
+			first.supplier = &scripted{real: supplier.NewSandbox(first.clock), asked: map[string]int{}}
 			first.start()
 			a := card.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: first.now}
 			check(t, first.store.InsertAccount(t.Context(), a))
@@ -202,7 +202,7 @@ func (d *dial) Rate(currency string) (card.Rate, error) {
 
 // scripted is the sandbox's issuer with faults, and a ledger of what it made.
 type scripted struct {
-	real *issuer.Sandbox
+	real *supplier.Sandbox
 	// fault, if set, says what becomes of an attempt: the card is made all the same unless it returns card.ErrDeclined.
 	fault func(attempt int, c *card.Credentials) error
 

@@ -14,9 +14,9 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/issue"
-	"github.com/cardmint/cardmint/internal/issuer"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/supplier"
 	"github.com/cardmint/cardmint/internal/vault"
 	"github.com/cardmint/cardmint/internal/watcher"
 )
@@ -71,7 +71,7 @@ func newTill(t *testing.T, url string, changes ...func(*till)) *till {
 	check(t, err)
 	s := &till{shop: &shop{t: t, url: url, vault: v, rates: &dial{usd: "150"}}, net: rig.Monero(t)}
 	s.net.DropMempool(t)
-	s.supplier = &scripted{real: issuer.NewSandbox(time.Now), asked: map[string]int{}}
+	s.supplier = &scripted{real: supplier.NewSandbox(time.Now), asked: map[string]int{}}
 	// monerod takes 25 connections from one machine, and only a proxy ends those that nobody needs any more.
 	s.node, s.wallet = rig.NewProxy(t, s.net.DaemonURL), rig.NewProxy(t, s.net.WalletURL)
 	s.config = chain.MoneroConfig{DaemonURL: s.node.URL, WalletURL: s.wallet.URL}

@@ -17,11 +17,11 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/issue"
-	"github.com/cardmint/cardmint/internal/issuer"
 	"github.com/cardmint/cardmint/internal/outbound"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/supplier"
 	"github.com/cardmint/cardmint/internal/vault"
 	"github.com/cardmint/cardmint/internal/watcher"
 	"github.com/cardmint/cardmint/internal/webhook"
@@ -113,7 +113,7 @@ func (s *shop) open() {
 	s.webhooks, err = webhook.New(unreliable{s.store, s}, s.vault, poster, func() {}, s.cfg)
 	check(s.t, err)
 	s.chain = chain.NewSimulated("monero", s.store, s.clock)
-	s.issuer = issue.New(s.store, s.vault, issuer.NewSandbox(s.clock), func() {}, slog.New(slog.DiscardHandler), s.clock)
+	s.issuer = issue.New(s.store, s.vault, supplier.NewSandbox(s.clock), func() {}, slog.New(slog.DiscardHandler), s.clock)
 	s.watcher = watcher.New(s.service, s.chain, watcher.Config{FillBatch: 20, Now: s.clock})
 	check(s.t, s.watcher.Tick(s.t.Context()))
 	check(s.t, s.watcher.Close(s.t.Context()))

@@ -1,7 +1,7 @@
-// Package issuer makes cards.
+// Package supplier makes cards, or asks others to.
 //
 // It may import package card only, and implements its Issuer: the same key always yields the same card.
-package issuer
+package supplier
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package issuer_test
+package supplier_test
 
 import (
 	"regexp"
@@ -8,18 +8,18 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/issuer"
+	"github.com/cardmint/cardmint/internal/supplier"
 )
 
 func TestSandbox_TheSameKeyYieldsTheSameCard(t *testing.T) {
 	now := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 	clock := func() time.Time { return now }
 	key := uuid.NewString()
-	one, err := issuer.NewSandbox(clock).Issue(t.Context(), key, 50_00)
+	one, err := supplier.NewSandbox(clock).Issue(t.Context(), key, 50_00)
 	if err != nil {
 		t.Fatal(err)
 	}
-	two, err := issuer.NewSandbox(clock).Issue(t.Context(), key, 50_00)
+	two, err := supplier.NewSandbox(clock).Issue(t.Context(), key, 50_00)
 	if err != nil || one != two {
 		t.Errorf("differs from the first (%v)", err)
 	}
@@ -27,7 +27,7 @@ func TestSandbox_TheSameKeyYieldsTheSameCard(t *testing.T) {
 
 func TestSandbox_CardsAreWellFormedAndNeverReal(t *testing.T) {
 	now := time.Date(2026, 11, 30, 23, 59, 0, 0, time.UTC)
-	s := issuer.NewSandbox(func() time.Time { return now })
+	s := supplier.NewSandbox(func() time.Time { return now })
 	seen := map[string]bool{}
 	for range 2000 {
 		c, err := s.Issue(t.Context(), uuid.NewString(), 50_00)
