@@ -21,10 +21,10 @@ test: deps ## Run every test, on SQLite, PostgreSQL and a private Monero network
 SEEDS ?= 100000
 CORES := $(shell nproc)
 simulate: ## Live through SEEDS random histories of payments beside an oracle; and break the rules, which must be noticed
-	@mkdir -p bin && go test -c -o bin/watcher.test ./internal/watcher
-	cd internal/watcher && seq 0 $$(($(CORES) - 1)) | xargs -P $(CORES) -I@ sh -c 'GOMAXPROCS=1 ../../bin/watcher.test \
+	@mkdir -p bin && go test -c -o bin/settle.test ./internal/settle
+	cd internal/settle && seq 0 $$(($(CORES) - 1)) | xargs -P $(CORES) -I@ sh -c 'GOMAXPROCS=1 ../../bin/settle.test \
 	  -test.run "TestSimulation$$" -test.timeout 3h -test.v -seeds $$(($(SEEDS) / $(CORES))) -first $$((@ * ($(SEEDS) / $(CORES)) + 1))'
-	go test -count=1 -v -timeout 20m -run TestSimulation_CatchesBrokenRules ./internal/watcher -mutants
+	go test -count=1 -v -timeout 20m -run TestSimulation_CatchesBrokenRules ./internal/settle -mutants
 
 e2e: deps ## Run the end-to-end tests alone: real monerod, wallet and PostgreSQL, through the Go client
 	go test -count=1 -v -timeout 15m -run TestE2E ./internal/cli

@@ -13,28 +13,35 @@ import (
 
 const module = "github.com/cardmint/cardmint/"
 
-// allowed says which of our packages each of them may import: every package may import card, card imports none of ours,
-// adapters never import each other, cli wires.
+// allowed says which of our packages each of them may import: card imports none of ours; an actor imports card and no other actor; an
+// adapter or server imports card and the actors whose ports it implements or calls; outbound imports none of ours and serves whoever
+// calls strangers; only cli imports adapters.
 var allowed = map[string][]string{
-	"":                  {},
-	"openapi":           {},
-	"client":            {},
-	"server":            {"internal/account", "internal/card", "internal/webhook", "openapi"},
-	"cmd/cardmint":      {"internal/cli"},
+	"":             {},
+	"openapi":      {},
+	"client":       {},
+	"server":       {"internal/account", "internal/card", "internal/order", "internal/webhook", "openapi"},
+	"cmd/cardmint": {"internal/cli"},
+
 	"internal/card":     {},
-	"internal/account":  {"internal/card"},
-	"internal/rig":      {},
-	"internal/chain":    {"internal/card"},
-	"internal/issue":    {"internal/card"},
-	"internal/supplier": {"internal/card", "internal/issue"},
-	"internal/rate":     {"internal/card"},
-	"internal/store":    {"internal/account", "internal/card", "internal/issue", "internal/webhook"},
-	"internal/vault":    {"internal/card"},
-	"internal/watcher":  {"internal/card"},
 	"internal/outbound": {},
+	"internal/rig":      {},
+
+	"internal/account":  {"internal/card"},
+	"internal/issue":    {"internal/card"},
+	"internal/operator": {"internal/card"},
+	"internal/order":    {"internal/card"},
+	"internal/settle":   {"internal/card"},
 	"internal/webhook":  {"internal/card", "internal/outbound"},
-	"internal/cli": {"client", "internal/account", "internal/card", "internal/chain", "internal/issue", "internal/supplier", "internal/outbound", "internal/rate", "internal/store", "internal/vault",
-		"internal/watcher", "internal/webhook", "server"},
+
+	"internal/chain":    {"internal/card", "internal/settle"},
+	"internal/rate":     {"internal/card", "internal/order"},
+	"internal/store":    {"internal/account", "internal/card", "internal/issue", "internal/operator", "internal/order", "internal/settle", "internal/webhook"},
+	"internal/supplier": {"internal/card", "internal/issue"},
+	"internal/vault":    {"internal/account", "internal/card", "internal/issue", "internal/order", "internal/webhook"},
+
+	"internal/cli": {"client", "internal/account", "internal/card", "internal/chain", "internal/issue", "internal/operator", "internal/order",
+		"internal/outbound", "internal/rate", "internal/settle", "internal/store", "internal/supplier", "internal/vault", "internal/webhook", "server"},
 }
 
 func TestImports_FollowTheRule(t *testing.T) {

@@ -37,7 +37,7 @@ func TestCreateCard_AcceptsExactlyTheDocumentedAmounts(t *testing.T) {
 		{`"\u0031\u00300"`, `100`, "100"},
 	} {
 		t.Run("accepted "+x.sent, func(t *testing.T) {
-			a := d.send(t, http.MethodPost, "/api/cards", token, order(x.sent)).want(t, http.StatusCreated)
+			a := d.send(t, http.MethodPost, "/api/cards", token, orderBody(x.sent)).want(t, http.StatusCreated)
 			var got struct {
 				UUID      string
 				USDAmount json.RawMessage `json:"usd_amount"`
@@ -63,12 +63,12 @@ func TestCreateCard_AcceptsExactlyTheDocumentedAmounts(t *testing.T) {
 		`null`, `true`, `false`, `[]`, `[50]`, `["50"]`, `{}`, `{"amount":50}`,
 	} {
 		t.Run("refused "+sent, func(t *testing.T) {
-			d.send(t, http.MethodPost, "/api/cards", token, order(sent)).invalid(t, "/usd_amount")
+			d.send(t, http.MethodPost, "/api/cards", token, orderBody(sent)).invalid(t, "/usd_amount")
 		})
 	}
 	for _, sent := range []string{`NaN`, `Infinity`, `-Infinity`, `+50`, `050`, `.5`, `50.`, `0x32`, `5_0`, `50 0`, `1,000`, `'50'`, `"50`, `fifty`, `undefined`, `-`, `1e`, ``} {
 		t.Run("malformed "+sent, func(t *testing.T) {
-			d.send(t, http.MethodPost, "/api/cards", token, order(sent)).refused(t, http.StatusBadRequest, "malformed_json")
+			d.send(t, http.MethodPost, "/api/cards", token, orderBody(sent)).refused(t, http.StatusBadRequest, "malformed_json")
 		})
 	}
 	equal(t, "cards after the refusals", count(t, c), made)
@@ -98,10 +98,10 @@ func FuzzCreateCard_AmountAgreesWithAnExactOracle(f *testing.F) {
 
 func checkAmount(t *testing.T, d *deployment, token, sent, text string, wholeDigits int) {
 	t.Helper()
-	a := d.serve(t, http.MethodPost, "/api/cards", token, order(sent))
+	a := d.serve(t, http.MethodPost, "/api/cards", token, orderBody(sent))
 	if a.status == http.StatusServiceUnavailable { // the addresses are used up
 		d.work()
-		a = d.serve(t, http.MethodPost, "/api/cards", token, order(sent))
+		a = d.serve(t, http.MethodPost, "/api/cards", token, orderBody(sent))
 	}
 	usd, allowed := allowedAmount(text, wholeDigits)
 	if !allowed {

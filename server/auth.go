@@ -27,7 +27,7 @@ func authenticate(accounts *account.Service, problems problemWriter) gin.Handler
 }
 
 // identity returns who asks.
-func identity(c interface{ Value(key any) any }) (card.Identity, bool) {
-	who, ok := c.Value(identityKey).(card.Identity)
+func identity(c interface{ Value(key any) any }) (account.Identity, bool) {
+	who, ok := c.Value(identityKey).(account.Identity)
 	return who, ok
 }

@@ -30,7 +30,7 @@ var access = map[string]struct {
 	own, other int
 }{
 	"listCards":       {"", http.StatusOK, http.StatusOK},
-	"createCard":      {order("50"), http.StatusCreated, http.StatusCreated},
+	"createCard":      {orderBody("50"), http.StatusCreated, http.StatusCreated},
 	"getCard":         {"", http.StatusOK, http.StatusNotFound},
 	"listCurrencies":  {"", http.StatusOK, http.StatusOK},
 	"simulatePayment": {`{"confirmations":0}`, http.StatusOK, http.StatusNotFound},

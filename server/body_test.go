@@ -22,17 +22,17 @@ func TestCreateCard_RefusesBodiesThatCanBeReadInTwoWays(t *testing.T) {
 		"a key twice, further in":        `{"usd_amount":50,"currency":"monero","x":[{"a":1,"b":{"c":1,"c":2}}]}`,
 		"a key twice, both empty":        `{"usd_amount":50,"currency":"monero","":1,"":2}`,
 		"keys that are lone surrogates":  `{"usd_amount":50,"currency":"monero","\ud800":1,"\udbff":2}`,
-		"another object behind":          order("50") + `{}`,
-		"the same object behind":         order("50") + order("50"),
-		"a bracket behind":               order("50") + `]`,
-		"a NUL byte behind":              order("50") + "\x00",
-		"a comma behind":                 order("50") + `,`,
-		"two lines of JSON":              order("50") + "\n" + order("60"),
+		"another object behind":          orderBody("50") + `{}`,
+		"the same object behind":         orderBody("50") + orderBody("50"),
+		"a bracket behind":               orderBody("50") + `]`,
+		"a NUL byte behind":              orderBody("50") + "\x00",
+		"a comma behind":                 orderBody("50") + `,`,
+		"two lines of JSON":              orderBody("50") + "\n" + orderBody("60"),
 		"a comma after the last member":  `{"usd_amount":50,"currency":"monero",}`,
 		"a comment":                      `{"usd_amount":50,/* or 750 */"currency":"monero"}`,
 		"single quotes":                  `{'usd_amount':50,'currency':'monero'}`,
 		"names without quotes":           `{usd_amount:50,currency:"monero"}`,
-		"a byte order mark":              "\xef\xbb\xbf" + order("50"),
+		"a byte order mark":              "\xef\xbb\xbf" + orderBody("50"),
 		"UTF-16":                         "\xff\xfe{\x00}\x00",
 		"invalid UTF-8 in a value":       "{\"usd_amount\":50,\"currency\":\"moner\xff\"}",
 		"invalid UTF-8 in a key":         "{\"usd_amount\":50,\"currency\":\"monero\",\"\xc3\x28\":1}",
@@ -67,7 +67,7 @@ func TestCreateCard_RefusesBodiesThatCanBeReadInTwoWays(t *testing.T) {
 		"fields that are the service's own": {`{"usd_amount":100,"currency":"monero","status":"generated","account_id":"x","address":"x","payment":{"amount_received":"1"},"credentials":{},"uuid":"x"}`, []string{"/status", "/account_id", "/address", "/payment", "/credentials", "/uuid"}},
 		"an empty object":                   {`{}`, []string{"/usd_amount", "/currency"}},
 		"an array":                          {`[]`, []string{""}},
-		"the object in an array":            {`[` + order("50") + `]`, []string{""}},
+		"the object in an array":            {`[` + orderBody("50") + `]`, []string{""}},
 		"null":                              {`null`, []string{""}},
 		"a string":                          {`"50"`, []string{""}},
 		"a number":                          {`50`, []string{""}},
@@ -81,7 +81,7 @@ func TestCreateCard_RefusesBodiesThatCanBeReadInTwoWays(t *testing.T) {
 	equal(t, "cards", count(t, d.client(t, token)), 0)
 
 	t.Run("blanks around are no fault", func(t *testing.T) {
-		d.send(t, http.MethodPost, "/api/cards", token, "\r\n\t "+order("50")+" \r\n").want(t, http.StatusCreated)
+		d.send(t, http.MethodPost, "/api/cards", token, "\r\n\t "+orderBody("50")+" \r\n").want(t, http.StatusCreated)
 	})
 }
 

@@ -15,12 +15,13 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
 // api implements the generated StrictServerInterface, one file per tag of the contract.
 type api struct {
-	service  *card.Service
+	orders   *order.Service
 	webhooks *webhook.Service
 }
 
@@ -49,7 +50,7 @@ func (a *api) CreateCard(ctx context.Context, r CreateCardRequestObject) (Create
 	if err != nil {
 		return nil, err
 	}
-	c, replayed, err := a.service.CreateCard(ctx, owner, card.CreateRequest{
+	c, replayed, err := a.orders.CreateCard(ctx, owner, order.CreateRequest{
 		USDAmount: jsonText(r.Body.USDAmount), Currency: r.Body.Currency, IdempotencyKey: idempotencyKey,
 	})
 	if err != nil {
@@ -96,7 +97,7 @@ func (a *api) GetCard(ctx context.Context, r GetCardRequestObject) (GetCardRespo
 	if err != nil {
 		return nil, err
 	}
-	c, err := a.service.GetCard(ctx, owner, r.UUID)
+	c, err := a.orders.GetCard(ctx, owner, r.UUID)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +110,7 @@ func (a *api) ListCards(ctx context.Context, r ListCardsRequestObject) (ListCard
 	if err != nil {
 		return nil, err
 	}
-	filter := card.CardFilter{AccountID: owner}
+	filter := order.Filter{AccountID: owner}
 	if r.Params.Status != nil {
 		filter.Status = card.Status(*r.Params.Status)
 	}
@@ -119,16 +120,16 @@ func (a *api) ListCards(ctx context.Context, r ListCardsRequestObject) (ListCard
 		}
 	}
 	if r.Params.Limit == nil {
-		return cardStream{ctx: ctx, each: func(f func(*card.Card) error) error { return a.service.ListCards(ctx, filter, f) }}, nil
+		return cardStream{ctx: ctx, each: func(f func(*card.Card) error) error { return a.orders.ListCards(ctx, filter, f) }}, nil
 	}
 	return a.page(ctx, filter, int(*r.Params.Limit))
 }
 
-func (a *api) page(ctx context.Context, filter card.CardFilter, limit int) (ListCardsResponseObject, error) {
+func (a *api) page(ctx context.Context, filter order.Filter, limit int) (ListCardsResponseObject, error) {
 	filter.Limit = limit + 1 // one more tells whether there is a next page
 	cards := make([]Card, 0, limit)
 	more := false
-	err := a.service.ListCards(ctx, filter, func(c *card.Card) error {
+	err := a.orders.ListCards(ctx, filter, func(c *card.Card) error {
 		if more = len(cards) == limit; !more {
 			cards = append(cards, wireCard(c))
 		}

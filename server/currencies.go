@@ -4,7 +4,7 @@ import "context"
 
 // ListCurrencies implements listCurrencies.
 func (a *api) ListCurrencies(context.Context, ListCurrenciesRequestObject) (ListCurrenciesResponseObject, error) {
-	all, err := a.service.ListCurrencies()
+	all, err := a.orders.ListCurrencies()
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/store"
 )
 
@@ -28,7 +29,7 @@ func TestRequest_IsGivenUpAfterAWhile(t *testing.T) {
 				note(ctx)
 				return nil, fmt.Errorf("select card: %w", card.ErrUnavailable.Because(context.DeadlineExceeded))
 			},
-			cards: func(ctx context.Context, _ card.CardFilter) ([]*card.Card, error) {
+			cards: func(ctx context.Context, _ order.Filter) ([]*card.Card, error) {
 				note(ctx)
 				return nil, nil
 			},

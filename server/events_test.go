@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
@@ -35,12 +36,12 @@ func (d *deployment) happen(t testing.TB, account uuid.UUID, types ...card.Event
 // cardOf returns a card of an account.
 func (d *deployment) cardOf(t testing.TB, account uuid.UUID) uuid.UUID {
 	t.Helper()
-	cards, err := d.store.Cards(t.Context(), card.CardFilter{AccountID: account, Limit: 1})
+	cards, err := d.store.Cards(t.Context(), order.Filter{AccountID: account, Limit: 1})
 	need(t, err)
 	if len(cards) > 0 {
 		return cards[0].UUID
 	}
-	c, _, err := d.service.CreateCard(t.Context(), account, card.CreateRequest{USDAmount: "50", Currency: "monero"})
+	c, _, err := d.orders.CreateCard(t.Context(), account, order.CreateRequest{USDAmount: "50", Currency: "monero"})
 	need(t, err)
 	return c.UUID
 }
@@ -111,7 +112,7 @@ func TestListEvents_TellsThatACardWasPaidAndMade(t *testing.T) {
 	d := deploy(t, setup{})
 	token := d.token(t)
 	equal(t, "before", d.send(t, http.MethodGet, "/api/events", token, "").want(t, http.StatusOK).body, "[]\n")
-	made := d.send(t, http.MethodPost, "/api/cards", token, order("50")).want(t, http.StatusCreated)
+	made := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).want(t, http.StatusCreated)
 	id := strings.TrimPrefix(made.header.Get("Location"), "/api/cards/")
 	paid := d.send(t, http.MethodPost, "/api/sandbox/cards/"+id+"/payments", token, "").want(t, http.StatusOK)
 	equal(t, "status", bodyOf[struct{ Status string }](t, paid).Status, "generated")

@@ -22,11 +22,12 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/issue"
-	"github.com/cardmint/cardmint/internal/supplier"
+	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/rate"
+	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/supplier"
 	"github.com/cardmint/cardmint/internal/vault"
-	"github.com/cardmint/cardmint/internal/watcher"
 	"github.com/cardmint/cardmint/internal/webhook"
 	"github.com/cardmint/cardmint/server"
 )
@@ -45,14 +46,14 @@ type setup struct {
 	database   string                    // Defaults to a new SQLite file.
 	keys       string                    // Defaults to a new key file.
 	clock      *clock                    // Defaults to one that shows real time.
-	rates      card.Rates                // Defaults to monero at testRate.
+	rates      order.Rates               // Defaults to monero at testRate.
 	mode       string                    // Defaults to the test mode.
-	sandbox    map[string]card.Sandbox   // Defaults to the simulated chain.
+	sandbox    map[string]order.Sandbox  // Defaults to the simulated chain.
 	wrap       func(*store.Store) hooked // stands between the requests and the store. Defaults to nothing.
 	checks     map[string]func(context.Context) error
 	noService  bool // only health is served
 	pool       int  // addresses ahead. Defaults to 64.
-	limits     func(*card.Config)
+	limits     func(*order.Config)
 	poster     webhook.Poster // Defaults to none: no webhook can be registered.
 	wakeSender func()
 }
@@ -61,7 +62,7 @@ type setup struct {
 type deployment struct {
 	setup
 	store    *store.Store
-	service  *card.Service
+	orders   *order.Service
 	accounts *account.Service
 	webhooks *webhook.Service
 	handler  http.Handler
@@ -70,7 +71,7 @@ type deployment struct {
 	work     func() // looks at the chain and issues what is due, once
 
 	stopOnce sync.Once
-	watcher  *watcher.Watcher
+	watcher  *settle.Watcher
 }
 
 func deploy(t testing.TB, s setup) *deployment {
@@ -104,7 +105,7 @@ func deploy(t testing.TB, s setup) *deployment {
 	coin := card.Monero()
 	simulated := chain.NewSimulated(coin.Code, db, s.clock.now)
 	if s.sandbox == nil {
-		s.sandbox = map[string]card.Sandbox{coin.Code: simulated}
+		s.sandbox = map[string]order.Sandbox{coin.Code: simulated}
 	}
 	d := &deployment{setup: s, store: db, log: &logBuffer{}}
 	t.Cleanup(d.stop)
@@ -113,34 +114,34 @@ func deploy(t testing.TB, s setup) *deployment {
 	if s.wrap != nil {
 		requests = s.wrap(db)
 	}
-	cfg := card.Config{Currencies: []card.Currency{coin}, Sandbox: s.sandbox, Now: s.clock.now, PoolSize: s.pool}
+	cfg := order.Config{Currencies: []card.Currency{coin}, Now: s.clock.now}
 	if s.limits != nil {
 		s.limits(&cfg)
 	}
-	worker, err := card.New(db, keys, s.rates, cfg)
-	need(t, err)
 	d.accounts, err = account.New(requests, keys, account.Config{Mode: s.mode, Now: s.clock.now})
 	need(t, err)
 	need(t, d.accounts.CheckKeys(ctx))
-	d.watcher = watcher.New(worker, simulated, watcher.Config{FillBatch: s.pool, Now: s.clock.now})
-	issuing := issue.New(db, keys, supplier.NewSandbox(s.clock.now), func() {}, slog.Default(), s.clock.now)
+	quiet := slog.New(slog.DiscardHandler)
+	d.watcher, err = settle.New(db, s.rates, simulated, settle.Wake{Pass: func() {}, Issuer: func() {}, Sender: func() {}}, quiet,
+		settle.Config{PoolSize: s.pool, FillBatch: s.pool, Now: s.clock.now})
+	need(t, err)
+	issuing := issue.New(db, keys, supplier.NewSandbox(s.clock.now), func() {}, quiet, s.clock.now)
 	d.work = func() {
 		// What goes wrong here shows in the card, which is then not paid.
 		_ = d.watcher.Tick(ctx)
 		_ = issuing.Tick(ctx)
 	}
 	d.work()
-	cfg.Wake = d.work
-	d.service, err = card.New(requests, keys, s.rates, cfg)
+	d.orders, err = order.New(requests, keys, s.rates, s.sandbox, d.work, cfg)
 	need(t, err)
 	if s.wakeSender == nil {
 		s.wakeSender = func() {}
 	}
 	d.webhooks, err = webhook.New(requests, keys, s.poster, s.wakeSender, webhook.Config{Now: s.clock.now})
 	need(t, err)
-	config := server.Config{Service: d.service, Accounts: d.accounts, Webhooks: d.webhooks, Log: slog.New(slog.NewJSONHandler(d.log, nil)), Checks: s.checks}
+	config := server.Config{Orders: d.orders, Accounts: d.accounts, Webhooks: d.webhooks, Log: slog.New(slog.NewJSONHandler(d.log, nil)), Checks: s.checks}
 	if s.noService {
-		config.Service = nil
+		config.Orders = nil
 	}
 	d.handler, err = server.New(config)
 	need(t, err)

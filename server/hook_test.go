@@ -5,7 +5,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/store"
 )
 
@@ -13,7 +15,7 @@ import (
 type hooked struct {
 	*store.Store
 	cardByUUID    func(ctx context.Context, id uuid.UUID) (*card.Card, error)
-	cards         func(ctx context.Context, filter card.CardFilter) ([]*card.Card, error)
+	cards         func(ctx context.Context, filter order.Filter) ([]*card.Card, error)
 	takeAddresses func() ([]string, error)
 	beforeToken   func()
 }
@@ -25,7 +27,7 @@ func (h hooked) CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Ca
 	return h.Store.CardByUUID(ctx, account, id)
 }
 
-func (h hooked) Cards(ctx context.Context, filter card.CardFilter) ([]*card.Card, error) {
+func (h hooked) Cards(ctx context.Context, filter order.Filter) ([]*card.Card, error) {
 	if h.cards != nil {
 		return h.cards(ctx, filter)
 	}
@@ -39,7 +41,7 @@ func (h hooked) TakeAddresses(ctx context.Context, currency string, n int) ([]st
 	return h.Store.TakeAddresses(ctx, currency, n)
 }
 
-func (h hooked) TokenByHash(ctx context.Context, hash []byte) (card.Token, error) {
+func (h hooked) TokenByHash(ctx context.Context, hash []byte) (account.Token, error) {
 	if h.beforeToken != nil {
 		h.beforeToken()
 	}

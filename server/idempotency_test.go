@@ -42,7 +42,7 @@ func TestIdempotency_ReplayIsByteEqual(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database, clock: &clock{}})
 		token := d.token(t)
-		again := func() answer { return d.send(t, http.MethodPost, "/api/cards", token, order("150.5"), key, "k") }
+		again := func() answer { return d.send(t, http.MethodPost, "/api/cards", token, orderBody("150.5"), key, "k") }
 		first := again().want(t, http.StatusCreated)
 		equal(t, "Idempotency-Replayed of the first", first.header.Get("Idempotency-Replayed"), "")
 		pay := func(body string) {
@@ -51,7 +51,7 @@ func TestIdempotency_ReplayIsByteEqual(t *testing.T) {
 		}
 
 		replayed(t, first, again())
-		replayed(t, first, d.replica(t).send(t, http.MethodPost, "/api/cards", token, order("150.5"), key, "k"))
+		replayed(t, first, d.replica(t).send(t, http.MethodPost, "/api/cards", token, orderBody("150.5"), key, "k"))
 		d = d.restart(t)
 		replayed(t, first, again())
 		pay(`{"amount":"0.1","confirmations":0}`)
@@ -66,13 +66,13 @@ func TestIdempotency_ReplayIsByteEqual(t *testing.T) {
 		d = d.restart(t)
 		replayed(t, first, again())
 
-		other := d.send(t, http.MethodPost, "/api/cards", token, order("60"), key, "expires").want(t, http.StatusCreated)
+		other := d.send(t, http.MethodPost, "/api/cards", token, orderBody("60"), key, "expires").want(t, http.StatusCreated)
 		d.clock.advance(3 * 60 * 60 * 1e9)
 		d.work()
 		if card := d.send(t, http.MethodGet, other.header.Get("Location"), token, "").body; !strings.Contains(card, `"state":"expired"`) {
 			t.Fatalf("the card is not expired: %s", card)
 		}
-		replayed(t, other, d.send(t, http.MethodPost, "/api/cards", token, order("60"), key, "expires"))
+		replayed(t, other, d.send(t, http.MethodPost, "/api/cards", token, orderBody("60"), key, "expires"))
 		equal(t, "cards", count(t, d.client(t, token)), 2)
 	})
 }
@@ -84,14 +84,14 @@ func TestIdempotency_SameMeaningIsReplayedAnotherIsRefused(t *testing.T) {
 	send := func(t *testing.T, body, k string) answer {
 		return d.send(t, http.MethodPost, "/api/cards", token, body, key, k)
 	}
-	first := send(t, order("50"), "order-1").want(t, http.StatusCreated)
+	first := send(t, orderBody("50"), "order-1").want(t, http.StatusCreated)
 	for name, body := range map[string]string{
-		"the same":        order("50"),
-		"with decimals":   order("50.00"),
-		"one decimal":     order("50.0"),
-		"as a string":     order(`"50"`),
-		"string decimals": order(`"50.00"`),
-		"with zeros":      order(`"0050"`),
+		"the same":        orderBody("50"),
+		"with decimals":   orderBody("50.00"),
+		"one decimal":     orderBody("50.0"),
+		"as a string":     orderBody(`"50"`),
+		"string decimals": orderBody(`"50.00"`),
+		"with zeros":      orderBody(`"0050"`),
 		"other order":     `{"currency":"monero","usd_amount":50}`,
 		"blanks":          "\n{ \"usd_amount\" : 50 ,\t\"currency\" : \"monero\" }\n",
 		"escapes":         `{"\u0075sd_amount":50,"currency":"\u006donero"}`,
@@ -101,15 +101,15 @@ func TestIdempotency_SameMeaningIsReplayedAnotherIsRefused(t *testing.T) {
 			replayed(t, first, send(t, body, `"order-1"`))
 		})
 	}
-	quoted := send(t, order("60"), `"order-2"`).want(t, http.StatusCreated)
-	replayed(t, quoted, send(t, order("60"), "order-2"))
+	quoted := send(t, orderBody("60"), `"order-2"`).want(t, http.StatusCreated)
+	replayed(t, quoted, send(t, orderBody("60"), "order-2"))
 
 	for _, usd := range []string{"50.01", "51", "500", `"60"`} {
-		send(t, order(usd), "order-1").refused(t, http.StatusUnprocessableEntity, "idempotency_key_reused")
+		send(t, orderBody(usd), "order-1").refused(t, http.StatusUnprocessableEntity, "idempotency_key_reused")
 	}
-	replayed(t, first, send(t, order("50"), "order-1"))
+	replayed(t, first, send(t, orderBody("50"), "order-1"))
 	for _, k := range []string{"Order-1", "order-1,", "order-11", `'order-1'`, `"order-1`, `W/"order-1"`} { // other keys
-		a := send(t, order("50"), k).want(t, http.StatusCreated)
+		a := send(t, orderBody("50"), k).want(t, http.StatusCreated)
 		equal(t, "Idempotency-Replayed of "+k, a.header.Get("Idempotency-Replayed"), "")
 	}
 	equal(t, "cards", count(t, d.client(t, token)), 8)
@@ -123,7 +123,7 @@ func TestIdempotency_KeysBelongToTheAccount(t *testing.T) {
 	_, two := d.tokenOf(t, account, 0)
 	stranger := d.token(t)
 	send := func(token, usd string) answer {
-		return d.send(t, http.MethodPost, "/api/cards", token, order(usd), key, "shared")
+		return d.send(t, http.MethodPost, "/api/cards", token, orderBody(usd), key, "shared")
 	}
 	first := send(one, "50").want(t, http.StatusCreated)
 	replayed(t, first, send(two, "50"))
@@ -144,15 +144,15 @@ func TestIdempotency_FailureDoesNotUseUpTheKey(t *testing.T) {
 	send := func(body string) answer {
 		return d.send(t, http.MethodPost, "/api/cards", token, body, key, "k")
 	}
-	send(order("49")).invalid(t, "/usd_amount")
+	send(orderBody("49")).invalid(t, "/usd_amount")
 	send(`{`).refused(t, http.StatusBadRequest, "malformed_json")
-	send(order("50")).refused(t, http.StatusServiceUnavailable, "rate_unavailable")
+	send(orderBody("50")).refused(t, http.StatusServiceUnavailable, "rate_unavailable")
 	rates.on.Store(true)
-	first := send(order("70")).want(t, http.StatusCreated)
+	first := send(orderBody("70")).want(t, http.StatusCreated)
 	equal(t, "Idempotency-Replayed", first.header.Get("Idempotency-Replayed"), "")
 	rates.on.Store(false)
-	replayed(t, first, send(order("70"))) // for which no rate is needed
-	send(order("50")).refused(t, http.StatusUnprocessableEntity, "idempotency_key_reused")
+	replayed(t, first, send(orderBody("70"))) // for which no rate is needed
+	send(orderBody("50")).refused(t, http.StatusUnprocessableEntity, "idempotency_key_reused")
 	equal(t, "cards", count(t, d.client(t, token)), 1)
 }
 
@@ -180,9 +180,9 @@ func TestIdempotency_KeysThatAreNotAllowed(t *testing.T) {
 		"a comma": "a,b", "what would be an escape": "%41", "SQL": "';DROP/**/TABLE/**/cards;--",
 	} {
 		t.Run(name, func(t *testing.T) {
-			first := d.send(t, http.MethodPost, "/api/cards", token, order("50"), key, k).want(t, http.StatusCreated)
+			first := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"), key, k).want(t, http.StatusCreated)
 			equal(t, "Idempotency-Replayed", first.header.Get("Idempotency-Replayed"), "")
-			replayed(t, first, d.send(t, http.MethodPost, "/api/cards", token, order("50"), key, k))
+			replayed(t, first, d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"), key, k))
 		})
 	}
 	before := count(t, d.client(t, token))
@@ -193,7 +193,7 @@ func TestIdempotency_KeysThatAreNotAllowed(t *testing.T) {
 		"twice": "a" + again + "b", "twice the same": "a" + again + "a", "once empty": "a" + again,
 	} {
 		t.Run("refused: "+name, func(t *testing.T) {
-			p := d.send(t, http.MethodPost, "/api/cards", token, order("50"), key, k).refused(t, http.StatusUnprocessableEntity, "invalid_request")
+			p := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"), key, k).refused(t, http.StatusUnprocessableEntity, "invalid_request")
 			for _, e := range p.Errors {
 				equal(t, "pointer", e.Pointer, "header/Idempotency-Key")
 			}
@@ -219,7 +219,7 @@ func TestIdempotency_ConcurrentRequestsMakeOneCard(t *testing.T) {
 			if i%2 == 1 {
 				k = `"k"`
 			}
-			answers[i] = all[i%3].send(t, http.MethodPost, "/api/cards", token, order([]string{"50", `"50.00"`}[i/2%2]), key, k)
+			answers[i] = all[i%3].send(t, http.MethodPost, "/api/cards", token, orderBody([]string{"50", `"50.00"`}[i/2%2]), key, k)
 		})
 	}
 	close(start)
@@ -244,7 +244,7 @@ func TestIdempotency_ConcurrentRequestsMakeOneCard(t *testing.T) {
 	// The addresses that the losers had in hand may be used again, but the winner's never.
 	addresses := map[string]bool{addressOf(t, answers[0]): true}
 	for i := range 45 {
-		address := addressOf(t, all[i%3].send(t, http.MethodPost, "/api/cards", token, order("50")))
+		address := addressOf(t, all[i%3].send(t, http.MethodPost, "/api/cards", token, orderBody("50")))
 		if addresses[address] {
 			t.Errorf("address %s is handed out twice", address)
 		}
@@ -268,7 +268,7 @@ func TestIdempotency_ConcurrentDifferentRequestsMakeOneCard(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range statuses {
 		group.Go(func() {
-			statuses[i] = d.send(t, http.MethodPost, "/api/cards", token, order(fmt.Sprint(50+i)), key, "k").status
+			statuses[i] = d.send(t, http.MethodPost, "/api/cards", token, orderBody(fmt.Sprint(50+i)), key, "k").status
 		})
 	}
 	group.Wait()

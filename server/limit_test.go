@@ -17,7 +17,7 @@ func TestCreateCard_BodyOverTheLimitIsRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
-	padded := func(n int) string { return order("50") + strings.Repeat(" ", n-len(order("50"))) }
+	padded := func(n int) string { return orderBody("50") + strings.Repeat(" ", n-len(orderBody("50"))) }
 
 	t.Run("64 KiB are allowed", func(t *testing.T) {
 		d.send(t, http.MethodPost, "/api/cards", token, padded(maxBody)).want(t, http.StatusCreated)
@@ -71,7 +71,7 @@ func TestCreateCard_TakesOnlyPlainJSON(t *testing.T) {
 		"application/json", "Application/JSON", "application/json; charset=utf-8", `application/json;charset="UTF-8"`, absent, "",
 	} {
 		t.Run(fmt.Sprintf("taken: %q", kind), func(t *testing.T) {
-			d.send(t, http.MethodPost, "/api/cards", token, order("50"), "Content-Type", kind).want(t, http.StatusCreated)
+			d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"), "Content-Type", kind).want(t, http.StatusCreated)
 		})
 	}
 	for _, headers := range [][]string{
@@ -94,7 +94,7 @@ func TestCreateCard_TakesOnlyPlainJSON(t *testing.T) {
 		{"Content-Encoding", "deflate, gzip"},
 	} {
 		t.Run(fmt.Sprintf("refused: %q", headers), func(t *testing.T) {
-			d.send(t, http.MethodPost, "/api/cards", token, order("50"), headers...).refused(t, http.StatusUnsupportedMediaType, "unsupported_media_type")
+			d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"), headers...).refused(t, http.StatusUnsupportedMediaType, "unsupported_media_type")
 		})
 	}
 }
@@ -127,7 +127,7 @@ func TestCreateCard_ContinuesWhenTheClientWaitsToBeAsked(t *testing.T) {
 	d := deploy(t, setup{})
 	conn := dial(t, d.address())
 	_, err := fmt.Fprintf(conn, "POST /api/cards HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
-		"Content-Length: %d\r\nExpect: 100-continue\r\n\r\n", d.token(t), len(order("50")))
+		"Content-Length: %d\r\nExpect: 100-continue\r\n\r\n", d.token(t), len(orderBody("50")))
 	need(t, err)
 	read := bufio.NewReader(conn)
 	line, err := read.ReadString('\n')
@@ -135,7 +135,7 @@ func TestCreateCard_ContinuesWhenTheClientWaitsToBeAsked(t *testing.T) {
 	equal(t, "first line", line, "HTTP/1.1 100 Continue\r\n")
 	_, err = read.ReadString('\n')
 	need(t, err)
-	_, err = io.WriteString(conn, order("50"))
+	_, err = io.WriteString(conn, orderBody("50"))
 	need(t, err)
 	res, err := http.ReadResponse(read, nil)
 	need(t, err)
@@ -203,7 +203,7 @@ func TestCreateCard_BodyThatBreaksOffMakesNoCard(t *testing.T) {
 	token := d.token(t)
 	conn := dial(t, d.address())
 	_, err := fmt.Fprintf(conn, "POST /api/cards HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
-		"Content-Length: %d\r\n\r\n%s", token, len(order("50"))+1, order("50"))
+		"Content-Length: %d\r\n\r\n%s", token, len(orderBody("50"))+1, orderBody("50"))
 	need(t, err)
 	need(t, conn.(*net.TCPConn).CloseWrite())
 	hear(t, conn, "POST /api/cards HTTP/1.1").refused(t, http.StatusBadRequest, "malformed_json")

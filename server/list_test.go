@@ -19,6 +19,7 @@ import (
 
 	"github.com/cardmint/cardmint/client"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/store"
 )
 
@@ -130,7 +131,7 @@ func TestListCards_CursorOfAnotherAccountShowsNothingOfIt(t *testing.T) {
 	want := map[string][]string{}
 	for i := range 8 {
 		token := []string{mine, theirs}[i%2]
-		a := d.send(t, http.MethodPost, "/api/cards", token, order("50")).want(t, http.StatusCreated)
+		a := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).want(t, http.StatusCreated)
 		want[token] = append(want[token], strings.TrimPrefix(a.header.Get("Location"), "/api/cards/"))
 	}
 	slices.Reverse(want[mine])
@@ -150,7 +151,7 @@ func TestListCards_CursorOfAnotherAccountShowsNothingOfIt(t *testing.T) {
 // many are more cards than one buffer holds, made out of one.
 func many(t testing.TB, d *deployment, token string) *card.Card {
 	t.Helper()
-	a := d.send(t, http.MethodPost, "/api/cards", token, order("50")).want(t, http.StatusCreated)
+	a := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).want(t, http.StatusCreated)
 	id, err := uuid.Parse(strings.TrimPrefix(a.header.Get("Location"), "/api/cards/"))
 	need(t, err)
 	tokens, err := d.store.Tokens(t.Context())
@@ -167,7 +168,7 @@ func TestListCards_FailureInTheMiddleIsNeverTakenForTheWholeList(t *testing.T) {
 	var pages int
 	var end func() error
 	d := deploy(t, setup{wrap: func(s *store.Store) hooked {
-		return hooked{Store: s, cards: func(_ context.Context, filter card.CardFilter) ([]*card.Card, error) {
+		return hooked{Store: s, cards: func(_ context.Context, filter order.Filter) ([]*card.Card, error) {
 			if pages--; pages < 0 {
 				return nil, end()
 			}
@@ -228,7 +229,7 @@ func TestListCards_SendsWhileItReads(t *testing.T) {
 	goOn := make(chan struct{})
 	d := deploy(t, setup{wrap: func(s *store.Store) hooked {
 		pages := 0
-		return hooked{Store: s, cards: func(_ context.Context, filter card.CardFilter) ([]*card.Card, error) {
+		return hooked{Store: s, cards: func(_ context.Context, filter order.Filter) ([]*card.Card, error) {
 			if pages++; pages == 2 {
 				<-goOn
 			}
@@ -269,7 +270,7 @@ func TestListCards_StopsReadingWhenTheClientIsGone(t *testing.T) {
 	ended := make(chan error, 1)
 	d := deploy(t, setup{wrap: func(s *store.Store) hooked {
 		var once sync.Once
-		return hooked{Store: s, cards: func(ctx context.Context, filter card.CardFilter) ([]*card.Card, error) {
+		return hooked{Store: s, cards: func(ctx context.Context, filter order.Filter) ([]*card.Card, error) {
 			once.Do(func() { context.AfterFunc(ctx, func() { close(ended) }) }) // with the request
 			return slices.Repeat([]*card.Card{template}, filter.Limit), nil     // for ever
 		}}

@@ -92,10 +92,10 @@ func TestProblem_NeverQuotesAValue(t *testing.T) {
 		"objects":            d.send(t, "POST", "/api/cards", token, `{"usd_amount":{"a":"`+canary+`"},"currency":["`+canary+`"]}`),
 		"malformed":          d.send(t, "POST", "/api/cards", token, `{"usd_amount":"`+canary+`",`+canary+`}`),
 		"a string":           d.send(t, "POST", "/api/cards", token, `"`+canary+`"`),
-		"media type":         d.send(t, "POST", "/api/cards", token, order("50"), "Content-Type", "text/"+canary),
-		"idempotency key":    d.send(t, "POST", "/api/cards", token, order("50"), "Idempotency-Key", canary+" "+canary),
-		"long key":           d.send(t, "POST", "/api/cards", token, order("50"), "Idempotency-Key", strings.Repeat(canary, 43)),
-		"two keys":           d.send(t, "POST", "/api/cards", token, order("50"), "Idempotency-Key", canary+again+canary),
+		"media type":         d.send(t, "POST", "/api/cards", token, orderBody("50"), "Content-Type", "text/"+canary),
+		"idempotency key":    d.send(t, "POST", "/api/cards", token, orderBody("50"), "Idempotency-Key", canary+" "+canary),
+		"long key":           d.send(t, "POST", "/api/cards", token, orderBody("50"), "Idempotency-Key", strings.Repeat(canary, 43)),
+		"two keys":           d.send(t, "POST", "/api/cards", token, orderBody("50"), "Idempotency-Key", canary+again+canary),
 		"query":              d.send(t, "GET", "/api/cards?limit="+canary+"&status="+canary+"&cursor="+canary, token, ""),
 		"query, twice":       d.send(t, "GET", "/api/cards?cursor="+canary+"&cursor="+canary, token, ""),
 		"uuid":               d.send(t, "GET", "/api/cards/"+canary, token, ""),
@@ -122,7 +122,7 @@ func TestStoreIsDown_EveryOperationSaysWhenToTryAgain(t *testing.T) {
 	for template, item := range contract().Paths.Map() {
 		for method := range item.Operations() {
 			path := strings.ReplaceAll(template, "{uuid}", "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88")
-			body := map[string]string{"POST": order("50")}[method]
+			body := map[string]string{"POST": orderBody("50")}[method]
 			t.Run(method+" "+path, func(t *testing.T) { unavailable(t, d.send(t, method, path, token, body)) })
 		}
 	}
@@ -142,14 +142,14 @@ func TestStoreGoesDown_EveryOperationSaysWhenToTryAgain(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
-	made := d.send(t, http.MethodPost, "/api/cards", token, order("50"))
+	made := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"))
 	need(t, d.store.Close())
 	one := made.header.Get("Location")
 	unavailable(t, d.send(t, "GET", "/api/cards", token, ""))
 	unavailable(t, d.send(t, "GET", "/api/cards?limit=2", token, ""))
 	unavailable(t, d.send(t, "GET", one, token, ""))
-	unavailable(t, d.send(t, "POST", "/api/cards", token, order("50")))
-	unavailable(t, d.send(t, "POST", "/api/cards", token, order("50"), "Idempotency-Key", "k"))
+	unavailable(t, d.send(t, "POST", "/api/cards", token, orderBody("50")))
+	unavailable(t, d.send(t, "POST", "/api/cards", token, orderBody("50"), "Idempotency-Key", "k"))
 	unavailable(t, d.send(t, "POST", "/api/sandbox"+strings.TrimPrefix(one, "/api")+"/payments", token, ""))
 	d.send(t, "GET", "/api/currencies", token, "").want(t, http.StatusOK) // answers from memory
 }
@@ -169,11 +169,11 @@ func TestCreateCard_WithoutRateOrAddressIsUnavailable(t *testing.T) {
 	need(t, err)
 	d := deploy(t, setup{rates: none})
 	token := d.token(t)
-	a := d.send(t, http.MethodPost, "/api/cards", token, order("50"))
+	a := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"))
 	a.refused(t, http.StatusServiceUnavailable, "rate_unavailable")
 	equal(t, "Retry-After", a.header.Get("Retry-After"), "10")
 	// What is wrong with the request comes first: trying again would not help.
-	d.send(t, http.MethodPost, "/api/cards", token, order("49")).invalid(t, "/usd_amount")
+	d.send(t, http.MethodPost, "/api/cards", token, orderBody("49")).invalid(t, "/usd_amount")
 	list, err := d.client(t, token).ListCurrencies(t.Context())
 	need(t, err)
 	if len(list) != 1 || list[0].Rate != nil || list[0].RateAt != nil {
@@ -183,7 +183,7 @@ func TestCreateCard_WithoutRateOrAddressIsUnavailable(t *testing.T) {
 	d = deploy(t, setup{wrap: func(s *store.Store) hooked {
 		return hooked{Store: s, takeAddresses: func() ([]string, error) { return nil, nil }}
 	}})
-	a = d.send(t, http.MethodPost, "/api/cards", d.token(t), order("50"))
+	a = d.send(t, http.MethodPost, "/api/cards", d.token(t), orderBody("50"))
 	a.refused(t, http.StatusServiceUnavailable, "address_unavailable")
 	equal(t, "Retry-After", a.header.Get("Retry-After"), "5")
 }

@@ -98,7 +98,7 @@ func TestRoutes_MethodCannotBeOverridden(t *testing.T) {
 	d := deploy(t, setup{})
 	token := d.token(t)
 	for _, header := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "_method"} {
-		a := d.send(t, http.MethodGet, "/api/cards?_method=POST", token, order("50"), header, "POST").want(t, http.StatusOK)
+		a := d.send(t, http.MethodGet, "/api/cards?_method=POST", token, orderBody("50"), header, "POST").want(t, http.StatusOK)
 		equal(t, header, a.body, "[]\n")
 	}
 }

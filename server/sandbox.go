@@ -3,7 +3,7 @@ package server
 import (
 	"context"
 
-	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
 )
 
 // SimulatePayment implements simulatePayment.
@@ -12,14 +12,14 @@ func (a *api) SimulatePayment(ctx context.Context, r SimulatePaymentRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	var payment card.SimulatedPayment
+	var payment order.SimulatedPayment
 	if r.Body != nil {
 		payment.Amount = r.Body.Amount
 		if r.Body.Confirmations != nil {
 			payment.Confirmations = ptr(int(*r.Body.Confirmations))
 		}
 	}
-	c, err := a.service.SimulatePayment(ctx, owner, r.UUID, payment)
+	c, err := a.orders.SimulatePayment(ctx, owner, r.UUID, payment)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cardmint/cardmint/client"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
 )
 
 // pay is a simulated payment; an empty amount or negative confirmations are left out of the request.
@@ -115,7 +116,7 @@ func TestSimulatePayment_TakesNoBodyOrAnEmptyOne(t *testing.T) {
 	d := deploy(t, setup{})
 	token := d.token(t)
 	for _, x := range []struct{ body, kind string }{{"", absent}, {"", "application/json"}, {"", "text/plain"}, {"{}", "application/json"}, {"{}", absent}} {
-		made := d.send(t, http.MethodPost, "/api/cards", token, order("50"))
+		made := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"))
 		a := d.send(t, http.MethodPost, paymentsOf(made), token, x.body, "Content-Type", x.kind).want(t, http.StatusOK)
 		if !strings.Contains(a.body, `"status":"generated"`) {
 			t.Errorf("%q %q: %s", x.body, x.kind, a.body)
@@ -128,7 +129,7 @@ func TestSimulatePayment_TakesABodyOfNoChunks(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
-	made := d.send(t, http.MethodPost, "/api/cards", token, order("50"))
+	made := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"))
 	head := "Host: x\r\nAuthorization: Bearer " + token + "\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
 	d.speak(t, d.address(), "POST "+paymentsOf(made)+" HTTP/1.1\r\n"+head).want(t, http.StatusOK)
 	// Where a body is needed it is still missed.
@@ -143,7 +144,7 @@ func TestSimulatePayment_RefusesWhatIsNoPayment(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
-	made := d.send(t, http.MethodPost, "/api/cards", token, order("50"))
+	made := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"))
 	for _, amount := range []string{
 		`"0"`, `"0.000000000000"`, `"-1"`, `"+1"`, `"1e3"`, `"0x1"`, `""`, `" 1"`, `"1 "`, `"1."`, `".5"`, `"1,5"`, `"1_0"`, `"NaN"`, `"Infinity"`, `"0.0000000000001"`,
 		`"10000000"`, `"99999999999999999999"`, `"1.0000000000000000000"`, `"١"`, `1`, `0.5`, `null`, `true`, `[]`, `{}`, `["1"]`,
@@ -174,7 +175,7 @@ func TestSimulatePayment_WhatDoesNotBindIsNotTakenForNoBody(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
-	made := d.send(t, http.MethodPost, "/api/cards", token, order("50"))
+	made := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"))
 	for _, body := range []string{
 		`{"amount":"9999999999999999999"}`, `{"amount":"9223372.036854775808"}`, `{"amount":"10.000000000000000000","confirmations":0}`,
 		`{"amount":"0.01","confirmations":10.0}`, `{"confirmations":1e1}`,
@@ -190,12 +191,12 @@ func TestSimulatePayment_WhatDoesNotBindIsNotTakenForNoBody(t *testing.T) {
 
 func TestSimulatePayment_IsNotThereOutsideTheSandbox(t *testing.T) {
 	t.Parallel()
-	d := deploy(t, setup{sandbox: map[string]card.Sandbox{}})
+	d := deploy(t, setup{sandbox: map[string]order.Sandbox{}})
 	c, made := d.create(t, "50")
 	_, err := c.SimulatePayment(t.Context(), made.UUID, client.SimulatePaymentRequest{})
 	wantCode(t, err, client.ProblemCodeNotFound)
 
-	d = deploy(t, setup{sandbox: map[string]card.Sandbox{"bitcoin": nil}}) // another currency's chain is simulated
+	d = deploy(t, setup{sandbox: map[string]order.Sandbox{"bitcoin": nil}}) // another currency's chain is simulated
 	c, made = d.create(t, "50")
 	_, err = c.SimulatePayment(t.Context(), made.UUID, client.SimulatePaymentRequest{})
 	wantCode(t, err, client.ProblemCodeNotFound)

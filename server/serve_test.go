@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"log/slog"
 	"net/http"
 	"os"
 	"strings"
@@ -58,7 +59,7 @@ func serveOn(t testing.TB, l net.Listener, h http.Handler) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(ctx, l, h, 10*time.Second) }()
+	go func() { ended <- server.Serve(ctx, l, h, slog.Default(), 10*time.Second) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -92,14 +93,14 @@ func TestServe_FinishesAcceptedRequestsAfterTheContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(ctx, l, d.handler, time.Minute) }()
+	go func() { ended <- server.Serve(ctx, l, d.handler, slog.Default(), time.Minute) }()
 
 	const check = "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n"
 	checking := dial(t, l.Addr().String())
 	_, err := io.WriteString(checking, check)
 	need(t, err)
 	<-asked
-	token, body := d.token(t), order("50")
+	token, body := d.token(t), orderBody("50")
 	creating := dial(t, l.Addr().String())
 	head := "POST /api/cards HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token +
 		"\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 37\r\n\r\n"
@@ -136,7 +137,7 @@ func TestServe_GivesUpOnRequestsThatOutlastTheGrace(t *testing.T) {
 	l := listen(t, unbent)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(ctx, l, handler, time.Millisecond) }()
+	go func() { ended <- server.Serve(ctx, l, handler, slog.Default(), time.Millisecond) }()
 	conn := dial(t, l.Addr().String())
 	_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	need(t, err)
@@ -154,7 +155,7 @@ func TestServe_SaysWhyItCouldNotListen(t *testing.T) {
 	t.Parallel()
 	l := listen(t, unbent)
 	need(t, l.Close())
-	if err := server.Serve(t.Context(), l, http.NotFoundHandler(), time.Second); !errors.Is(err, net.ErrClosed) {
+	if err := server.Serve(t.Context(), l, http.NotFoundHandler(), slog.Default(), time.Second); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Serve: %v", err)
 	}
 }

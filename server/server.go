@@ -15,13 +15,13 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/cardmint/cardmint/internal/account"
-	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
 // Config is what a server needs.
 type Config struct {
-	Service  *card.Service // nil where only health is served
+	Orders   *order.Service // nil where only health is served
 	Accounts *account.Service
 	Webhooks *webhook.Service
 	Log      *slog.Logger // Defaults to slog.Default().
@@ -48,7 +48,7 @@ func New(cfg Config) (http.Handler, error) {
 		problems.recovery,
 	)
 	health{cfg.Checks}.register(engine)
-	if cfg.Service == nil {
+	if cfg.Orders == nil {
 		return engine, nil
 	}
 	spec, err := loadSpec()
@@ -56,7 +56,7 @@ func New(cfg Config) (http.Handler, error) {
 		return nil, err
 	}
 	spec.register(engine)
-	a := &api{service: cfg.Service, webhooks: cfg.Webhooks}
+	a := &api{orders: cfg.Orders, webhooks: cfg.Webhooks}
 	RegisterHandlersWithOptions(
 		engine.Group("",
 			noStore,
@@ -84,7 +84,7 @@ const (
 )
 
 // Serve answers on l until ctx ends, then lets the requests that were accepted finish, for at most grace.
-func Serve(ctx context.Context, l net.Listener, h http.Handler, grace time.Duration) error {
+func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger, grace time.Duration) error {
 	s := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: headerTimeout,
@@ -92,7 +92,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, grace time.Durat
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          slog.NewLogLogger(slog.Default().Handler(), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()

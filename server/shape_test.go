@@ -46,7 +46,7 @@ func TestCard_IsWrittenToTheLetterOfTheContract(t *testing.T) {
 			return found
 		}
 
-		made := d.send(t, http.MethodPost, "/api/cards", token, order("150.5")).want(t, http.StatusCreated)
+		made := d.send(t, http.MethodPost, "/api/cards", token, orderBody("150.5")).want(t, http.StatusCreated)
 		created := match("created", made.body, wire(wireHead+wireNulls, append(unpaid, asNumber...)...))
 		equal(t, "Content-Type", made.header.Get("Content-Type"), "application/json")
 		equal(t, "Location", made.header.Get("Location"), "/api/cards/"+created[1])
@@ -97,7 +97,7 @@ func TestCard_DollarsAreANumberOnlyInTheAnswerToCreate(t *testing.T) {
 			need(t, json.NewDecoder(strings.NewReader(text)).Decode(&c))
 			return string(c.USD)
 		}
-		made := d.send(t, http.MethodPost, "/api/cards", token, order(x.sent))
+		made := d.send(t, http.MethodPost, "/api/cards", token, orderBody(x.sent))
 		equal(t, "created", read(made), x.asNumber)
 		one := made.header.Get("Location")
 		equal(t, "read", read(d.send(t, http.MethodGet, one, token, "")), x.asString)

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"log/slog"
 	"net/http"
 	"path"
 	"testing"
@@ -8,18 +9,19 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/order"
 )
 
 // Every open card is an option to pay at an old rate: who opens many and pays only when the rate has moved his way costs money.
 func TestCreateCard_NoMoreOpenThanAllowed(t *testing.T) {
 	t.Parallel()
 	clock := &clock{}
-	d := deploy(t, setup{clock: clock, limits: func(c *card.Config) { c.MaxOpenUSD = 500_00 }})
+	d := deploy(t, setup{clock: clock, limits: func(c *order.Config) { c.MaxOpenUSD = 500_00 }})
 	token := d.token(t)
 	paid := open(t, d, token, "300")
 	open(t, d, token, "150")
-	a := d.send(t, http.MethodPost, "/api/cards", token, order("50.01"))
+	a := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50.01"))
 	a.refused(t, http.StatusTooManyRequests, "quota_exceeded")
 	equal(t, "headers", []string{a.header.Get("Retry-After"), a.header.Get("RateLimit"), a.header.Get("RateLimit-Policy")},
 		[]string{"60", `"open-usd";r=50`, `"open-usd";q=500`})
@@ -29,7 +31,7 @@ func TestCreateCard_NoMoreOpenThanAllowed(t *testing.T) {
 	d.send(t, http.MethodPost, "/api/sandbox/cards/"+paid+"/payments", token, "").want(t, http.StatusOK)
 	clock.advance(6 * time.Second)
 	open(t, d, token, "300")
-	d.send(t, http.MethodPost, "/api/cards", token, order("50")).refused(t, http.StatusTooManyRequests, "quota_exceeded")
+	d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).refused(t, http.StatusTooManyRequests, "quota_exceeded")
 
 	clock.advance(2 * time.Hour) // they have expired
 	d.work()
@@ -39,29 +41,29 @@ func TestCreateCard_NoMoreOpenThanAllowed(t *testing.T) {
 // A replay opens nothing.
 func TestCreateCard_AReplayIsNoNewCard(t *testing.T) {
 	t.Parallel()
-	d := deploy(t, setup{limits: func(c *card.Config) { c.MaxOpenUSD = 100_00 }})
+	d := deploy(t, setup{limits: func(c *order.Config) { c.MaxOpenUSD = 100_00 }})
 	token := d.token(t)
-	first := d.send(t, http.MethodPost, "/api/cards", token, order("100"), key, "one").want(t, http.StatusCreated)
-	again := d.send(t, http.MethodPost, "/api/cards", token, order("100"), key, "one").want(t, http.StatusCreated)
+	first := d.send(t, http.MethodPost, "/api/cards", token, orderBody("100"), key, "one").want(t, http.StatusCreated)
+	again := d.send(t, http.MethodPost, "/api/cards", token, orderBody("100"), key, "one").want(t, http.StatusCreated)
 	equal(t, "replay", again.body, first.body)
-	d.send(t, http.MethodPost, "/api/cards", token, order("100"), key, "two").refused(t, http.StatusTooManyRequests, "quota_exceeded")
+	d.send(t, http.MethodPost, "/api/cards", token, orderBody("100"), key, "two").refused(t, http.StatusTooManyRequests, "quota_exceeded")
 }
 
 func TestCreateCard_AnAccountThatLostAPaymentIsFrozenUntilItIsSettled(t *testing.T) {
 	t.Parallel()
 	clock := &clock{}
-	d := deploy(t, setup{clock: clock, limits: func(c *card.Config) { c.FreezeReversed = true }})
+	d := deploy(t, setup{clock: clock, limits: func(c *order.Config) { c.FreezeReversed = true }})
 	token, other := d.token(t), d.token(t)
 	id := open(t, d, token, "150")
 	d.send(t, http.MethodPost, "/api/sandbox/cards/"+id+"/payments", token, "").want(t, http.StatusOK)
 	need(t, d.store.SimulatedReorg(t.Context(), "monero", 10, true))
 	d.work()
 	clock.advance(6 * time.Second)
-	d.send(t, http.MethodPost, "/api/cards", token, order("50")).refused(t, http.StatusForbidden, "account_frozen")
+	d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).refused(t, http.StatusForbidden, "account_frozen")
 	open(t, d, other, "50")
 
-	decision := card.Decision{CardUUID: uuid.MustParse(id), Kind: card.WriteOff, Note: "a deep reorganisation", Operator: "alice"}
-	_, err := d.service.ResolveCard(t.Context(), decision)
+	decision := operator.Decision{CardUUID: uuid.MustParse(id), Kind: operator.WriteOff, Note: "a deep reorganisation", Operator: "alice"}
+	_, err := operator.New(d.store, d.rates, slog.New(slog.DiscardHandler)).ResolveCard(t.Context(), decision)
 	need(t, err)
 	clock.advance(6 * time.Second)
 	open(t, d, token, "50")
@@ -73,16 +75,16 @@ func TestCreateCard_NotWhileTheChainIsOutOfSight(t *testing.T) {
 	d := deploy(t, setup{})
 	token := d.token(t)
 	id := open(t, d, token, "150")
-	need(t, d.service.Prepare(t.Context()))
+	need(t, d.orders.Prepare(t.Context()))
 	need(t, d.store.DistrustPool(t.Context(), "monero"))
-	need(t, d.service.Prepare(t.Context()))
-	d.send(t, http.MethodPost, "/api/cards", token, order("50")).refused(t, http.StatusServiceUnavailable, "address_unavailable")
+	need(t, d.orders.Prepare(t.Context()))
+	d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).refused(t, http.StatusServiceUnavailable, "address_unavailable")
 	d.send(t, http.MethodGet, "/api/cards/"+id, token, "").want(t, http.StatusOK)
 }
 
 // open creates a card and returns its uuid.
 func open(t testing.TB, d *deployment, token, usd string) string {
 	t.Helper()
-	a := d.send(t, http.MethodPost, "/api/cards", token, order(usd)).want(t, http.StatusCreated)
+	a := d.send(t, http.MethodPost, "/api/cards", token, orderBody(usd)).want(t, http.StatusCreated)
 	return path.Base(a.header.Get("Location"))
 }

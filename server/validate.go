@@ -15,6 +15,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
 )
 
 // validate refuses what the contract does not allow, and names everything that is wrong at once.
@@ -90,7 +91,7 @@ func readBody(r *http.Request, declared *openapi3.RequestBodyRef) (*parsedBody, 
 func (a *api) domainFaults(operation string, body map[string]any) []card.FieldError {
 	switch operation {
 	case "createCard":
-		return a.service.CheckCreate(order(body))
+		return a.orders.CheckCreate(orderOf(body))
 	case "createWebhook", "updateWebhook":
 		if url, ok := body["url"].(string); ok {
 			return a.webhooks.CheckWebhook(url)
@@ -99,14 +100,14 @@ func (a *api) domainFaults(operation string, body map[string]any) []card.FieldEr
 	return nil
 }
 
-// order reads a body of createCard whose fields may be of any type.
-func order(body map[string]any) card.CreateRequest {
+// orderOf reads a body of createCard whose fields may be of any type.
+func orderOf(body map[string]any) order.CreateRequest {
 	usd, _ := body["usd_amount"].(string)
 	if number, ok := body["usd_amount"].(json.Number); ok {
 		usd = number.String()
 	}
 	currency, _ := body["currency"].(string)
-	return card.CreateRequest{USDAmount: usd, Currency: currency}
+	return order.CreateRequest{USDAmount: usd, Currency: currency}
 }
 
 // merge adds what the domain finds wrong to what the schema finds. About one place the domain says it better, unless the value is

@@ -153,8 +153,8 @@ func (a answer) invalid(t testing.TB, pointers ...string) problem {
 	return p
 }
 
-// order is a good body for createCard.
-func order(usd string) string { return `{"usd_amount":` + usd + `,"currency":"monero"}` }
+// orderBody is a good body for createCard.
+func orderBody(usd string) string { return `{"usd_amount":` + usd + `,"currency":"monero"}` }
 
 func number(s string) decimal.Decimal { return decimal.RequireFromString(s) }
 

@@ -16,14 +16,39 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
+// Identity is who a token speaks for.
+type Identity struct {
+	TokenID   uuid.UUID
+	AccountID uuid.UUID
+}
+
+// Account is a customer of the operator.
+type Account struct {
+	ID        uuid.UUID
+	Name      string
+	CreatedAt time.Time
+}
+
+// Token is an API token without its secret.
+type Token struct {
+	ID        uuid.UUID
+	AccountID uuid.UUID
+	Account   string // name
+	Name      string
+	Hash      []byte // keyed
+	CreatedAt time.Time
+	ExpiresAt *time.Time
+	RevokedAt *time.Time
+}
+
 // Store keeps accounts and tokens. Its methods are harmless when they run twice. A row that is not there is card.ErrNotFound, a store
 // out of reach card.ErrUnavailable.
 type Store interface {
 	// InsertAccount returns card.ErrDuplicate if the name is taken.
-	InsertAccount(ctx context.Context, a card.Account) error
-	AccountByName(ctx context.Context, name string) (card.Account, error)
-	InsertToken(ctx context.Context, t card.Token) error
-	TokenByHash(ctx context.Context, hash []byte) (card.Token, error)
+	InsertAccount(ctx context.Context, a Account) error
+	AccountByName(ctx context.Context, name string) (Account, error)
+	InsertToken(ctx context.Context, t Token) error
+	TokenByHash(ctx context.Context, hash []byte) (Token, error)
 	// RevokeToken keeps the earlier time of a token that is revoked already.
 	RevokeToken(ctx context.Context, id uuid.UUID, at time.Time) error
 	// Setting returns the value stored under name; the first value proposed is the one that stays.
@@ -91,26 +116,26 @@ func (s *Service) CheckKeys(ctx context.Context) error {
 }
 
 // CreateAccount stores a new account; ErrDuplicate if the name is taken.
-func (s *Service) CreateAccount(ctx context.Context, name string) (card.Account, error) {
+func (s *Service) CreateAccount(ctx context.Context, name string) (Account, error) {
 	if name == "" || len(name) > 100 || strings.TrimSpace(name) != name {
-		return card.Account{}, errors.New("an account's name has 1 to 100 characters, and no spaces around it")
+		return Account{}, errors.New("an account's name has 1 to 100 characters, and no spaces around it")
 	}
 	id := uuid.Must(uuid.NewV7())
-	a := card.Account{ID: id, Name: name, CreatedAt: card.TimeOf(id)}
+	a := Account{ID: id, Name: name, CreatedAt: card.TimeOf(id)}
 	return a, s.store.InsertAccount(ctx, a)
 }
 
 // CreateToken stores a new token of an account and returns its text, which can't be read again.
 // A ttl of 0 means that it does not expire.
-func (s *Service) CreateToken(ctx context.Context, account, name string, ttl time.Duration) (card.Token, card.Secret, error) {
+func (s *Service) CreateToken(ctx context.Context, account, name string, ttl time.Duration) (Token, card.Secret, error) {
 	owner, err := s.store.AccountByName(ctx, account)
 	if err != nil {
-		return card.Token{}, "", fmt.Errorf("account %q: %w", account, err)
+		return Token{}, "", fmt.Errorf("account %q: %w", account, err)
 	}
 	text := newToken(s.cfg.Mode)
 	hash, err := s.tokenHash(text)
 	if err != nil {
-		return card.Token{}, "", err
+		return Token{}, "", err
 	}
 	var expires *time.Time
 	if ttl > 0 {
@@ -121,9 +146,9 @@ func (s *Service) CreateToken(ctx context.Context, account, name string, ttl tim
 	return t, text, err
 }
 
-func (s *Service) insertToken(ctx context.Context, owner card.Account, name string, hash []byte, expires *time.Time) (card.Token, error) {
+func (s *Service) insertToken(ctx context.Context, owner Account, name string, hash []byte, expires *time.Time) (Token, error) {
 	id := uuid.Must(uuid.NewV7())
-	t := card.Token{ID: id, AccountID: owner.ID, Account: owner.Name, Name: name, Hash: hash, CreatedAt: card.TimeOf(id), ExpiresAt: expires}
+	t := Token{ID: id, AccountID: owner.ID, Account: owner.Name, Name: name, Hash: hash, CreatedAt: card.TimeOf(id), ExpiresAt: expires}
 	return t, s.store.InsertToken(ctx, t)
 }
 

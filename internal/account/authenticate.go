@@ -22,16 +22,16 @@ const (
 type tokenCache struct{ entries sync.Map }
 
 type tokenEntry struct {
-	token      card.Token
+	token      Token
 	askedAt    time.Time
 	refreshing atomic.Bool
 }
 
 // Authenticate returns who a token speaks for, or card.ErrUnauthorized. It costs a round trip to the store at the first use, and
 // one in two seconds afterwards.
-func (s *Service) Authenticate(ctx context.Context, token string) (card.Identity, error) {
+func (s *Service) Authenticate(ctx context.Context, token string) (Identity, error) {
 	if !wellFormed(token, s.cfg.Mode) {
-		return card.Identity{}, card.ErrUnauthorized
+		return Identity{}, card.ErrUnauthorized
 	}
 	key := sha256.Sum256([]byte(token))
 	now := s.cfg.Now()
@@ -44,15 +44,15 @@ func (s *Service) Authenticate(ctx context.Context, token string) (card.Identity
 	}
 	hash, err := s.tokenHash(card.Secret(token))
 	if err != nil {
-		return card.Identity{}, err
+		return Identity{}, err
 	}
 	found, err := s.store.TokenByHash(ctx, hash)
 	if errors.Is(err, card.ErrNotFound) {
 		s.tokens.entries.Delete(key)
-		return card.Identity{}, card.ErrUnauthorized
+		return Identity{}, card.ErrUnauthorized
 	}
 	if err != nil {
-		return card.Identity{}, err
+		return Identity{}, err
 	}
 	s.tokens.entries.Store(key, &tokenEntry{token: found, askedAt: now})
 	return identity(found, now)
@@ -63,9 +63,9 @@ func (s *Service) tokenHash(text card.Secret) ([]byte, error) {
 	return s.vault.Digest("token", []byte(text.Reveal()))
 }
 
-func identity(t card.Token, now time.Time) (card.Identity, error) {
+func identity(t Token, now time.Time) (Identity, error) {
 	if t.RevokedAt != nil || t.ExpiresAt != nil && !now.Before(*t.ExpiresAt) {
-		return card.Identity{}, card.ErrUnauthorized
+		return Identity{}, card.ErrUnauthorized
 	}
-	return card.Identity{TokenID: t.ID, AccountID: t.AccountID}, nil
+	return Identity{TokenID: t.ID, AccountID: t.AccountID}, nil
 }

@@ -135,8 +135,11 @@ func add(c *Card, transfers []Transfer) counted {
 	return sum
 }
 
-// confirmed reports whether all of it has its confirmations and can be spent.
-func (s counted) confirmed(tip Tip) bool { return s.height > 0 && tip.Height >= s.ready && !s.locked }
+// Confirmed reports whether everything that was received for a card has its confirmations and can be spent.
+func Confirmed(c *Card, transfers []Transfer, tip Tip) bool {
+	sum := add(c, transfers)
+	return sum.height > 0 && tip.Height >= sum.ready && !sum.locked
+}
 
 // Verdict is what Judge finds of a card, and what follows from it. All of it is stored together.
 type Verdict struct {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/settle"
 )
 
 // MoneroConfig says where the node and the wallet are. The wallet must be view-only, and open.
@@ -87,7 +88,7 @@ func (c MoneroConfig) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// Monero reads incoming transfers from monerod and a view-only monero-wallet-rpc. It implements watcher.Chain.
+// Monero reads incoming transfers from monerod and a view-only monero-wallet-rpc. It implements settle.Chain.
 // Everything it knows is asked for on every pass, so that a restart loses nothing.
 type Monero struct {
 	config MoneroConfig
@@ -118,10 +119,10 @@ func (m *Monero) Close() {
 	m.daemon.transport.CloseIdleConnections()
 }
 
-// Currency implements watcher.Chain.
+// Currency implements settle.Chain.
 func (m *Monero) Currency() string { return card.Monero().Code }
 
-// Scan implements watcher.Chain. A wallet with a spend key is never used: the first pass fails with ErrSpendKey. One for
+// Scan implements settle.Chain. A wallet with a spend key is never used: the first pass fails with ErrSpendKey. One for
 // another network than the node's is card.ErrWrongChain in every pass.
 //
 // The error is card.ErrChainNotReady if node and wallet don't show one settled state of the chain: synchronising, cut off, wallet
@@ -130,53 +131,53 @@ func (m *Monero) Currency() string { return card.Monero().Code }
 // Every incoming transfer is returned, also those that belong to no card: to the primary address (also through an integrated
 // address), to other accounts, and coinbases. Locked means that the sender's unlock time has not come; that outputs can't be
 // spent for 10 blocks is no lock. Mempool entries that the node knows to be spent twice are left out.
-func (m *Monero) Scan(ctx context.Context, known []card.Tip, since int64) (card.View, error) {
-	return again(func() (card.View, error) { return m.scan(ctx, known, since) })
+func (m *Monero) Scan(ctx context.Context, known []card.Tip, since, _ int64) (settle.View, error) {
+	return again(func() (settle.View, error) { return m.scan(ctx, known, since) })
 }
 
-func (m *Monero) scan(ctx context.Context, known []card.Tip, since int64) (card.View, error) {
+func (m *Monero) scan(ctx context.Context, known []card.Tip, since int64) (settle.View, error) {
 	network, wallet, err := m.identify(ctx)
 	if err != nil {
-		return card.View{}, err
+		return settle.View{}, err
 	}
 	tip, err := m.topBlock(ctx)
 	if err != nil {
-		return card.View{}, err
+		return settle.View{}, err
 	}
 	if err := m.fresh(tip); err != nil {
-		return card.View{}, err
+		return settle.View{}, err
 	}
 	if err := m.refresh(ctx); err != nil {
-		return card.View{}, err
+		return settle.View{}, err
 	}
 	if err := m.walletAt(ctx, tip); err != nil {
-		return card.View{}, err
+		return settle.View{}, err
 	}
 	entries, err := m.incoming(ctx, since, tip.Height)
 	if err != nil {
-		return card.View{}, err
+		return settle.View{}, err
 	}
 	kept, err := m.kept(ctx, known, tip)
 	if err != nil {
-		return card.View{}, err
+		return settle.View{}, err
 	}
 	deep, err := m.deep(ctx, known, tip)
 	if err != nil {
-		return card.View{}, err
+		return settle.View{}, err
 	}
 	// what was read in between is of this wallet and this chain only if both are still the same
 	if err := m.stillOpen(ctx, wallet); err != nil {
-		return card.View{}, err
+		return settle.View{}, err
 	}
 	if err := m.stillAt(ctx, tip); err != nil {
-		return card.View{}, err
+		return settle.View{}, err
 	}
 	transfers, err := m.transfers(entries, tip)
 	if err != nil {
-		return card.View{}, fmt.Errorf("get transfers: %w", err)
+		return settle.View{}, fmt.Errorf("get transfers: %w", err)
 	}
 	m.scanned.Store(&wallet)
-	return card.View{Fingerprint: network + " " + wallet, Tip: tip, Since: since, Kept: kept, Deep: deep, Transfers: transfers}, nil
+	return settle.View{Fingerprint: network + " " + wallet, Tip: tip, Since: since, Kept: kept, Deep: deep, Transfers: transfers}, nil
 }
 
 // identify returns the name and the genesis block of a node that is ready, and the primary address of a wallet that fits. The
@@ -351,13 +352,13 @@ func (e transferEntry) transfer(now time.Time, tip card.Tip) (card.Transfer, err
 	}, nil
 }
 
-// Ahead implements watcher.Chain (get_address). It is card.ErrWrongChain if the wallet has another address in newest's place,
+// Ahead implements settle.Chain (get_address). It is card.ErrWrongChain if the wallet has another address in newest's place,
 // or is another than the last Scan saw.
-func (m *Monero) Ahead(ctx context.Context, newest card.Address) (bool, error) {
+func (m *Monero) Ahead(ctx context.Context, newest settle.Address) (bool, error) {
 	return again(func() (bool, error) { return m.ahead(ctx, newest) })
 }
 
-func (m *Monero) ahead(ctx context.Context, newest card.Address) (bool, error) {
+func (m *Monero) ahead(ctx context.Context, newest settle.Address) (bool, error) {
 	if err := m.asScanned(ctx); err != nil { // first: another wallet has lost nothing
 		return false, err
 	}
@@ -387,15 +388,15 @@ func (m *Monero) asScanned(ctx context.Context) error {
 	return nil
 }
 
-// NewAddresses implements watcher.Chain: n fresh subaddresses of account 0, which the wallet has written to its file. After
+// NewAddresses implements settle.Chain: n fresh subaddresses of account 0, which the wallet has written to its file. After
 // an error some may have been made, which is harmless. It refuses with card.ErrWrongChain if another wallet was opened
 // since the last Scan.
-func (m *Monero) NewAddresses(ctx context.Context, n int) ([]card.Address, error) {
-	return again(func() ([]card.Address, error) { return m.newAddresses(ctx, n) })
+func (m *Monero) NewAddresses(ctx context.Context, _ int64, n int) ([]settle.Address, error) {
+	return again(func() ([]settle.Address, error) { return m.newAddresses(ctx, n) })
 }
 
-func (m *Monero) newAddresses(ctx context.Context, n int) ([]card.Address, error) {
-	made := make([]card.Address, 0, max(0, n))
+func (m *Monero) newAddresses(ctx context.Context, n int) ([]settle.Address, error) {
+	made := make([]settle.Address, 0, max(0, n))
 	for len(made) < n {
 		batch, err := m.createAddresses(ctx, min(n-len(made), maxAddressesPerCall))
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/settle"
 )
 
 // busy plays a wallet at block tip that received a payment in every block. It answers for the blocks first to last unless it hangs;
@@ -68,7 +69,7 @@ func busy(t *testing.T, tip int64, hangs func(first, last int64) bool) (m *chain
 func never(int64, int64) bool { return false }
 
 // wantBlocks fails unless there is exactly one transfer of each block up to tip.
-func wantBlocks(t *testing.T, v card.View, tip int64) {
+func wantBlocks(t *testing.T, v settle.View, tip int64) {
 	t.Helper()
 	seen := map[int64]int{}
 	for _, x := range v.Transfers {
@@ -94,7 +95,7 @@ func TestMonero_AnAnswerThatIsTooLongIsAskedForInSmallerParts(t *testing.T) {
 	}
 	m, asked := busy(t, tip, never)
 	m.Longest(one)
-	if _, err := m.Scan(t.Context(), nil, 0); err == nil || !strings.Contains(err.Error(), "get transfers: answer is longer than") {
+	if _, err := m.Scan(t.Context(), nil, 0, settle.NoPosition); err == nil || !strings.Contains(err.Error(), "get transfers: answer is longer than") {
 		t.Errorf("few blocks are too much: error %v", err)
 	}
 	if n := asked(); n > 5 {
@@ -113,7 +114,7 @@ func TestMonero_AnAnswerThatTakesTooLongIsAskedForInSmallerParts(t *testing.T) {
 
 func TestMonero_AWalletThatHangsIsNotAskedAgainAndAgain(t *testing.T) {
 	m, asked := busy(t, 5000, func(int64, int64) bool { return true })
-	if _, err := m.Scan(t.Context(), nil, 4880); !errors.Is(err, card.ErrChainNotReady) {
+	if _, err := m.Scan(t.Context(), nil, 4880, settle.NoPosition); !errors.Is(err, card.ErrChainNotReady) {
 		t.Errorf("error %v", err)
 	}
 	if n := asked(); n != 1 {

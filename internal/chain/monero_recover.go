@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/settle"
 )
 
 // mendCache says how to mend what Recover mends by itself once the wallet can be opened.
@@ -44,18 +45,18 @@ func (m *Monero) open(ctx context.Context) error {
 		"damaged, %[3]s: %[4]w", card.ErrChainNotReady, name, mendCache, err)
 }
 
-// Recover implements watcher.Chain (create_address, rescan_blockchain). It is card.ErrWrongChain also if the wallet has another address
+// Recover implements settle.Chain (create_address, rescan_blockchain). It is card.ErrWrongChain also if the wallet has another address
 // in newest's place: nothing is looked through then.
 //
 // The wallet stores its addresses before it looks through the chain, and what it found after. Of one that was killed in between
 // nobody can tell that it has not looked, so whoever was not told that Recover succeeded must repeat it. While the wallet looks
 // it answers nothing else, not even after the caller has left.
-func (m *Monero) Recover(ctx context.Context, fingerprint string, newest *card.Address, progress func(string)) error {
+func (m *Monero) Recover(ctx context.Context, fingerprint string, newest *settle.Address, progress func(string)) error {
 	_, err := again(func() (struct{}, error) { return struct{}{}, m.recover(ctx, fingerprint, newest, progress) })
 	return err
 }
 
-func (m *Monero) recover(ctx context.Context, fingerprint string, newest *card.Address, progress func(string)) error {
+func (m *Monero) recover(ctx context.Context, fingerprint string, newest *settle.Address, progress func(string)) error {
 	network, wallet, err := m.identify(ctx)
 	if err != nil {
 		return err
@@ -76,7 +77,7 @@ func (m *Monero) recover(ctx context.Context, fingerprint string, newest *card.A
 }
 
 // remake makes the addresses that the wallet lacks up to newest, and stores them.
-func (m *Monero) remake(ctx context.Context, newest card.Address, progress func(string)) error {
+func (m *Monero) remake(ctx context.Context, newest settle.Address, progress func(string)) error {
 	have, err := m.subaddress(ctx, newest.Position)
 	if err != nil {
 		return err

@@ -12,14 +12,15 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/settle"
 )
 
 // ownWallet returns a wallet of the test's own, the adapter that opens it, and n addresses it has made.
-func ownWallet(t *testing.T, net *rig.MoneroNet, n int) (*rig.MoneroWallet, *chain.Monero, []card.Address) {
+func ownWallet(t *testing.T, net *rig.MoneroNet, n int) (*rig.MoneroWallet, *chain.Monero, []settle.Address) {
 	t.Helper()
 	wallet := net.NewWallet(t, "", "")
 	m := newMonero(t, chain.MoneroConfig{WalletURL: wallet.URL, DaemonURL: net.DaemonURL, WalletFile: "wallet"})
-	made, err := m.NewAddresses(t.Context(), n)
+	made, err := m.NewAddresses(t.Context(), settle.NoPosition, n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,8 +34,8 @@ func TestMonero_RecoverFindsPaymentsFarAhead(t *testing.T) {
 	net := rig.Monero(t)
 	wallet, m, made := ownWallet(t, net, farAhead)
 	newest, start := made[farAhead-1], net.Height(t)
-	paid := map[string]card.Address{}
-	for _, address := range []card.Address{made[0], made[farAhead-40], newest} {
+	paid := map[string]settle.Address{}
+	for _, address := range []settle.Address{made[0], made[farAhead-40], newest} {
 		txID := net.Pay(t, address.Address, xmr)
 		net.Confirm(t, txID, 1)
 		paid[txID] = address
@@ -55,7 +56,7 @@ func TestMonero_RecoverFindsPaymentsFarAhead(t *testing.T) {
 		if err := m.Recover(t.Context(), "", &newest, func(s string) { progress = append(progress, s) }); err != nil {
 			t.Fatal(err)
 		}
-		view, err := m.Scan(t.Context(), []card.Tip{before.Tip}, start)
+		view, err := m.Scan(t.Context(), []card.Tip{before.Tip}, start, settle.NoPosition)
 		if err != nil || view.Kept != before.Tip.Height || view.Fingerprint != before.Fingerprint {
 			t.Fatalf("got %+v, %v", view, err)
 		}
@@ -130,13 +131,13 @@ func TestMonero_RecoverRefusesAWalletOfOtherKeys(t *testing.T) {
 	m, proxy, daemon := proxied(t, net, net.WalletURL, chain.MoneroConfig{})
 	older, newest := newAddress(t, own), newAddress(t, own)
 	scan(t, own, 0)
-	refuses := func(name string, m *chain.Monero, newest card.Address, want error) {
+	refuses := func(name string, m *chain.Monero, newest settle.Address, want error) {
 		t.Helper()
 		if err := m.Recover(t.Context(), "", &newest, func(string) {}); !errors.Is(err, want) {
 			t.Errorf("%s: got %v, want %v", name, err, want)
 		}
 	}
-	refuses("another in its place", m, card.Address{Currency: "monero", Address: older.Address, Position: newest.Position}, card.ErrWrongChain)
+	refuses("another in its place", m, settle.Address{Currency: "monero", Address: older.Address, Position: newest.Position}, card.ErrWrongChain)
 	net.Wallet.OpenOther(t)
 	refuses("other keys", m, newest, card.ErrWrongChain)
 	refuses("other keys than scanned", own, newest, card.ErrWrongChain)
@@ -171,10 +172,10 @@ func TestMonero_CorruptCacheTellsHowToMendIt(t *testing.T) {
 	wallet, m, made := ownWallet(t, net, 3)
 	newest := made[2]
 	wallet.CorruptCache(t)
-	_, err := m.Scan(t.Context(), nil, 0)
+	_, err := m.Scan(t.Context(), nil, 0, settle.NoPosition)
 	notReady(t, err, "delete the wallet's cache file", "keep the .keys file")
 	wallet.Kill() // as monero-wallet-rpc ends by itself if it was started with --wallet-file
-	_, err = m.Scan(t.Context(), nil, 0)
+	_, err = m.Scan(t.Context(), nil, 0, settle.NoPosition)
 	if err == nil || !strings.Contains(err.Error(), "delete the wallet's cache file") {
 		t.Errorf("got %v", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/settle"
 )
 
 // The methods of monerod (https://docs.getmonero.org/rpc-library/monerod-rpc/) and monero-wallet-rpc
@@ -237,7 +238,7 @@ func tooMuch(ctx context.Context, err error) bool {
 }
 
 // createAddresses makes 1 to maxAddressesPerCall subaddresses of account 0.
-func (m *Monero) createAddresses(ctx context.Context, n int) ([]card.Address, error) {
+func (m *Monero) createAddresses(ctx context.Context, n int) ([]settle.Address, error) {
 	var answer struct {
 		Addresses []string `json:"addresses"`
 		Indices   []int64  `json:"address_indices"`
@@ -249,9 +250,9 @@ func (m *Monero) createAddresses(ctx context.Context, n int) ([]card.Address, er
 	if len(answer.Addresses) != n || len(answer.Indices) != n {
 		return nil, fmt.Errorf("create address: asked for %d, got %d with %d indices", n, len(answer.Addresses), len(answer.Indices))
 	}
-	made := make([]card.Address, n)
+	made := make([]settle.Address, n)
 	for i := range made {
-		made[i] = card.Address{Currency: m.Currency(), Address: answer.Addresses[i], Position: answer.Indices[i]}
+		made[i] = settle.Address{Currency: m.Currency(), Address: answer.Addresses[i], Position: answer.Indices[i]}
 	}
 	return made, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/settle"
 )
 
 const (
@@ -129,7 +130,7 @@ func TestMonero_NotReady(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, m := newScript(t)
 			s.set(tc.method, tc.answer)
-			view, err := m.Scan(t.Context(), nil, 0)
+			view, err := m.Scan(t.Context(), nil, 0, settle.NoPosition)
 			if !errors.Is(err, card.ErrChainNotReady) || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("got %+v, %v; want ErrChainNotReady with %q", view, err, tc.says)
 			}
@@ -143,7 +144,7 @@ func TestMonero_TipSwappedDuringPass(t *testing.T) {
 			s, m := newScript(t)
 			s.set("get_last_block_header", header(100, "a"), after, header(100, "a"))
 			s.set("get_transfers", `{"in":[`+entry(t, nil)+`]}`)
-			if view, err := m.Scan(t.Context(), nil, 0); !errors.Is(err, card.ErrChainNotReady) {
+			if view, err := m.Scan(t.Context(), nil, 0, settle.NoPosition); !errors.Is(err, card.ErrChainNotReady) {
 				t.Fatalf("got %+v, %v; want ErrChainNotReady", view, err)
 			}
 			if view := scan(t, m, 0); len(view.Transfers) != 1 {
@@ -177,7 +178,7 @@ func TestMonero_AnotherWalletOpened(t *testing.T) {
 	scan(t, m, 0)
 	newAddress(t, m)
 	s.set("get_address", `{"address":"4other"}`)
-	if as, err := m.NewAddresses(t.Context(), 1); !errors.Is(err, card.ErrWrongChain) {
+	if as, err := m.NewAddresses(t.Context(), settle.NoPosition, 1); !errors.Is(err, card.ErrWrongChain) {
 		t.Errorf("got %v, %v; want ErrWrongChain", as, err)
 	}
 }
@@ -216,7 +217,7 @@ func TestMonero_Transfers(t *testing.T) {
 			s, m := newScript(t)
 			s.set("get_transfers", tc.answer)
 			view := scan(t, m, 80)
-			want := card.View{Fingerprint: "mainnet " + genesis + " " + primary, Tip: card.Tip{Height: 100, Hash: hash("a"), Time: clock},
+			want := settle.View{Fingerprint: "mainnet " + genesis + " " + primary, Tip: card.Tip{Height: 100, Hash: hash("a"), Time: clock},
 				Since: 80, Transfers: tc.want}
 			if diff := cmp.Diff(want, view); diff != "" {
 				t.Error(diff)
@@ -289,14 +290,14 @@ func TestMonero_ImpossibleAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, m := newScript(t)
 			s.set(tc.method, tc.answer)
-			if view, err := m.Scan(t.Context(), nil, 0); err == nil {
+			if view, err := m.Scan(t.Context(), nil, 0, settle.NoPosition); err == nil {
 				t.Errorf("no error: %+v", view)
 			}
 		})
 	}
 	t.Run("too few addresses", func(t *testing.T) {
 		_, m := newScript(t)
-		if as, err := m.NewAddresses(t.Context(), 2); err == nil {
+		if as, err := m.NewAddresses(t.Context(), settle.NoPosition, 2); err == nil {
 			t.Errorf("no error: %v", as)
 		}
 	})
@@ -309,7 +310,7 @@ func FuzzMonero_Transfers(f *testing.F) {
 	s, m := newScript(f)
 	f.Fuzz(func(t *testing.T, answer string) {
 		s.set("get_transfers", answer)
-		view, err := m.Scan(t.Context(), nil, 80)
+		view, err := m.Scan(t.Context(), nil, 80, settle.NoPosition)
 		if err != nil {
 			return
 		}
@@ -374,7 +375,7 @@ func TestMonero_BadTransport(t *testing.T) {
 				}
 				tc.raw(w, r)
 			}
-			_, err := m.Scan(t.Context(), nil, 0)
+			_, err := m.Scan(t.Context(), nil, 0, settle.NoPosition)
 			if err == nil || !strings.Contains(err.Error(), tc.says) || !strings.Contains(err.Error(), "get info: ") || len(err.Error()) > 500 {
 				t.Errorf("got %v, want %q", err, tc.says)
 			}
@@ -386,7 +387,7 @@ func TestMonero_CallerGivesUp(t *testing.T) {
 	s, m := newScript(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	s.raw = func(_ http.ResponseWriter, r *http.Request) { cancel() }
-	if _, err := m.Scan(ctx, nil, 0); !errors.Is(err, context.Canceled) {
+	if _, err := m.Scan(ctx, nil, 0, settle.NoPosition); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/settle"
 )
 
 const xmr = 1_000_000_000_000 // piconero
@@ -37,18 +38,18 @@ func newMonero(t testing.TB, config chain.MoneroConfig) *chain.Monero {
 	return m
 }
 
-func scan(t *testing.T, m *chain.Monero, since int64) card.View {
+func scan(t *testing.T, m *chain.Monero, since int64) settle.View {
 	t.Helper()
-	view, err := m.Scan(t.Context(), nil, since)
+	view, err := m.Scan(t.Context(), nil, since, settle.NoPosition)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return view
 }
 
-func newAddress(t *testing.T, m *chain.Monero) card.Address {
+func newAddress(t *testing.T, m *chain.Monero) settle.Address {
 	t.Helper()
-	as, err := m.NewAddresses(t.Context(), 1)
+	as, err := m.NewAddresses(t.Context(), settle.NoPosition, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func newAddress(t *testing.T, m *chain.Monero) card.Address {
 }
 
 // to returns the transfers of a view to an address.
-func to(view card.View, address string) []card.Transfer {
+func to(view settle.View, address string) []card.Transfer {
 	var ts []card.Transfer
 	for _, t := range view.Transfers {
 		if t.Address == address {
@@ -67,7 +68,7 @@ func to(view card.View, address string) []card.Transfer {
 }
 
 // one returns the transfer of a view to an address, which must be the only one.
-func one(t *testing.T, view card.View, address string) card.Transfer {
+func one(t *testing.T, view settle.View, address string) card.Transfer {
 	t.Helper()
 	ts := to(view, address)
 	if len(ts) != 1 {
@@ -156,7 +157,7 @@ func TestMonero_StaleConfirmationsAfterPopBlocks(t *testing.T) {
 	net.Mine(t, 3)
 	one(t, scan(t, m, start), address.Address)
 	net.Pop(t, 3)
-	view, err := m.Scan(t.Context(), nil, start)
+	view, err := m.Scan(t.Context(), nil, start, settle.NoPosition)
 	if !errors.Is(err, card.ErrChainNotReady) {
 		t.Fatalf("got %+v, %v; want ErrChainNotReady", view, err)
 	}
@@ -202,7 +203,7 @@ func TestMonero_OneTransactionSeveralOutputs(t *testing.T) {
 		rig.MoneroOutput{Address: a.Address, Amount: 300})
 	for _, where := range []string{"mempool", "block"} {
 		view := scan(t, m, start)
-		for address, amount := range map[card.Address]card.Amount{a: 301, b: 20} {
+		for address, amount := range map[settle.Address]card.Amount{a: 301, b: 20} {
 			if got := one(t, view, address.Address); got.TxID != txID || got.Amount != amount || got.Output != address.Position {
 				t.Errorf("%s: got %+v, want %d", where, got, amount)
 			}
@@ -313,13 +314,13 @@ func TestMonero_AddressesSurviveKilledWallet(t *testing.T) {
 	net := rig.Monero(t)
 	wallet := net.NewWallet(t, "", "")
 	m := newMonero(t, chain.MoneroConfig{WalletURL: wallet.URL, DaemonURL: net.DaemonURL})
-	first, err := m.NewAddresses(t.Context(), 70) // more than one call may make
+	first, err := m.NewAddresses(t.Context(), settle.NoPosition, 70) // more than one call may make
 	if err != nil {
 		t.Fatal(err)
 	}
 	wallet.Kill()
 	wallet.Start(t)
-	second, err := m.NewAddresses(t.Context(), 1)
+	second, err := m.NewAddresses(t.Context(), settle.NoPosition, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +335,7 @@ func TestMonero_AddressesSurviveKilledWallet(t *testing.T) {
 		}
 		seen[a.Address] = true
 	}
-	if none, err := m.NewAddresses(t.Context(), 0); err != nil || len(none) != 0 {
+	if none, err := m.NewAddresses(t.Context(), settle.NoPosition, 0); err != nil || len(none) != 0 {
 		t.Errorf("no addresses: got %v, %v", none, err)
 	}
 }
@@ -364,7 +365,7 @@ func TestMonero_LoginSurvivesWalletRestart(t *testing.T) {
 		if wrong == "" {
 			config.WalletUser = ""
 		}
-		_, err := newMonero(t, config).Scan(t.Context(), nil, 0)
+		_, err := newMonero(t, config).Scan(t.Context(), nil, 0, settle.NoPosition)
 		if err == nil || !strings.Contains(err.Error(), "login refused") || strings.Contains(err.Error(), "battery") {
 			t.Errorf("password %q: got %v", wrong.Reveal(), err)
 		}
@@ -404,8 +405,8 @@ func TestMonero_ClosedWallet(t *testing.T) {
 	net, m := merchant(t)
 	net.Wallet.Close(t)
 	for name, do := range map[string]func(context.Context) error{
-		"scan":          func(ctx context.Context) error { _, err := m.Scan(ctx, nil, 0); return err },
-		"new addresses": func(ctx context.Context) error { _, err := m.NewAddresses(ctx, 1); return err },
+		"scan":          func(ctx context.Context) error { _, err := m.Scan(ctx, nil, 0, settle.NoPosition); return err },
+		"new addresses": func(ctx context.Context) error { _, err := m.NewAddresses(ctx, settle.NoPosition, 1); return err },
 		"check":         func(ctx context.Context) error { _, err := m.Check(ctx); return err },
 	} {
 		if err := do(t.Context()); !errors.Is(err, card.ErrChainNotReady) || !strings.Contains(err.Error(), "--wallet-file") {
@@ -420,17 +421,17 @@ func TestMonero_FrozenNode(t *testing.T) {
 	net := rig.Monero(t)
 	const limit = 300 * time.Millisecond
 	m := newMonero(t, chain.MoneroConfig{WalletURL: net.WalletURL, DaemonURL: net.DaemonURL, Timeout: limit, RefreshTimeout: limit})
-	recovers := func() error { _, err := m.Scan(t.Context(), nil, 0); return err }
+	recovers := func() error { _, err := m.Scan(t.Context(), nil, 0, settle.NoPosition); return err }
 	net.Daemon.Ready(t, 10*time.Second, recovers)
 	net.Daemon.Freeze(t)
 	t.Cleanup(net.Daemon.Thaw)
 	started := time.Now()
-	_, err := m.Scan(t.Context(), nil, 0)
+	_, err := m.Scan(t.Context(), nil, 0, settle.NoPosition)
 	if !errors.Is(err, context.DeadlineExceeded) || time.Since(started) > 5*limit {
 		t.Errorf("got %v after %s", err, time.Since(started))
 	}
 	started = time.Now()
-	if _, err := m.NewAddresses(t.Context(), 1); time.Since(started) > 5*limit {
+	if _, err := m.NewAddresses(t.Context(), settle.NoPosition, 1); time.Since(started) > 5*limit {
 		t.Errorf("new addresses: %v after %s", err, time.Since(started))
 	}
 	net.Daemon.Thaw()
@@ -441,12 +442,12 @@ func TestMonero_KilledNode(t *testing.T) {
 	net, m := merchant(t)
 	height := scan(t, m, 0).Tip.Height
 	net.Daemon.Kill()
-	if _, err := m.Scan(t.Context(), nil, 0); err == nil {
+	if _, err := m.Scan(t.Context(), nil, 0, settle.NoPosition); err == nil {
 		t.Error("no error without a node")
 	}
 	net.Daemon.Start(t)
-	var view card.View
-	net.Daemon.Ready(t, 30*time.Second, func() (err error) { view, err = m.Scan(t.Context(), nil, 0); return err })
+	var view settle.View
+	net.Daemon.Ready(t, 30*time.Second, func() (err error) { view, err = m.Scan(t.Context(), nil, 0, settle.NoPosition); return err })
 	if view.Tip.Height != height {
 		t.Errorf("height %d, want %d", view.Tip.Height, height)
 	}
@@ -454,14 +455,14 @@ func TestMonero_KilledNode(t *testing.T) {
 
 func TestMonero_AheadTellsWhetherTheWalletAgreesWithThePool(t *testing.T) {
 	_, m := merchant(t)
-	made, err := m.NewAddresses(t.Context(), 2)
+	made, err := m.NewAddresses(t.Context(), settle.NoPosition, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	unknown := card.Address{Currency: "monero", Address: made[1].Address, Position: made[1].Position + 1000}
-	other := card.Address{Currency: "monero", Address: made[0].Address, Position: made[1].Position}
+	unknown := settle.Address{Currency: "monero", Address: made[1].Address, Position: made[1].Position + 1000}
+	other := settle.Address{Currency: "monero", Address: made[0].Address, Position: made[1].Position}
 	for name, tt := range map[string]struct {
-		newest card.Address
+		newest settle.Address
 		ahead  bool
 		err    error
 	}{

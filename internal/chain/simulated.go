@@ -1,6 +1,6 @@
 // Package chain speaks to the nodes and wallets of coins, one file per coin.
 //
-// It may import package card only. What it reads from a node becomes card.View; it keeps nothing that a crash could lose.
+// It may import packages card, order and settle. What it reads from a node becomes settle.View; it keeps nothing that a crash could lose.
 package chain
 
 import (
@@ -12,10 +12,11 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/settle"
 )
 
 // Simulated is a chain without coins, for the sandbox and for tests: whoever has a card may pay for it.
-// It implements watcher.Chain and card.Sandbox.
+// It implements settle.Chain and order.Sandbox.
 type Simulated struct {
 	currency string
 	ledger   Ledger
@@ -38,20 +39,20 @@ func NewSimulated(currency string, ledger Ledger, now func() time.Time) *Simulat
 	return &Simulated{currency: currency, ledger: ledger, now: now}
 }
 
-// Currency implements watcher.Chain.
+// Currency implements settle.Chain.
 func (s *Simulated) Currency() string { return s.currency }
 
-// Scan implements watcher.Chain. The newest block is always from just now. Once the chain was reorganised, none of its blocks are the same.
-func (s *Simulated) Scan(ctx context.Context, known []card.Tip, since int64) (card.View, error) {
+// Scan implements settle.Chain. The newest block is always from just now. Once the chain was reorganised, none of its blocks are the same.
+func (s *Simulated) Scan(ctx context.Context, known []card.Tip, since, _ int64) (settle.View, error) {
 	height, reorgs, ts, err := s.ledger.SimulatedScan(ctx, s.currency, since)
 	if err != nil {
-		return card.View{}, fmt.Errorf("scan simulated chain: %w", err)
+		return settle.View{}, fmt.Errorf("scan simulated chain: %w", err)
 	}
 	kept := int64(0)
 	if i := slices.IndexFunc(known, func(t card.Tip) bool { return t.Hash == blockHash(reorgs, t.Height) }); i >= 0 {
 		kept = known[i].Height
 	}
-	return card.View{
+	return settle.View{
 		Fingerprint: "simulated " + s.currency,
 		Tip:         card.Tip{Height: height, Hash: blockHash(reorgs, height), Time: s.now()},
 		Since:       since,
@@ -62,22 +63,22 @@ func (s *Simulated) Scan(ctx context.Context, known []card.Tip, since int64) (ca
 
 func blockHash(reorgs, height int64) string { return fmt.Sprintf("simulated-%d-%d", reorgs, height) }
 
-// NewAddresses implements watcher.Chain. The addresses have the length and alphabet of stagenet subaddresses, but their
+// NewAddresses implements settle.Chain. The addresses have the length and alphabet of stagenet subaddresses, but their
 // checksums are wrong: no wallet will pay to one by mistake.
-func (s *Simulated) NewAddresses(ctx context.Context, n int) ([]card.Address, error) {
+func (s *Simulated) NewAddresses(ctx context.Context, _ int64, n int) ([]settle.Address, error) {
 	first, err := s.ledger.SimulatedAddresses(ctx, s.currency, n)
 	if err != nil {
 		return nil, fmt.Errorf("new simulated addresses: %w", err)
 	}
-	addresses := make([]card.Address, n)
+	addresses := make([]settle.Address, n)
 	for i := range addresses {
-		addresses[i] = card.Address{Currency: s.currency, Address: simulatedAddress(), Position: first + int64(i)}
+		addresses[i] = settle.Address{Currency: s.currency, Address: simulatedAddress(), Position: first + int64(i)}
 	}
 	return addresses, nil
 }
 
-// Ahead implements watcher.Chain.
-func (s *Simulated) Ahead(ctx context.Context, newest card.Address) (bool, error) {
+// Ahead implements settle.Chain.
+func (s *Simulated) Ahead(ctx context.Context, newest settle.Address) (bool, error) {
 	next, err := s.ledger.SimulatedAddresses(ctx, s.currency, 0)
 	if err != nil {
 		return false, fmt.Errorf("next simulated address: %w", err)
@@ -88,8 +89,8 @@ func (s *Simulated) Ahead(ctx context.Context, newest card.Address) (bool, error
 	return next > newest.Position+1, nil
 }
 
-// Recover implements watcher.Chain. The wallet is the ledger, which loses nothing.
-func (s *Simulated) Recover(context.Context, string, *card.Address, func(string)) error { return nil }
+// Recover implements settle.Chain. The wallet is the ledger, which loses nothing.
+func (s *Simulated) Recover(context.Context, string, *settle.Address, func(string)) error { return nil }
 
 const base58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
@@ -102,7 +103,7 @@ func simulatedAddress() string {
 	return "7" + string(random)
 }
 
-// Pay implements card.Sandbox.
+// Pay implements order.Sandbox.
 func (s *Simulated) Pay(ctx context.Context, address string, amount card.Amount, confirmations int) (card.Tip, error) {
 	random := make([]byte, 32)
 	_, _ = rand.Read(random) // never fails (crypto/rand)

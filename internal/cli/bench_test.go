@@ -26,12 +26,13 @@ import (
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/cli"
 	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/supplier"
 	"github.com/cardmint/cardmint/internal/vault"
-	"github.com/cardmint/cardmint/internal/watcher"
 	cardserver "github.com/cardmint/cardmint/server"
 )
 
@@ -44,13 +45,14 @@ const pool = 150_000
 // bench is the service in this process, on PostgreSQL.
 type bench struct {
 	store   *store.Store
-	service *card.Service
+	orders  *order.Service
 	handler http.Handler
 	account uuid.UUID
 	token   string
 	chain   *chain.Simulated
-	watcher *watcher.Watcher
+	watcher *settle.Watcher
 	issuer  *issue.Issuer
+	rates   order.Rates
 }
 
 func newBench(b *testing.B) *bench {
@@ -71,23 +73,29 @@ func newBenchOn(b *testing.B, url string, pool int) *bench {
 	b.Cleanup(func() { _ = s.Close() })
 	rates, err := rate.NewFixed(map[string]string{"monero": "152.52"}, time.Now)
 	must(b, err)
-	service, err := card.New(s, v, rates, card.Config{Currencies: []card.Currency{card.Monero()}, PoolSize: pool})
+	orders, err := order.New(s, v, rates, nil, func() {}, order.Config{Currencies: []card.Currency{card.Monero()}})
 	must(b, err)
 	quiet := slog.New(slog.NewJSONHandler(io.Discard, nil))
 	slog.SetDefault(quiet)
 	accounts, err := account.New(s, v, account.Config{})
 	must(b, err)
-	handler, err := cardserver.New(cardserver.Config{Service: service, Accounts: accounts, Log: quiet})
+	handler, err := cardserver.New(cardserver.Config{Orders: orders, Accounts: accounts, Log: quiet})
 	must(b, err)
 	shop, err := accounts.CreateAccount(ctx, "shop")
 	must(b, err)
 	_, token, err := accounts.CreateToken(ctx, "shop", "bench", 0)
 	must(b, err)
 	sim := chain.NewSimulated("monero", s, time.Now)
-	w := watcher.New(service, sim, watcher.Config{FillBatch: pool})
+	w, err := settle.New(s, rates, sim, quietWake(), quiet, settle.Config{PoolSize: pool, FillBatch: pool})
+	must(b, err)
 	must(b, w.Tick(ctx))
-	return &bench{store: s, service: service, handler: handler, account: shop.ID, token: token.Reveal(), chain: sim, watcher: w,
+	return &bench{store: s, orders: orders, rates: rates, handler: handler, account: shop.ID, token: token.Reveal(), chain: sim, watcher: w,
 		issuer: issue.New(s, v, supplier.NewSandbox(time.Now), func() {}, quiet, time.Now)}
+}
+
+// quietWake wakes nobody.
+func quietWake() settle.Wake {
+	return settle.Wake{Pass: func() {}, Issuer: func() {}, Sender: func() {}}
 }
 
 func must(b *testing.B, err error) {
@@ -105,7 +113,7 @@ func BenchmarkCreateCard(b *testing.B) {
 	defer cancel()
 	go func() { // the process's own loop, which leases addresses ahead
 		for ctx.Err() == nil {
-			_ = s.service.Prepare(ctx)
+			_ = s.orders.Prepare(ctx)
 			time.Sleep(50 * time.Millisecond)
 		}
 	}()
@@ -123,7 +131,7 @@ func BenchmarkCreateCard(b *testing.B) {
 func (s *bench) bare(b *testing.B) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	// Addresses like those of the service: of the same length and in no order, for they are in an index.
-	made, err := chain.NewSimulated("bare", s.store, time.Now).NewAddresses(b.Context(), 2*pool)
+	made, err := chain.NewSimulated("bare", s.store, time.Now).NewAddresses(b.Context(), settle.NoPosition, 2*pool)
 	must(b, err)
 	var next atomic.Int64
 	engine := gin.New()
@@ -155,7 +163,7 @@ func (s *bench) bare(b *testing.B) http.Handler {
 // BenchmarkGetCard compares getCard with a bare gin handler that runs the same SELECT.
 func BenchmarkGetCard(b *testing.B) {
 	s := newBench(b)
-	c, _, err := s.service.CreateCard(b.Context(), s.account, card.CreateRequest{USDAmount: "150.50", Currency: "monero"})
+	c, _, err := s.orders.CreateCard(b.Context(), s.account, order.CreateRequest{USDAmount: "150.50", Currency: "monero"})
 	must(b, err)
 	engine := gin.New()
 	engine.GET("/api/cards/:uuid", func(g *gin.Context) {
@@ -313,7 +321,7 @@ func BenchmarkWatcherTick(b *testing.B) {
 		const passes, warm = 200, 20
 		for pass := range passes + warm {
 			for range 10 {
-				c, _, err := s.service.CreateCard(b.Context(), s.account, card.CreateRequest{USDAmount: "150.50", Currency: "monero"})
+				c, _, err := s.orders.CreateCard(b.Context(), s.account, order.CreateRequest{USDAmount: "150.50", Currency: "monero"})
 				must(b, err)
 				_, err = s.chain.Pay(b.Context(), c.Address, c.Amount, 1)
 				must(b, err)

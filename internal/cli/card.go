@@ -12,6 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/settle"
 )
 
 type cardListCommand struct {
@@ -31,11 +33,11 @@ func (c cardListCommand) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	return g.office(ctx, func(o office) error {
-		accounts, err := o.service.Accounts(ctx)
+		accounts, err := o.db.Accounts(ctx)
 		if err != nil {
 			return err
 		}
-		search := card.CardSearch{State: c.State, NeedsOperator: c.Attention, Limit: c.Limit + 1}
+		search := operator.Search{State: c.State, NeedsOperator: c.Attention, Limit: c.Limit + 1}
 		names := make(map[uuid.UUID]string, len(accounts))
 		for _, a := range accounts {
 			names[a.ID] = a.Name
@@ -46,7 +48,7 @@ func (c cardListCommand) Run(ctx context.Context, g *globals) error {
 		if c.Account != "" && search.AccountID == uuid.Nil {
 			return hint(fmt.Errorf("there is no account %q", c.Account), "leave --account out to see the cards of all accounts")
 		}
-		cards, err := o.service.FindCards(ctx, search)
+		cards, err := o.db.FindCards(ctx, search)
 		if err != nil {
 			return err
 		}
@@ -92,7 +94,7 @@ func (c cardShowCommand) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	return g.office(ctx, func(o office) error {
-		r, err := o.service.Record(ctx, id)
+		r, err := o.db.Record(ctx, id)
 		if err != nil {
 			return noCard(err, id)
 		}
@@ -103,7 +105,7 @@ func (c cardShowCommand) Run(ctx context.Context, g *globals) error {
 	})
 }
 
-func showCard(table *tabwriter.Writer, r card.Record) {
+func showCard(table *tabwriter.Writer, r operator.Record) {
 	c := r.Card
 	amount := func(a card.Amount) string { return c.Coin.Decimal(a).String() }
 	row := func(name, format string, args ...any) { fmt.Fprintf(table, name+"\t"+format+"\n", args...) }
@@ -129,7 +131,7 @@ func showCard(table *tabwriter.Writer, r card.Record) {
 	}
 }
 
-func showHistory(table *tabwriter.Writer, r card.Record) {
+func showHistory(table *tabwriter.Writer, r operator.Record) {
 	c := r.Card
 	if len(r.Transfers) > 0 {
 		fmt.Fprintln(table, "\nTRANSFER\tAMOUNT\tBLOCK\tFIRST SEEN\t")
@@ -219,14 +221,14 @@ func (c cardResolveCommand) Run(ctx context.Context, g *globals) error {
 		}
 		c.Operator = me.Username
 	}
-	kind := card.ResolutionKind(strings.ReplaceAll(c.Decision, "-", "_"))
-	if c.Yes && c.Amount == "" && kind != card.Retry {
+	kind := operator.ResolutionKind(strings.ReplaceAll(c.Decision, "-", "_"))
+	if c.Yes && c.Amount == "" && kind != operator.Retry {
 		return hint(errors.New("--yes needs --amount"), "run the command without --yes first: it says the amount")
 	}
 	return g.office(ctx, func(o office) error {
-		decision := card.Decision{CardUUID: id, Kind: kind, Note: c.Note, Operator: c.Operator, DryRun: !c.Yes}
+		decision := operator.Decision{CardUUID: id, Kind: kind, Note: c.Note, Operator: c.Operator, DryRun: !c.Yes}
 		if c.Amount != "" {
-			r, err := o.service.Record(ctx, id)
+			r, err := o.db.Record(ctx, id)
 			if err != nil {
 				return noCard(err, id)
 			}
@@ -237,21 +239,21 @@ func (c cardResolveCommand) Run(ctx context.Context, g *globals) error {
 			units := card.Amount(amount.Units)
 			decision.Amount = &units
 		}
-		done, err := o.service.ResolveCard(ctx, decision)
+		done, err := o.operator.ResolveCard(ctx, decision)
 		if err != nil {
 			return cantResolve(err, id)
 		}
 		amount := done.Card.Coin.Decimal(done.Resolution.Amount)
-		what := map[card.ResolutionKind]string{
-			card.Accept:   fmt.Sprintf("accept %s %s as enough for a card of %s USD", amount, done.Card.Coin.Code, done.Card.USD),
-			card.Refund:   fmt.Sprintf("give back %s %s", amount, done.Card.Coin.Code),
-			card.WriteOff: fmt.Sprintf("write %s %s off as lost", amount, done.Card.Coin.Code),
-			card.Retry:    "ask the issuer again",
+		what := map[operator.ResolutionKind]string{
+			operator.Accept:   fmt.Sprintf("accept %s %s as enough for a card of %s USD", amount, done.Card.Coin.Code, done.Card.USD),
+			operator.Refund:   fmt.Sprintf("give back %s %s", amount, done.Card.Coin.Code),
+			operator.WriteOff: fmt.Sprintf("write %s %s off as lost", amount, done.Card.Coin.Code),
+			operator.Retry:    "ask the issuer again",
 		}[kind]
 		switch {
 		case done.Nothing:
 			fmt.Fprintf(g.stdout, "nothing left to do: card %s is %s, payment %s\n", id, done.Card.Status, done.Card.State)
-		case !c.Yes && kind == card.Retry:
+		case !c.Yes && kind == operator.Retry:
 			fmt.Fprintf(g.stdout, "would %s; nothing was changed. To do it, add: --yes\n", what)
 		case !c.Yes:
 			fmt.Fprintf(g.stdout, "would %s; payment is %s. Nothing was changed. To do it, add: --amount %s --yes\n", what, done.Card.State, amount)
@@ -279,16 +281,16 @@ func noCard(err error, id uuid.UUID) error {
 
 func cantResolve(err error, id uuid.UUID) error {
 	switch {
-	case errors.Is(err, card.ErrAnotherAmount):
+	case errors.Is(err, operator.ErrAnotherAmount):
 		return hint(err, "something arrived or left since: look at the card, then run the command without --yes again")
-	case errors.Is(err, card.ErrNotConfirmed):
+	case errors.Is(err, operator.ErrNotConfirmed):
 		return hint(err, "wait until it has its confirmations and is not locked: what is not may never be yours to give back. "+
-			"That a lock of more than %d blocks has ended is noticed only by: cardmint wallet rescan", card.LongestLock)
-	case errors.Is(err, card.ErrBeingMade):
+			"That a lock of more than %d blocks has ended is noticed only by: cardmint wallet rescan", settle.LongestLock)
+	case errors.Is(err, operator.ErrBeingMade):
 		return hint(err, "wait until the card is made; only if the issuer declines it can its money be given back")
-	case errors.Is(err, card.ErrMade):
+	case errors.Is(err, operator.ErrMade):
 		return hint(err, "of a card that is made, 'refund' gives back the surplus and 'write-off' bears a loss")
-	case errors.Is(err, card.ErrNothingLost), errors.Is(err, card.ErrNotParked), errors.Is(err, card.ErrNothingReceived):
+	case errors.Is(err, operator.ErrNothingLost), errors.Is(err, operator.ErrNotParked), errors.Is(err, operator.ErrNothingReceived):
 		return hint(err, "see what the card waits for with: cardmint card show %s", id)
 	}
 	return noCard(err, id)
@@ -309,7 +311,7 @@ func (c transfersCommand) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	return g.office(ctx, func(o office) error {
-		found, err := o.service.Unattributed(ctx, c.Limit+1)
+		found, err := o.db.Unattributed(ctx, c.Limit+1)
 		if err != nil {
 			return err
 		}
@@ -338,7 +340,7 @@ func (reconcileCommand) Run(ctx context.Context, g *globals) error {
 	return g.office(ctx, func(o office) error {
 		fmt.Fprintln(g.stderr, "adding up ...")
 		started := time.Now()
-		books, err := o.service.Reconcile(ctx)
+		books, err := o.operator.Reconcile(ctx)
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
@@ -60,7 +63,7 @@ func catchUp(b *testing.B) (settled, made time.Duration) {
 		}
 	}
 	made = time.Since(start)
-	books, err := s.service.Reconcile(ctx)
+	books, err := operator.New(s.store, s.rates, slog.New(slog.DiscardHandler)).Reconcile(ctx)
 	must(b, err)
 	if len(books.Doubts) > 0 || books.Coins[0].Issued != outage {
 		b.Fatalf("the books: %+v", books)
@@ -76,7 +79,7 @@ func bareCatchUp(b *testing.B) time.Duration {
 	fill(b, url, s.account, outage)
 	db := rig.OpenSQL(b, url)
 	var cards []*card.Card
-	must(b, s.service.ListCards(b.Context(), card.CardFilter{AccountID: s.account}, func(c *card.Card) error {
+	must(b, s.orders.ListCards(b.Context(), order.Filter{AccountID: s.account}, func(c *card.Card) error {
 		cards = append(cards, c)
 		return nil
 	}))

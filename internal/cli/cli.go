@@ -25,6 +25,7 @@ type globals struct {
 	LogLevel    string `name:"log-level" env:"CARDMINT_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"From which level on: debug, info, warn or error (${default})."`
 
 	stdout, stderr io.Writer
+	log            *slog.Logger
 }
 
 type commands struct {
@@ -107,7 +108,8 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return report(stderr, 2, hint(err, "run 'cardmint%s --help' to see what it takes", commandOf(err)))
 	}
-	slog.SetDefault(slog.New(c.logHandler()))
+	c.log = slog.New(c.logHandler())
+	slog.SetDefault(c.log)
 	slog.SetLogLoggerLevel(slog.LevelDebug) // net/http writes there what the receivers of webhooks send unasked
 	if err := parsed.Run(&c.globals); err != nil {
 		return report(stderr, 1, explain(err))

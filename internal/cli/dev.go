@@ -10,6 +10,7 @@ import (
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/vault"
@@ -46,7 +47,7 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 	return g.run(ctx, v, plan{
 		listen: c.Listen, api: true, worker: true, rates: rates, chains: simulated, simulated: true,
 		webhooks: webhookFlags{Insecure: true, Timeout: 15 * time.Second, Retention: defaultRetention},
-		service:  card.Config{Currencies: []card.Currency{card.Monero()}, PoolSize: devPool},
+		orders:   order.Config{Currencies: []card.Currency{card.Monero()}}, pool: devPool,
 		started: func(ctx context.Context, accounts *account.Service, url string) error {
 			token, err := accounts.DevToken(ctx)
 			if err != nil {
@@ -59,10 +60,10 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 }
 
 // simulated are the chains of the sandbox.
-func simulated(db *store.Store) ([]watched, map[string]card.Sandbox, error) {
+func simulated(db *store.Store) ([]watched, map[string]order.Sandbox, error) {
 	coin := card.Monero()
 	c := chain.NewSimulated(coin.Code, db, time.Now)
-	return []watched{{chain: c, every: time.Second, fillBatch: devPool}}, map[string]card.Sandbox{coin.Code: c}, nil
+	return []watched{{chain: c, every: time.Second, fillBatch: devPool}}, map[string]order.Sandbox{coin.Code: c}, nil
 }
 
 const welcome = `api: %[1]s

@@ -68,7 +68,7 @@ func readLogin(path string) (user string, password card.Secret, err error) {
 
 // start refuses a wallet that is not fit. One that does not answer yet is waited for: the watcher tries again and again, and
 // readiness says so.
-func (f moneroFlags) start(ctx context.Context) (*chain.Monero, error) {
+func (f moneroFlags) start(ctx context.Context, log *slog.Logger) (*chain.Monero, error) {
 	m, err := f.open()
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (f moneroFlags) start(ctx context.Context) (*chain.Monero, error) {
 	case errors.Is(err, chain.ErrSpendKey), errors.Is(err, card.ErrWrongChain):
 		return nil, explainWallet(err)
 	case err != nil:
-		slog.Warn("node or wallet does not answer yet", "error", err)
+		log.Warn("node or wallet does not answer yet", "error", err)
 	}
 	return m, nil
 }
@@ -152,7 +152,7 @@ func (c walletRescanCommand) Run(ctx context.Context, g *globals) error {
 		return hint(fmt.Errorf("%q is not the code of a currency", c.Currency), "for example: cardmint wallet rescan monero")
 	}
 	return g.office(ctx, func(o office) error {
-		err := o.service.RequestRescan(ctx, c.Currency, "an operator asked for it", c.Believe)
+		err := o.db.RequestRescan(ctx, c.Currency, "an operator asked for it", c.Believe)
 		if errors.Is(err, card.ErrNotFound) {
 			return hint(fmt.Errorf("%q has no wallet yet", c.Currency), "start a worker first: cardmint serve")
 		}
@@ -166,7 +166,7 @@ func (c walletRescanCommand) Run(ctx context.Context, g *globals) error {
 		defer every.Stop()
 		said := "an operator asked for it"
 		for c.Wait > 0 {
-			cursor, err := o.service.Cursor(ctx, c.Currency)
+			cursor, err := o.db.Cursor(ctx, c.Currency)
 			if err != nil {
 				return err
 			}

@@ -2,13 +2,14 @@ package cli_test
 
 import (
 	"flag"
+	"log/slog"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/rig"
-	"github.com/cardmint/cardmint/internal/watcher"
+	"github.com/cardmint/cardmint/internal/settle"
 )
 
 var payments = flag.Int("payments", 450, "how many payments BenchmarkMoneroPass makes, 15 in a transaction")
@@ -30,9 +31,10 @@ func BenchmarkMoneroPass(b *testing.B) {
 	var whole, scans [2]time.Duration
 	measure := func(i int) {
 		const passes = 10
-		w := watcher.New(s.service, monero, watcher.Config{FillBatch: 1})
+		w, err := settle.New(s.store, s.rates, monero, quietWake(), slog.New(slog.DiscardHandler), settle.Config{FillBatch: 1})
+		must(b, err)
 		must(b, w.Tick(b.Context()))
-		cursor, err := s.service.Cursor(b.Context(), "monero")
+		cursor, err := s.store.Cursor(b.Context(), "monero")
 		must(b, err)
 		for range passes {
 			net.Mine(b, 1)
@@ -40,7 +42,7 @@ func BenchmarkMoneroPass(b *testing.B) {
 			must(b, w.Tick(b.Context()))
 			whole[i] += time.Since(start) / passes
 			start = time.Now()
-			_, err := monero.Scan(b.Context(), nil, cursor.Tip.Height)
+			_, err := monero.Scan(b.Context(), nil, cursor.Tip.Height, settle.NoPosition)
 			must(b, err)
 			scans[i] += time.Since(start) / passes
 		}
@@ -49,7 +51,7 @@ func BenchmarkMoneroPass(b *testing.B) {
 	measure(0)
 	var outputs []rig.MoneroOutput
 	for range 15 {
-		made, err := monero.NewAddresses(b.Context(), 1)
+		made, err := monero.NewAddresses(b.Context(), settle.NoPosition, 1)
 		must(b, err)
 		outputs = append(outputs, rig.MoneroOutput{Address: made[0].Address, Amount: 1_000_000_000})
 	}

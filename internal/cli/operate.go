@@ -12,6 +12,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/vault"
@@ -65,7 +66,7 @@ func (g *globals) openVault() (*vault.Vault, error) {
 type office struct {
 	db       *store.Store
 	accounts *account.Service
-	service  *card.Service
+	operator *operator.Service
 }
 
 // office opens it for f.
@@ -90,11 +91,7 @@ func (g *globals) office(ctx context.Context, f func(office) error) error {
 	if err != nil {
 		return err
 	}
-	service, err := card.New(db, v, rates, card.Config{Currencies: []card.Currency{card.Monero()}})
-	if err != nil {
-		return err
-	}
-	return f(office{db, accounts, service})
+	return f(office{db, accounts, operator.New(db, rates, g.log)})
 }
 
 type migrateCommand struct{}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/rate"
 )
 
@@ -34,7 +35,7 @@ type liveFlags struct {
 }
 
 // open returns the rates of coins, and if they are live what keeps them fresh.
-func (f rateFlags) open(mode string, coins []card.Currency) (card.Rates, *rate.Live, error) {
+func (f rateFlags) open(mode string, coins []card.Currency) (order.Rates, *rate.Live, error) {
 	markup, err := percent("markup", f.Markup)
 	if err != nil {
 		return nil, nil, err
@@ -47,7 +48,7 @@ func (f rateFlags) open(mode string, coins []card.Currency) (card.Rates, *rate.L
 	return marked, live, hint(err, "--markup takes a percentage, for example 1.5")
 }
 
-func (f rateFlags) unmarked(mode string, coins []card.Currency) (card.Rates, *rate.Live, error) {
+func (f rateFlags) unmarked(mode string, coins []card.Currency) (order.Rates, *rate.Live, error) {
 	codes := make([]string, len(coins))
 	for i, c := range coins {
 		codes[i] = c.Code

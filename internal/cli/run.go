@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"math/rand/v2"
 	"net"
 	"os"
 	"runtime/debug"
@@ -17,12 +15,13 @@ import (
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/outbound"
 	"github.com/cardmint/cardmint/internal/rate"
+	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/supplier"
 	"github.com/cardmint/cardmint/internal/vault"
-	"github.com/cardmint/cardmint/internal/watcher"
 	"github.com/cardmint/cardmint/internal/webhook"
 	"github.com/cardmint/cardmint/server"
 )
@@ -48,13 +47,14 @@ type plan struct {
 	listen     string
 	api        bool
 	worker     bool
-	rates      card.Rates
+	rates      order.Rates
 	live       *rate.Live // keeps rates fresh; nil if they are fixed
 	ratesEvery time.Duration
 	webhooks   webhookFlags
-	service    card.Config // what is not wired in here
+	orders     order.Config
+	pool       int // free addresses to keep ahead, per coin
 	// chains returns the chains to watch, and pays without money where they are simulated.
-	chains func(*store.Store) ([]watched, map[string]card.Sandbox, error)
+	chains func(*store.Store) ([]watched, map[string]order.Sandbox, error)
 	// simulated chains need nobody else: the service is announced only once it could make a card.
 	simulated bool
 	// started is called when the service answers at url.
@@ -63,7 +63,7 @@ type plan struct {
 
 // watched is a chain and how it is watched.
 type watched struct {
-	chain     watcher.Chain
+	chain     settle.Chain
 	every     time.Duration
 	fillBatch int
 }
@@ -85,127 +85,150 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 		return hint(err, "choose another address with --listen, for example 127.0.0.1:8081")
 	}
 	defer func() { _ = listener.Close() }()
-	apiStore, err := g.openStore(ctx, apiConns)
+	dbs, err := g.openStores(ctx, p.worker)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = apiStore.Close() }()
-	workerStore, senderStore := apiStore, apiStore
-	if p.worker && !apiStore.SingleWriter() {
-		if workerStore, err = g.openStore(ctx, workerConns); err != nil {
-			return err
-		}
-		defer func() { _ = workerStore.Close() }()
-		if senderStore, err = g.openStore(ctx, senderConns); err != nil {
-			return err
-		}
-		defer func() { _ = senderStore.Close() }()
-	}
-	chains, sandbox, err := p.chains(workerStore)
-	if err != nil {
-		return err
-	}
+	defer dbs.close()
 	poster := webhook.NewHTTPPoster(outbound.Guard{Insecure: p.webhooks.Insecure, Timeout: p.webhooks.Timeout})
 	defer poster.Close()
-	wakeIssuing, wakeSender, wakeWatchers := make(wake, 1), make(wake, 1), make([]wake, len(chains))
-	for i := range wakeWatchers {
-		wakeWatchers[i] = make(wake, 1)
-	}
-	wakeAll := func() {
-		for _, w := range wakeWatchers {
-			w.up()
-		}
-	}
-	cfg := p.service
-	cfg.Sandbox, cfg.Wake = sandbox, wakeAll
-	cfg.WakeSender = wakeSender.up
-	webhooks, err := webhook.New(apiStore, v, poster, wakeSender.up, webhook.Config{Retention: p.webhooks.Retention})
+	w, err := g.wire(ctx, v, dbs, poster, p)
 	if err != nil {
 		return err
 	}
-	apiService, err := card.New(apiStore, v, p.rates, cfg)
+	handler, err := server.New(w.config)
 	if err != nil {
 		return err
 	}
-	workerService, err := card.New(workerStore, v, p.rates, cfg)
-	if err != nil {
-		return err
-	}
-	accounts, err := account.New(apiStore, v, account.Config{Mode: g.Mode})
-	if err != nil {
-		return err
-	}
-	if err := accounts.CheckKeys(ctx); err != nil {
-		return err
-	}
-
-	checks := map[string]func(context.Context) error{"database": apiStore.Ping}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
-	if p.live != nil {
-		checks["rates"] = func(context.Context) error { return freshRates(p.live, p.service.Currencies) }
+	for _, l := range w.loops {
+		log := g.log.With("loop", l.name)
+		defer l.end(ctx, log)
 		group.Go(func() error {
-			loop(ctx, p.ratesEvery, nil, p.live.Tick)
+			l.run(ctx, log)
 			return nil
 		})
 	}
-	if p.worker {
-		for i, c := range chains {
-			w := watcher.New(workerService, c.chain, watcher.Config{FillBatch: c.fillBatch, Wake: wakeWatchers[i].up})
-			defer closing(ctx, closeGrace, w.Close)
-			checks["watch "+c.chain.Currency()] = func(context.Context) error { return w.Health() }
-			group.Go(func() error {
-				loop(ctx, c.every, wakeWatchers[i], func(ctx context.Context) error {
-					err := w.Tick(ctx)
-					wakeIssuing.up()
-					return err
-				})
-				return nil
-			})
-		}
-		issuing := issue.New(workerStore, v, supplier.NewSandbox(time.Now), wakeSender.up, slog.Default(), time.Now)
-		group.Go(func() error {
-			loop(ctx, issueEvery, wakeIssuing, issuing.Tick)
-			return nil
-		})
-	}
-	if p.worker {
-		sender, err := webhook.NewSender(senderStore, v, poster, wakeSender.up, slog.Default(), webhook.Config{Retention: p.webhooks.Retention})
-		if err != nil {
-			return err
-		}
-		defer closing(ctx, p.webhooks.Timeout+closeGrace, sender.Close)
-		group.Go(func() error {
-			loop(ctx, sendEvery, wakeSender, sender.Tick)
-			return nil
-		})
-		group.Go(func() error {
-			loop(ctx, pruneEvery, nil, sender.Prune)
-			return nil
-		})
-	}
-	var api *card.Service
-	if p.api {
-		api = apiService
-		group.Go(func() error {
-			loop(ctx, prepareEvery, nil, apiService.Prepare)
-			return nil
-		})
-	}
-	handler, err := server.New(server.Config{Service: api, Accounts: accounts, Webhooks: webhooks, Checks: checks})
-	if err != nil {
-		return err
-	}
-	group.Go(func() error { return server.Serve(ctx, listener, handler, shutdownGrace) })
+	group.Go(func() error { return server.Serve(ctx, listener, handler, g.log, shutdownGrace) })
 	if p.simulated {
-		awaitReady(ctx, checks)
+		awaitReady(ctx, w.config.Checks)
 	}
-	if err := p.started(ctx, accounts, "http://"+listener.Addr().String()); err != nil {
+	if err := p.started(ctx, w.accounts, "http://"+listener.Addr().String()); err != nil {
 		cancel() // the loops use what is closed next
 		return errors.Join(err, group.Wait())
 	}
 	return group.Wait()
+}
+
+// stores are the pools of connections of a process.
+type stores struct{ api, worker, sender *store.Store }
+
+// openStores opens a pool for each part of a process that works, unless only one connection may write.
+func (g *globals) openStores(ctx context.Context, worker bool) (dbs stores, err error) {
+	if dbs.api, err = g.openStore(ctx, apiConns); err != nil {
+		return dbs, err
+	}
+	dbs.worker, dbs.sender = dbs.api, dbs.api
+	if !worker || dbs.api.SingleWriter() {
+		return dbs, nil
+	}
+	if dbs.worker, err = g.openStore(ctx, workerConns); err == nil {
+		dbs.sender, err = g.openStore(ctx, senderConns)
+	}
+	if err != nil {
+		dbs.close()
+	}
+	return dbs, err
+}
+
+func (s stores) close() {
+	for _, db := range []*store.Store{s.api, s.worker, s.sender} {
+		if db != nil {
+			_ = db.Close() // the same one twice is no error
+		}
+	}
+}
+
+// wired is a process that is ready to run.
+type wired struct {
+	config   server.Config
+	accounts *account.Service
+	loops    []loop
+}
+
+// wire makes the actors of a process, each with the pool of connections that it needs, and the loops that move them.
+func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *webhook.HTTPPoster, p plan) (*wired, error) {
+	chains, sandbox, err := p.chains(dbs.worker)
+	if err != nil {
+		return nil, err
+	}
+	w := &wired{config: server.Config{Log: g.log, Checks: map[string]func(context.Context) error{"database": dbs.api.Ping}}}
+	if w.accounts, err = account.New(dbs.api, v, account.Config{Mode: g.Mode}); err != nil {
+		return nil, err
+	}
+	if err := w.accounts.CheckKeys(ctx); err != nil {
+		return nil, err
+	}
+	sending, passes := make(wake, 1), make(wakes, len(chains))
+	for i := range passes {
+		passes[i] = make(wake, 1)
+	}
+	if p.live != nil {
+		w.add(loop{name: "rates", every: p.ratesEvery, tick: p.live.Tick,
+			health: func(context.Context) error { return freshRates(p.live, p.orders.Currencies) }})
+	}
+	if p.worker {
+		if err := g.wireWorker(w, v, dbs, poster, p, chains, passes, sending); err != nil {
+			return nil, err
+		}
+	}
+	if p.api {
+		orders, err := order.New(dbs.api, v, p.rates, sandbox, passes.up, p.orders)
+		if err != nil {
+			return nil, err
+		}
+		webhooks, err := webhook.New(dbs.api, v, poster, sending.up, webhook.Config{Retention: p.webhooks.Retention})
+		if err != nil {
+			return nil, err
+		}
+		w.config.Orders, w.config.Accounts, w.config.Webhooks = orders, w.accounts, webhooks
+		w.add(loop{name: "addresses", every: prepareEvery, tick: orders.Prepare})
+	}
+	return w, nil
+}
+
+// wireWorker adds the loops of a worker: a watcher for each chain, the issuer and the sender.
+func (g *globals) wireWorker(w *wired, v *vault.Vault, dbs stores, poster *webhook.HTTPPoster, p plan, chains []watched, passes wakes, sending wake) error {
+	issuing := make(wake, 1)
+	for i, c := range chains {
+		name := "watch " + c.chain.Currency()
+		watcher, err := settle.New(dbs.worker, p.rates, c.chain, settle.Wake{Pass: passes[i].up, Issuer: issuing.up, Sender: sending.up},
+			g.log.With("loop", name), settle.Config{FillBatch: c.fillBatch, PoolSize: p.pool})
+		if err != nil {
+			return err
+		}
+		w.add(loop{name: name, every: c.every, woken: passes[i], tick: watcher.Tick, close: watcher.Close, grace: closeGrace,
+			health: func(context.Context) error { return watcher.Health() }})
+	}
+	issuer := issue.New(dbs.worker, v, supplier.NewSandbox(time.Now), sending.up, g.log.With("loop", "issue"), time.Now)
+	w.add(loop{name: "issue", every: issueEvery, woken: issuing, tick: issuer.Tick})
+	sender, err := webhook.NewSender(dbs.sender, v, poster, sending.up, g.log.With("loop", "send"), webhook.Config{Retention: p.webhooks.Retention})
+	if err != nil {
+		return err
+	}
+	w.add(loop{name: "send", every: sendEvery, woken: sending, tick: sender.Tick, close: sender.Close, grace: p.webhooks.Timeout + closeGrace})
+	w.add(loop{name: "prune", every: pruneEvery, tick: sender.Prune})
+	return nil
+}
+
+// add adds a loop, and what readiness asks it.
+func (w *wired) add(l loop) {
+	w.loops = append(w.loops, l)
+	if l.health != nil {
+		w.config.Checks[l.name] = l.health
+	}
 }
 
 // awaitReady waits until every check is passed, or for a while.
@@ -238,60 +261,4 @@ func freshRates(live *rate.Live, coins []card.Currency) error {
 		}
 	}
 	return fmt.Errorf("%w: %w", card.Unready("no fresh rate of "+strings.Join(without, ", ")), why)
-}
-
-// closing runs f even though ctx has ended.
-func closing(ctx context.Context, grace time.Duration, f func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-	defer cancel()
-	if err := f(ctx); err != nil {
-		slog.Warn("closing", "error", err)
-	}
-}
-
-// wake lets one loop tell another that there is work. Calls while the other is busy count as one.
-type wake chan struct{}
-
-func (w wake) up() {
-	select {
-	case w <- struct{}{}:
-	default:
-	}
-}
-
-// longestPause is between two attempts of a loop that keeps failing.
-const longestPause = 10 * time.Second
-
-// loop calls tick until ctx ends: at once, when it is woken, and after every interval, which varies by a tenth so that replicas
-// do not work in step, and doubles with each failure in a row up to longestPause. An error is logged when it is new, and once a minute
-// as long as it lasts.
-func loop(ctx context.Context, every time.Duration, woken wake, tick func(context.Context) error) {
-	var last string
-	var lastAt time.Time
-	wait := every
-	for ctx.Err() == nil {
-		err := tick(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil && (err.Error() != last || time.Since(lastAt) > time.Minute):
-			slog.Error("worker", "error", err)
-			last, lastAt = err.Error(), time.Now()
-		case err == nil && last != "":
-			slog.Info("worker is well again", "after", last)
-			last = ""
-		}
-		if err == nil {
-			wait = every
-		} else {
-			wait = max(every, min(2*wait, longestPause))
-		}
-		pause := time.NewTimer(wait*9/10 + rand.N(wait/5))
-		select {
-		case <-ctx.Done():
-		case <-pause.C:
-		case <-woken:
-		}
-		pause.Stop()
-	}
 }

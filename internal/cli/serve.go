@@ -3,11 +3,11 @@ package cli
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/store"
 )
 
@@ -63,10 +63,10 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 		listen: c.Listen, api: c.Role != "worker", worker: c.Role != "api",
 		rates: rates, live: live, ratesEvery: c.Rates.Live.RateEvery,
 		webhooks: c.Webhooks,
-		service: card.Config{Currencies: coins, QuoteTTL: c.QuoteTTL, PoolSize: c.AddressPool, MaxOpenUSD: card.USD(c.MaxOpenUSD * 100),
-			FreezeReversed: c.Freeze, MaxBlind: c.MaxBlind},
+		orders:   order.Config{Currencies: coins, QuoteTTL: c.QuoteTTL, MaxOpenUSD: card.USD(c.MaxOpenUSD * 100), FreezeReversed: c.Freeze, MaxBlind: c.MaxBlind},
+		pool:     c.AddressPool,
 		started: func(_ context.Context, _ *account.Service, url string) error {
-			slog.Info("started", "role", c.Role, "url", url)
+			g.log.Info("started", "role", c.Role, "url", url)
 			return nil
 		},
 	}
@@ -74,14 +74,14 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 	case c.Simulated:
 		p.chains, p.simulated = simulated, true
 	case !p.worker:
-		p.chains = func(*store.Store) ([]watched, map[string]card.Sandbox, error) { return nil, nil, nil }
+		p.chains = func(*store.Store) ([]watched, map[string]order.Sandbox, error) { return nil, nil, nil }
 	default:
-		monero, err := c.Monero.start(ctx)
+		monero, err := c.Monero.start(ctx, g.log)
 		if err != nil {
 			return err
 		}
 		defer monero.Close()
-		p.chains = func(*store.Store) ([]watched, map[string]card.Sandbox, error) {
+		p.chains = func(*store.Store) ([]watched, map[string]order.Sandbox, error) {
 			return []watched{{chain: monero, every: moneroEvery}}, nil, nil
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/cli"
 	"github.com/cardmint/cardmint/internal/outbound"
@@ -84,7 +85,7 @@ func newMailing(b *testing.B, cfg webhook.Config) *mailing {
 // account makes an account with a webhook.
 func (m *mailing) account(b *testing.B, url string) uuid.UUID {
 	b.Helper()
-	a := card.Account{ID: uuid.Must(uuid.NewV7()), Name: uuid.NewString(), CreatedAt: time.Now()}
+	a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: uuid.NewString(), CreatedAt: time.Now()}
 	must(b, m.store.InsertAccount(b.Context(), a))
 	_, _, err := m.webhooks.CreateWebhook(b.Context(), a.ID, webhook.Request{URL: &url})
 	must(b, err)
@@ -104,7 +105,7 @@ func (m *mailing) commit(b *testing.B, account uuid.UUID, n int) []card.Event {
 	for i := range es {
 		es[i] = card.ExampleEvent(uuid.Must(uuid.NewV7()), account, uuid.Must(uuid.NewV7()), card.EventWebhookDisabled)
 	}
-	must(b, m.store.InTx(b.Context(), func(tx card.Tx) error { return tx.InsertEvents(b.Context(), es) }))
+	must(b, m.store.WebhookTx(b.Context(), func(tx webhook.Tx) error { return tx.InsertEvents(b.Context(), es) }))
 	return es
 }
 

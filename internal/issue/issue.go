@@ -38,13 +38,13 @@ type Store interface {
 
 	// ClaimIntents hands out up to n intents whose card is paid and whose time has come, each for ttl. It gives up with
 	// card.ErrUnavailable if it has to wait for more than seconds.
-	ClaimIntents(ctx context.Context, n int, ttl time.Duration) ([]card.Intent, error)
+	ClaimIntents(ctx context.Context, n int, ttl time.Duration) ([]Intent, error)
 	// CardsByUUID returns cards of whatever account, by uuid.
 	CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error)
 	// DeferIntent puts an intent off for a while; card.ErrFenced if the claim was lost.
-	DeferIntent(ctx context.Context, i card.Intent, wait time.Duration, reason string) error
+	DeferIntent(ctx context.Context, i Intent, wait time.Duration, reason string) error
 	// ParkIntent leaves an intent to an operator; card.ErrFenced if the claim was lost.
-	ParkIntent(ctx context.Context, i card.Intent, reason string) error
+	ParkIntent(ctx context.Context, i Intent, reason string) error
 }
 
 // Tx is what happens within one transaction.
@@ -53,7 +53,7 @@ type Tx interface {
 	LockCardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error)
 	// SaveIssued ends the intents and stores the credentials. It fails with card.ErrFenced if a claim was lost, with card.ErrDuplicate
 	// if another card has the same number.
-	SaveIssued(ctx context.Context, made []card.Issued) error
+	SaveIssued(ctx context.Context, made []Issued) error
 	// InsertEvents gives the events their Seq, and makes a delivery to each enabled webhook that wants them.
 	InsertEvents(ctx context.Context, es []card.Event) error
 }
@@ -137,7 +137,7 @@ func (s *Issuer) IssueDue(ctx context.Context) (int, error) {
 }
 
 // askIssuer has the cards made, and deals with the intents of those that were not.
-func (s *Issuer) askIssuer(ctx context.Context, intents []card.Intent, cards []*card.Card) ([]madeCard, error) {
+func (s *Issuer) askIssuer(ctx context.Context, intents []Intent, cards []*card.Card) ([]madeCard, error) {
 	byID := make(map[uuid.UUID]*card.Card, len(cards))
 	for _, c := range cards {
 		byID[c.UUID] = c
@@ -168,11 +168,11 @@ func (s *Issuer) askIssuer(ctx context.Context, intents []card.Intent, cards []*
 // madeCard is a card that the issuer made and that is not stored yet.
 type madeCard struct {
 	card   *card.Card
-	issued card.Issued
+	issued Issued
 }
 
 // ask has one card made. It returns nil if it was not.
-func (s *Issuer) ask(ctx context.Context, intent card.Intent, c *card.Card) (*madeCard, error) {
+func (s *Issuer) ask(ctx context.Context, intent Intent, c *card.Card) (*madeCard, error) {
 	if c == nil || c.State != card.Paid {
 		return nil, s.postpone(ctx, intent, unpaidAgain)
 	}
@@ -198,7 +198,7 @@ func (s *Issuer) ask(ctx context.Context, intent card.Intent, c *card.Card) (*ma
 	if err != nil {
 		return nil, fmt.Errorf("issue %s: %w", c.UUID, err)
 	}
-	return &madeCard{c, card.Issued{Intent: intent, Sealed: sealed, NumberHash: number}}, nil
+	return &madeCard{c, Issued{Intent: intent, Sealed: sealed, NumberHash: number}}, nil
 }
 
 // storeIssued stores cards together, or each alone if that fails, so that one can't keep the others back.
@@ -232,7 +232,7 @@ func (s *Issuer) storeIssued(ctx context.Context, made []madeCard) error {
 }
 
 func (s *Issuer) commitIssued(ctx context.Context, made []madeCard) error {
-	ids, issued, events := make([]uuid.UUID, len(made)), make([]card.Issued, len(made)), make([]card.Event, len(made))
+	ids, issued, events := make([]uuid.UUID, len(made)), make([]Issued, len(made)), make([]card.Event, len(made))
 	for i, m := range made {
 		ids[i], issued[i] = m.card.UUID, m.issued
 	}
@@ -259,12 +259,12 @@ func (s *Issuer) commitIssued(ctx context.Context, made []madeCard) error {
 const unpaidAgain = "the payment is no longer confirmed"
 
 // postpone puts an attempt off.
-func (s *Issuer) postpone(ctx context.Context, intent card.Intent, reason string) error {
+func (s *Issuer) postpone(ctx context.Context, intent Intent, reason string) error {
 	return s.store.DeferIntent(ctx, intent, backoff(intent.Attempts), reason)
 }
 
 // park leaves a card to an operator: it stays paid, and no further attempt is made.
-func (s *Issuer) park(ctx context.Context, intent card.Intent, reason string) error {
+func (s *Issuer) park(ctx context.Context, intent Intent, reason string) error {
 	s.log.ErrorContext(ctx, "card needs an operator", "card", intent.CardUUID, "reason", reason)
 	return s.store.ParkIntent(ctx, intent, reason)
 }

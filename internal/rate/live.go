@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
 )
 
 // Config is how much is believed of what sources say. Percentages have at most 4 decimals.
@@ -106,7 +107,7 @@ type Live struct {
 	coins map[string]standing
 }
 
-var _ card.Rates = (*Live)(nil)
+var _ order.Rates = (*Live)(nil)
 
 // New returns rates that are unknown until the first Tick. Sources must have different names, and be at least as many as the quorum.
 func New(sources []Source, cfg Config) (*Live, error) {
@@ -191,7 +192,7 @@ func (l *Live) ask(ctx context.Context, s Source) (map[string]Quote, error) {
 	return s.Fetch(ctx, slices.Clone(l.cfg.Coins))
 }
 
-// Rate implements card.Rates. A rate lapses by itself, also if Tick never runs again.
+// Rate implements order.Rates. A rate lapses by itself, also if Tick never runs again.
 func (l *Live) Rate(currency string) (card.Rate, error) {
 	rate, err := l.rate(currency)
 	if err != nil {

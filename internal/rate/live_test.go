@@ -14,10 +14,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/rate"
 )
 
-func wantRate(t testing.TB, rates card.Rates, want string) {
+func wantRate(t testing.TB, rates order.Rates, want string) {
 	t.Helper()
 	if got, err := rates.Rate("monero"); err != nil || got.USD.String() != want {
 		t.Errorf("rate: %s, %v; want %s", got.USD, err, want)

@@ -6,11 +6,12 @@ import (
 	"math/big"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
 )
 
 // Markup returns rates at which a card costs percent more coin: each divided by 1 + percent/100, rounded down. It refuses a percentage
 // that is not from 0 to 100 or has more than 4 decimals. With 0 it returns rates itself.
-func Markup(rates card.Rates, percent card.Decimal) (card.Rates, error) {
+func Markup(rates order.Rates, percent card.Decimal) (order.Rates, error) {
 	if !isPercent(percent) {
 		return nil, fmt.Errorf("markup: must be 0 to 100 percent, with at most %d decimals", percentScale)
 	}
@@ -21,11 +22,11 @@ func Markup(rates card.Rates, percent card.Decimal) (card.Rates, error) {
 }
 
 type markup struct {
-	rates   card.Rates
+	rates   order.Rates
 	percent card.Decimal
 }
 
-// Rate implements card.Rates.
+// Rate implements order.Rates.
 func (m markup) Rate(currency string) (card.Rate, error) {
 	rate, err := m.rates.Rate(currency)
 	if err != nil {

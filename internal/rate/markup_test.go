@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/rate"
 )
 
-func fixed(t testing.TB, usd string) card.Rates {
+func fixed(t testing.TB, usd string) order.Rates {
 	t.Helper()
 	f, err := rate.NewFixed(map[string]string{"monero": usd}, func() time.Time { return noon })
 	if err != nil {

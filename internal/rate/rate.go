@@ -1,6 +1,6 @@
 // Package rate knows what coins are worth in US dollars.
 //
-// It may import package card only, and implements its Rates: it answers from memory, never from the network. Live takes the median of
+// It may import packages card and order, and implements the actors' Rates: it answers from memory, never from the network. Live takes the median of
 // several public sources, which its Tick asks; Fixed is what the operator set; Markup lowers either. All of it is exact, and whatever is
 // rounded is rounded down: a lower rate asks for more coin, so that the amount is never worth less than the dollars.
 //
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
 )
 
 // Fixed are rates that the operator set. They are always fresh.
@@ -21,7 +22,7 @@ type Fixed struct {
 	now   func() time.Time
 }
 
-var _ card.Rates = (*Fixed)(nil)
+var _ order.Rates = (*Fixed)(nil)
 
 // NewFixed takes US dollars per coin, by the code of the currency, as decimals with at most 8 decimals.
 func NewFixed(usdPerCoin map[string]string, now func() time.Time) (*Fixed, error) {
@@ -39,7 +40,7 @@ func NewFixed(usdPerCoin map[string]string, now func() time.Time) (*Fixed, error
 	return f, nil
 }
 
-// Rate implements card.Rates.
+// Rate implements order.Rates.
 func (f *Fixed) Rate(currency string) (card.Rate, error) {
 	usd, known := f.rates[currency]
 	if !known {

@@ -6,7 +6,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
 )
 
 const selectTokens = `SELECT t.id, t.account_id, a.name AS account, t.name, t.hash, t.created_at, t.expires_at, t.revoked_at
@@ -23,8 +25,8 @@ type tokenRow struct {
 	RevokedAt *int64    `db:"revoked_at"`
 }
 
-func (r *tokenRow) token() card.Token {
-	return card.Token{ID: r.ID, AccountID: r.AccountID, Account: r.Account, Name: r.Name, Hash: r.Hash,
+func (r *tokenRow) token() account.Token {
+	return account.Token{ID: r.ID, AccountID: r.AccountID, Account: r.Account, Name: r.Name, Hash: r.Hash,
 		CreatedAt: fromMillis(r.CreatedAt), ExpiresAt: fromNullMillis(r.ExpiresAt), RevokedAt: fromNullMillis(r.RevokedAt)}
 }
 
@@ -44,7 +46,7 @@ func nullMillis(t *time.Time) any {
 }
 
 // InsertAccount implements account.Store. A name that another account has is card.ErrDuplicate; the same account again is no error.
-func (s *Store) InsertAccount(ctx context.Context, a card.Account) error {
+func (s *Store) InsertAccount(ctx context.Context, a account.Account) error {
 	_, err := s.exec(ctx, s.w, "insert account",
 		"INSERT INTO accounts (id, name, created_at) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING", a.ID, a.Name, a.CreatedAt.UnixMilli())
 	return err
@@ -56,30 +58,30 @@ type accountRow struct {
 	CreatedAt int64     `db:"created_at"`
 }
 
-func (r *accountRow) account() card.Account {
-	return card.Account{ID: r.ID, Name: r.Name, CreatedAt: fromMillis(r.CreatedAt)}
+func (r *accountRow) account() account.Account {
+	return account.Account{ID: r.ID, Name: r.Name, CreatedAt: fromMillis(r.CreatedAt)}
 }
 
 // AccountByName implements account.Store.
-func (s *Store) AccountByName(ctx context.Context, name string) (card.Account, error) {
+func (s *Store) AccountByName(ctx context.Context, name string) (account.Account, error) {
 	var row accountRow
 	err := s.get(ctx, s.r, &row, "select account", "SELECT id, name, created_at FROM accounts WHERE name = ?", name)
 	return row.account(), err
 }
 
 // Accounts implements card.Store.
-func (s *Store) Accounts(ctx context.Context) ([]card.Account, error) {
+func (s *Store) Accounts(ctx context.Context) ([]account.Account, error) {
 	var found []accountRow
 	err := s.list(ctx, s.r, &found, "select accounts", "SELECT id, name, created_at FROM accounts ORDER BY name")
-	accounts := make([]card.Account, len(found))
+	accounts := make([]account.Account, len(found))
 	for i := range found {
 		accounts[i] = found[i].account()
 	}
 	return accounts, err
 }
 
-// Standing implements card.Store.
-func (s *Store) Standing(ctx context.Context, account uuid.UUID, open bool) (card.Standing, error) {
+// Standing implements order.Store.
+func (s *Store) Standing(ctx context.Context, account uuid.UUID, open bool) (order.Standing, error) {
 	var row struct {
 		Open     int64 `db:"open"`
 		Reversed bool  `db:"reversed"`
@@ -90,23 +92,23 @@ func (s *Store) Standing(ctx context.Context, account uuid.UUID, open bool) (car
 		args = append(args, account)
 	}
 	err := s.get(ctx, s.r, &row, "select standing", "SELECT "+sum+" AS open, EXISTS (SELECT 1 FROM cards c WHERE c.account_id = ? AND c.payment_state = 'reversed' AND "+isLost+") AS reversed", args...)
-	return card.Standing{OpenUSD: card.USD(row.Open), Reversed: row.Reversed}, err
+	return order.Standing{OpenUSD: card.USD(row.Open), Reversed: row.Reversed}, err
 }
 
 // InsertToken implements account.Store.
-func (s *Store) InsertToken(ctx context.Context, t card.Token) error {
+func (s *Store) InsertToken(ctx context.Context, t account.Token) error {
 	_, err := s.exec(ctx, s.w, "insert token", `INSERT INTO tokens (id, account_id, name, hash, created_at, expires_at)
 		VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`, t.ID, t.AccountID, t.Name, t.Hash, t.CreatedAt.UnixMilli(), nullMillis(t.ExpiresAt))
 	return err
 }
 
 // Tokens returns all tokens, without their texts, oldest first.
-func (s *Store) Tokens(ctx context.Context) ([]card.Token, error) {
+func (s *Store) Tokens(ctx context.Context) ([]account.Token, error) {
 	var found []tokenRow
 	if err := s.list(ctx, s.r, &found, "select tokens", selectTokens+" ORDER BY t.id"); err != nil {
 		return nil, err
 	}
-	tokens := make([]card.Token, len(found))
+	tokens := make([]account.Token, len(found))
 	for i := range found {
 		tokens[i] = found[i].token()
 	}
@@ -114,10 +116,10 @@ func (s *Store) Tokens(ctx context.Context) ([]card.Token, error) {
 }
 
 // TokenByHash implements account.Store. It is one round trip.
-func (s *Store) TokenByHash(ctx context.Context, hash []byte) (card.Token, error) {
+func (s *Store) TokenByHash(ctx context.Context, hash []byte) (account.Token, error) {
 	var row tokenRow
 	if err := s.hot.tokenByHash.GetContext(ctx, &row, hash); err != nil {
-		return card.Token{}, s.fail("select token", err)
+		return account.Token{}, s.fail("select token", err)
 	}
 	return row.token(), nil
 }

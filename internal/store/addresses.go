@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/settle"
 )
 
 // poolCheckLasts is how long the wallet's agreement with the pool is believed, in milliseconds.
 const poolCheckLasts = "60000"
 
-// TakeAddresses implements card.Store. Taking is moving the pool's next position, whatever became of those before it.
+// TakeAddresses implements order.Store. Taking is moving the pool's next position, whatever became of those before it.
 func (s *Store) TakeAddresses(ctx context.Context, currency string, n int) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestClaim)
 	defer cancel()
@@ -53,8 +54,8 @@ func (t *tx) movePool(ctx context.Context, currency string, next int64) error {
 	return err
 }
 
-// AddressPool implements card.Store.
-func (s *Store) AddressPool(ctx context.Context, currency string) (free int, newest *card.Address, err error) {
+// AddressPool implements settle.Store.
+func (s *Store) AddressPool(ctx context.Context, currency string) (free int, newest *settle.Address, err error) {
 	var row struct {
 		Position int64  `db:"position"`
 		Address  string `db:"address"`
@@ -68,10 +69,10 @@ func (s *Store) AddressPool(ctx context.Context, currency string) (free int, new
 	if err != nil {
 		return 0, nil, err
 	}
-	return int(max(0, row.Position+1-row.Next)), &card.Address{Currency: currency, Address: row.Address, Position: row.Position}, nil
+	return int(max(0, row.Position+1-row.Next)), &settle.Address{Currency: currency, Address: row.Address, Position: row.Position}, nil
 }
 
-// CheckedPool implements card.Tx.
+// CheckedPool implements settle.Tx.
 func (t *tx) CheckedPool(ctx context.Context, currency string, walletIsAhead bool) error {
 	if walletIsAhead {
 		var newest int64
@@ -88,8 +89,8 @@ func (t *tx) CheckedPool(ctx context.Context, currency string, walletIsAhead boo
 	return err
 }
 
-// InsertAddresses implements card.Tx.
-func (t *tx) InsertAddresses(ctx context.Context, as []card.Address) error {
+// InsertAddresses implements settle.Tx.
+func (t *tx) InsertAddresses(ctx context.Context, as []settle.Address) error {
 	if len(as) == 0 {
 		return nil
 	}
@@ -99,23 +100,23 @@ func (t *tx) InsertAddresses(ctx context.Context, as []card.Address) error {
 		return err
 	}
 	return insertAll(ctx, t, "insert addresses", "addresses (currency, address, position)", "(?, ?, ?)", "", as,
-		func(a card.Address) []any { return []any{a.Currency, a.Address, a.Position} })
+		func(a settle.Address) []any { return []any{a.Currency, a.Address, a.Position} })
 }
 
-// PoolAge implements card.Store.
+// PoolAge implements order.Store.
 func (s *Store) PoolAge(ctx context.Context, currency string) (time.Duration, error) {
 	var ms int64
 	err := s.get(ctx, s.r, &ms, "select age of address pool", "SELECT "+s.dialect.now+" - checked_at FROM address_pools WHERE currency = ?", currency)
 	return time.Duration(ms) * time.Millisecond, err
 }
 
-// DistrustPool implements card.Store.
+// DistrustPool implements settle.Store.
 func (s *Store) DistrustPool(ctx context.Context, currency string) error {
 	_, err := s.exec(ctx, s.w, "distrust address pool", "UPDATE address_pools SET checked_at = 0 WHERE currency = ?", currency)
 	return err
 }
 
-// RequestRescan implements card.Store.
+// RequestRescan implements settle.Store.
 func (s *Store) RequestRescan(ctx context.Context, currency, reason string, believe bool) error {
 	set, args := "rescan = COALESCE(rescan, ?)", []any{reason, currency}
 	if believe {
@@ -128,13 +129,13 @@ func (s *Store) RequestRescan(ctx context.Context, currency, reason string, beli
 	return err
 }
 
-// NoteRescan implements card.Store.
+// NoteRescan implements settle.Store.
 func (s *Store) NoteRescan(ctx context.Context, currency, progress string) error {
 	_, err := s.exec(ctx, s.w, "note rescan", "UPDATE address_pools SET rescan = ? WHERE currency = ? AND rescan IS NOT NULL", progress, currency)
 	return err
 }
 
-// EndRescan implements card.Tx.
+// EndRescan implements settle.Tx.
 func (t *tx) EndRescan(ctx context.Context, currency string) error {
 	_, err := t.s.exec(ctx, t.t, "end rescan", "UPDATE address_pools SET rescan = NULL, rescan_believed = FALSE WHERE currency = ?", currency)
 	return err

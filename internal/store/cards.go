@@ -13,6 +13,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
 )
 
 // insertCard stores nothing if money came to the address before it had a card: nobody would know whose it is.
@@ -84,7 +85,7 @@ func (r *cardRow) card() (*card.Card, error) {
 
 func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// InsertCard implements card.Store. It is one round trip.
+// InsertCard implements order.Store. It is one round trip.
 func (s *Store) InsertCard(ctx context.Context, c *card.Card) (bool, error) {
 	rate, err := c.Rate.USD.Rescale(card.RateScale)
 	if err != nil {
@@ -100,12 +101,12 @@ func (s *Store) InsertCard(ctx context.Context, c *card.Card) (bool, error) {
 	return n == 1, s.fail("insert card", err)
 }
 
-// CardByUUID implements card.Store. It is one round trip.
+// CardByUUID implements order.Store. It is one round trip.
 func (s *Store) CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {
 	return s.oneCard(ctx, s.hot.cardByUUID, account, id)
 }
 
-// CardByIdempotencyKey implements card.Store.
+// CardByIdempotencyKey implements order.Store.
 func (s *Store) CardByIdempotencyKey(ctx context.Context, account uuid.UUID, key string) (*card.Card, error) {
 	return s.oneCard(ctx, s.hot.cardByKey, account, key)
 }
@@ -118,8 +119,8 @@ func (s *Store) oneCard(ctx context.Context, stmt *sqlx.Stmt, args ...any) (*car
 	return row.card()
 }
 
-// Cards implements card.Store.
-func (s *Store) Cards(ctx context.Context, filter card.CardFilter) ([]*card.Card, error) {
+// Cards implements order.Store.
+func (s *Store) Cards(ctx context.Context, filter order.Filter) ([]*card.Card, error) {
 	query, args := selectCards+" WHERE c.account_id = ?", []any{filter.AccountID}
 	if filter.Status != "" {
 		query, args = query+" AND c.status = ?", append(args, filter.Status)
@@ -134,7 +135,7 @@ func (s *Store) Cards(ctx context.Context, filter card.CardFilter) ([]*card.Card
 	return toCards(found)
 }
 
-// CardsByUUID implements card.Store.
+// CardsByUUID implements issue.Store.
 func (s *Store) CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {
 	return s.cardsByUUID(ctx, s.r, ids)
 }
@@ -171,7 +172,7 @@ func toCards(found []cardRow) ([]*card.Card, error) {
 // mostDue is how many cards that only the tip concerns are assessed in one transaction.
 const mostDue = 10000
 
-// LockCards implements card.Tx.
+// LockCards implements settle.Tx.
 func (t *tx) LockCards(ctx context.Context, currency string, addresses []string, tip card.Tip) ([]*card.Card, error) {
 	found := map[uuid.UUID]bool{}
 	// Those that only the tip concerns come in the order in which they are due, so that a limit delays none for ever.
@@ -211,7 +212,7 @@ func (t *tx) LockCards(ctx context.Context, currency string, addresses []string,
 	return t.lockCards(ctx, sortedIDs(found))
 }
 
-// LockCardsByUUID implements card.Tx.
+// LockCardsByUUID implements issue.Tx.
 func (t *tx) LockCardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {
 	set := make(map[uuid.UUID]bool, len(ids))
 	for _, id := range ids {
@@ -239,7 +240,7 @@ func (t *tx) lockCards(ctx context.Context, ids []uuid.UUID) ([]*card.Card, erro
 	return t.s.cardsByUUID(ctx, t.t, ids)
 }
 
-// SaveVerdicts implements card.Tx.
+// SaveVerdicts implements settle.Tx.
 func (t *tx) SaveVerdicts(ctx context.Context, vs []card.Verdict) error {
 	values := make([][]any, len(vs))
 	var intents []uuid.UUID

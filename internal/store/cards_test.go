@@ -15,7 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/store"
 )
 
@@ -109,12 +112,12 @@ func generate(t *testing.T, s *store.Store, id uuid.UUID) {
 	claims, err := s.ClaimIntents(t.Context(), 1, time.Hour)
 	check(t, err)
 	inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
-		return tx.SaveIssued(ctx, []card.Issued{issued(claims[0], "number "+id.String())})
+		return tx.SaveIssued(ctx, []issue.Issued{issued(claims[0], "number "+id.String())})
 	})
 }
 
-func issued(i card.Intent, number string) card.Issued {
-	return card.Issued{Intent: i, NumberHash: []byte(number), Sealed: card.Sealed{CardNumber: []byte("n"), ExpirationDate: []byte("e"),
+func issued(i issue.Intent, number string) issue.Issued {
+	return issue.Issued{Intent: i, NumberHash: []byte(number), Sealed: card.Sealed{CardNumber: []byte("n"), ExpirationDate: []byte("e"),
 		SecurityCode: []byte("c"), URL: []byte("u"), URLPassword: []byte("p")}}
 }
 
@@ -129,14 +132,14 @@ func TestCards_NewestFirstFilteredAndPaged(t *testing.T) {
 		slices.Reverse(newest)
 		generate(t, s, newest[2])
 		for name, tt := range map[string]struct {
-			filter card.CardFilter
+			filter order.Filter
 			want   []uuid.UUID
 		}{
-			"all":             {card.CardFilter{Limit: 100}, newest},
-			"page":            {card.CardFilter{Limit: 3}, newest[:3]},
-			"next page":       {card.CardFilter{Limit: 3, Before: newest[2]}, newest[3:6]},
-			"generated":       {card.CardFilter{Status: card.Generated, Limit: 9}, newest[2:3]},
-			"awaiting, paged": {card.CardFilter{Status: card.AwaitingPayment, Limit: 3}, []uuid.UUID{newest[0], newest[1], newest[3]}},
+			"all":             {order.Filter{Limit: 100}, newest},
+			"page":            {order.Filter{Limit: 3}, newest[:3]},
+			"next page":       {order.Filter{Limit: 3, Before: newest[2]}, newest[3:6]},
+			"generated":       {order.Filter{Status: card.Generated, Limit: 9}, newest[2:3]},
+			"awaiting, paged": {order.Filter{Status: card.AwaitingPayment, Limit: 3}, []uuid.UUID{newest[0], newest[1], newest[3]}},
 		} {
 			tt.filter.AccountID = account
 			var got []uuid.UUID
@@ -307,10 +310,10 @@ func TestStore_ClosedIsUnavailable(t *testing.T) {
 func TestAccountsAndTokens(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		ctx := t.Context()
-		a := card.Account{ID: uuid.Must(uuid.NewV7()), Name: "Shop", CreatedAt: epoch}
+		a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "Shop", CreatedAt: epoch}
 		check(t, s.InsertAccount(ctx, a))
-		wantError(t, s.InsertAccount(ctx, card.Account{ID: uuid.New(), Name: "Shop", CreatedAt: epoch}), card.ErrDuplicate)
-		check(t, s.InsertAccount(ctx, card.Account{ID: uuid.New(), Name: "shop", CreatedAt: epoch})) // case counts on both databases
+		wantError(t, s.InsertAccount(ctx, account.Account{ID: uuid.New(), Name: "Shop", CreatedAt: epoch}), card.ErrDuplicate)
+		check(t, s.InsertAccount(ctx, account.Account{ID: uuid.New(), Name: "shop", CreatedAt: epoch})) // case counts on both databases
 		got, err := s.AccountByName(ctx, "Shop")
 		check(t, err)
 		if diff := cmp.Diff(a, got); diff != "" {
@@ -320,7 +323,7 @@ func TestAccountsAndTokens(t *testing.T) {
 		wantError(t, err, card.ErrNotFound)
 
 		expires := epoch.Add(time.Hour)
-		token := card.Token{ID: uuid.Must(uuid.NewV7()), AccountID: a.ID, Account: "Shop", Name: "checkout", Hash: bytes.Repeat([]byte{7}, 32), CreatedAt: epoch, ExpiresAt: &expires}
+		token := account.Token{ID: uuid.Must(uuid.NewV7()), AccountID: a.ID, Account: "Shop", Name: "checkout", Hash: bytes.Repeat([]byte{7}, 32), CreatedAt: epoch, ExpiresAt: &expires}
 		check(t, s.InsertToken(ctx, token))
 		found, err := s.TokenByHash(ctx, token.Hash)
 		check(t, err)

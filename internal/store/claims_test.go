@@ -13,7 +13,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
 )
 
@@ -53,10 +55,10 @@ func TestAcquireLease_OneHolderAndAFenceThatGrows(t *testing.T) {
 
 func addAddresses(t *testing.T, s *store.Store, first, n int) []string {
 	t.Helper()
-	var as []card.Address
+	var as []settle.Address
 	var names []string
 	for i := first; i < first+n; i++ {
-		as = append(as, card.Address{Currency: "monero", Address: fmt.Sprintf("a%05d", i), Position: int64(i)})
+		as = append(as, settle.Address{Currency: "monero", Address: fmt.Sprintf("a%05d", i), Position: int64(i)})
 		names = append(names, as[len(as)-1].Address)
 	}
 	inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.InsertAddresses(ctx, as) })
@@ -139,7 +141,7 @@ func TestInsertAddresses_TwiceIsRefused(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		addAddresses(t, s, 0, 1)
 		err := s.Do(t.Context(), func(tx *store.Tx) error {
-			return tx.InsertAddresses(t.Context(), []card.Address{{Currency: "monero", Address: "a00000", Position: 99}})
+			return tx.InsertAddresses(t.Context(), []settle.Address{{Currency: "monero", Address: "a00000", Position: 99}})
 		})
 		wantError(t, err, card.ErrDuplicate)
 	})
@@ -216,11 +218,11 @@ func TestUpsertTransfers_TheSameFactsAgainChangeNothing(t *testing.T) {
 			if diff := cmp.Diff([]card.Transfer{later, facts[2], facts[3]}, to); diff != "" {
 				t.Error(diff)
 			}
-			return tx.SaveCursor(ctx, "monero", card.Cursor{Fingerprint: "f", Tip: card.Tip{Height: 101, Hash: "h", Time: epoch}})
+			return tx.SaveCursor(ctx, "monero", settle.Cursor{Fingerprint: "f", Tip: card.Tip{Height: 101, Hash: "h", Time: epoch}})
 		})
 		cursor, err := s.Cursor(t.Context(), "monero")
 		check(t, err)
-		if diff := cmp.Diff(card.Cursor{Fingerprint: "f", Tip: card.Tip{Height: 101, Hash: "h", Time: epoch}, LowestLocked: 100}, cursor); diff != "" {
+		if diff := cmp.Diff(settle.Cursor{Fingerprint: "f", Tip: card.Tip{Height: 101, Hash: "h", Time: epoch}, LowestLocked: 100, Newest: settle.NoPosition}, cursor); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -239,16 +241,16 @@ func TestCursor_LocksThatLastTooLongAreNotWaitedFor(t *testing.T) {
 		}{
 			{"in the mempool", locked(1, 0, true), 0},
 			{"for ever", locked(2, 500, true), 0},
-			{"a block too long", locked(3, tip-card.LongestLock, true), 0},
-			{"nearly too long", locked(4, tip-card.LongestLock+1, true), tip - card.LongestLock + 1},
-			{"for less", locked(5, tip-100, true), tip - card.LongestLock + 1},
-			{"no longer", locked(4, tip-card.LongestLock+1, false), tip - 100},
+			{"a block too long", locked(3, tip-settle.LongestLock, true), 0},
+			{"nearly too long", locked(4, tip-settle.LongestLock+1, true), tip - settle.LongestLock + 1},
+			{"for less", locked(5, tip-100, true), tip - settle.LongestLock + 1},
+			{"no longer", locked(4, tip-settle.LongestLock+1, false), tip - 100},
 		} {
 			inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 				if err := tx.UpsertTransfers(ctx, []card.Transfer{tt.add}); err != nil {
 					return err
 				}
-				return tx.SaveCursor(ctx, "monero", card.Cursor{Fingerprint: "f", Tip: card.Tip{Height: tip, Hash: "h", Time: epoch}})
+				return tx.SaveCursor(ctx, "monero", settle.Cursor{Fingerprint: "f", Tip: card.Tip{Height: tip, Hash: "h", Time: epoch}})
 			})
 			if cursor, err := s.Cursor(t.Context(), "monero"); err != nil || cursor.LowestLocked != tt.want {
 				t.Errorf("%s: lowest locked is %d, want %d (%v)", tt.name, cursor.LowestLocked, tt.want, err)
@@ -342,8 +344,8 @@ func TestSaveIssued_LostClaimCannotWrite(t *testing.T) {
 		if len(zombie) != 1 || len(owner) != 1 || owner[0].Fence <= zombie[0].Fence || owner[0].Attempts != 2 {
 			t.Fatalf("claims: %+v, then %+v", zombie, owner)
 		}
-		finish := func(i card.Intent) error {
-			return s.Do(ctx, func(tx *store.Tx) error { return tx.SaveIssued(ctx, []card.Issued{issued(i, "number")}) })
+		finish := func(i issue.Intent) error {
+			return s.Do(ctx, func(tx *store.Tx) error { return tx.SaveIssued(ctx, []issue.Issued{issued(i, "number")}) })
 		}
 		wantError(t, finish(zombie[0]), card.ErrFenced)
 		wantError(t, s.DeferIntent(ctx, zombie[0], time.Hour, "late"), card.ErrFenced)
@@ -359,8 +361,8 @@ func TestSaveIssued_TheSameCardNumberTwiceIsRefused(t *testing.T) {
 		payCards(t, s, 2)
 		claims, err := s.ClaimIntents(ctx, 2, time.Hour)
 		check(t, err)
-		finish := func(i card.Intent) error {
-			return s.Do(ctx, func(tx *store.Tx) error { return tx.SaveIssued(ctx, []card.Issued{issued(i, "the same")}) })
+		finish := func(i issue.Intent) error {
+			return s.Do(ctx, func(tx *store.Tx) error { return tx.SaveIssued(ctx, []issue.Issued{issued(i, "the same")}) })
 		}
 		check(t, finish(claims[0]))
 		wantError(t, finish(claims[1]), card.ErrDuplicate)

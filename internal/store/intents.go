@@ -8,6 +8,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/issue"
 )
 
 // insertIntents has cards issued. A card that has an intent keeps it.
@@ -17,7 +18,7 @@ func (t *tx) insertIntents(ctx context.Context, cards []uuid.UUID) error {
 }
 
 // ClaimIntents implements issue.Store. Each claim raises the fence; one whose reply is lost ends with its ttl.
-func (s *Store) ClaimIntents(ctx context.Context, n int, ttl time.Duration) ([]card.Intent, error) {
+func (s *Store) ClaimIntents(ctx context.Context, n int, ttl time.Duration) ([]issue.Intent, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestClaim)
 	defer cancel()
 	var found []struct {
@@ -30,27 +31,27 @@ func (s *Store) ClaimIntents(ctx context.Context, n int, ttl time.Duration) ([]c
 		WHERE card_uuid IN (SELECT q.card_uuid FROM intents q JOIN cards c ON c.uuid = q.card_uuid
 			WHERE q.state = 'open' AND q.due_at <= `+now+` AND c.payment_state = 'paid' ORDER BY q.due_at, q.card_uuid LIMIT ?`+s.dialect.skipLocked+`)
 		RETURNING card_uuid, attempts, fence`, ttl.Milliseconds(), n)
-	intents := make([]card.Intent, len(found))
+	intents := make([]issue.Intent, len(found))
 	for i, f := range found {
-		intents[i] = card.Intent{CardUUID: f.CardUUID, Attempts: f.Attempts, Fence: f.Fence}
+		intents[i] = issue.Intent{CardUUID: f.CardUUID, Attempts: f.Attempts, Fence: f.Fence}
 	}
 	return intents, err
 }
 
 // DeferIntent implements issue.Store.
-func (s *Store) DeferIntent(ctx context.Context, i card.Intent, wait time.Duration, reason string) error {
+func (s *Store) DeferIntent(ctx context.Context, i issue.Intent, wait time.Duration, reason string) error {
 	return s.settleIntent(ctx, s.w, i, "defer intent", "due_at = "+s.dialect.now+" + ?, reason = ?", wait.Milliseconds(), reason)
 }
 
 // ParkIntent implements issue.Store.
-func (s *Store) ParkIntent(ctx context.Context, i card.Intent, reason string) error {
+func (s *Store) ParkIntent(ctx context.Context, i issue.Intent, reason string) error {
 	return s.settleIntent(ctx, s.w, i, "park intent", "state = 'parked', reason = ?", reason)
 }
 
 // SaveIssued implements issue.Tx.
-func (t *tx) SaveIssued(ctx context.Context, made []card.Issued) error {
+func (t *tx) SaveIssued(ctx context.Context, made []issue.Issued) error {
 	finished := int64(0)
-	err := inBatches(made, func(some []card.Issued) error {
+	err := inBatches(made, func(some []issue.Issued) error {
 		values := make([][]any, len(some))
 		for i, m := range some {
 			values[i] = []any{m.Intent.CardUUID, m.Intent.Fence, m.NumberHash}
@@ -68,13 +69,13 @@ func (t *tx) SaveIssued(ctx context.Context, made []card.Issued) error {
 		return card.ErrFenced
 	}
 	err = insertAll(ctx, t, "insert credentials", "credentials (card_uuid, card_number, expiration_date, security_code, url, url_password)",
-		"(?, ?, ?, ?, ?, ?)", "", made, func(m card.Issued) []any {
+		"(?, ?, ?, ?, ?, ?)", "", made, func(m issue.Issued) []any {
 			return []any{m.Intent.CardUUID, m.Sealed.CardNumber, m.Sealed.ExpirationDate, m.Sealed.SecurityCode, m.Sealed.URL, m.Sealed.URLPassword}
 		})
 	if err != nil {
 		return err
 	}
-	return inBatches(made, func(some []card.Issued) error {
+	return inBatches(made, func(some []issue.Issued) error {
 		ids := make([]uuid.UUID, len(some))
 		for i, m := range some {
 			ids[i] = m.Intent.CardUUID
@@ -88,14 +89,14 @@ func (t *tx) SaveIssued(ctx context.Context, made []card.Issued) error {
 	})
 }
 
-// ReopenIntent implements card.Tx.
+// ReopenIntent implements operator.Tx.
 func (t *tx) ReopenIntent(ctx context.Context, id uuid.UUID) error {
 	_, err := t.s.exec(ctx, t.t, "reopen intent", "UPDATE intents SET state = 'open', due_at = 0 WHERE card_uuid = ? AND state = 'parked'", id)
 	return err
 }
 
 // settleIntent writes to an intent only as long as the claim is the newest.
-func (s *Store) settleIntent(ctx context.Context, on runner, i card.Intent, operation, set string, args ...any) error {
+func (s *Store) settleIntent(ctx context.Context, on runner, i issue.Intent, operation, set string, args ...any) error {
 	n, err := s.exec(ctx, on, operation, "UPDATE intents SET "+set+" WHERE card_uuid = ? AND fence = ? AND state = 'open'", append(args, i.CardUUID, i.Fence)...)
 	if err == nil && n == 0 {
 		return card.ErrFenced

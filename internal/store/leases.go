@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// AcquireLease implements card.Store. It is one statement, judged by the database's clock.
-func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (card.Lease, error) {
+// AcquireLease implements settle.Store. It is one statement, judged by the database's clock.
+func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (settle.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestClaim)
 	defer cancel()
-	l := card.Lease{Name: name, Holder: holder}
+	l := settle.Lease{Name: name, Holder: holder}
 	now := s.dialect.now
 	err := s.get(ctx, s.w, &l.Fence, "acquire lease", `INSERT INTO leases (name, holder, fence, expires_at)
 		VALUES (?, ?, 1, `+now+` + ?)
@@ -21,19 +22,19 @@ func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.
 		WHERE leases.holder = excluded.holder OR leases.expires_at <= `+now+`
 		RETURNING fence`, name, holder, ttl.Milliseconds())
 	if errors.Is(err, card.ErrNotFound) {
-		return card.Lease{}, card.ErrFenced
+		return settle.Lease{}, card.ErrFenced
 	}
 	return l, err
 }
 
-// ReleaseLease implements card.Store. The fence stays, so that it goes on growing.
-func (s *Store) ReleaseLease(ctx context.Context, l card.Lease) error {
+// ReleaseLease implements settle.Store. The fence stays, so that it goes on growing.
+func (s *Store) ReleaseLease(ctx context.Context, l settle.Lease) error {
 	_, err := s.exec(ctx, s.w, "release lease", "UPDATE leases SET expires_at = 0 WHERE name = ? AND holder = ? AND fence = ?", l.Name, l.Holder, l.Fence)
 	return err
 }
 
-// CheckLease implements card.Tx.
-func (t *tx) CheckLease(ctx context.Context, l card.Lease) error {
+// CheckLease implements settle.Tx.
+func (t *tx) CheckLease(ctx context.Context, l settle.Lease) error {
 	var fence int64
 	err := t.s.get(ctx, t.t, &fence, "check lease", "SELECT fence FROM leases WHERE name = ? AND holder = ? AND fence = ? AND expires_at > "+
 		t.s.dialect.now+t.s.dialect.forUpdate, l.Name, l.Holder, l.Fence)

@@ -8,6 +8,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/operator"
 )
 
 // Cards that wait for an operator: their money is late or too little, or has left the chain after they were made or after it was given
@@ -31,7 +32,7 @@ func (s *Store) inSnapshot(ctx context.Context, f func(*tx) error) error {
 }
 
 // FindCards implements card.Store.
-func (s *Store) FindCards(ctx context.Context, search card.CardSearch) ([]*card.Card, error) {
+func (s *Store) FindCards(ctx context.Context, search operator.Search) ([]*card.Card, error) {
 	query, args, order := selectCards+" WHERE TRUE", []any(nil), " ORDER BY c.uuid DESC LIMIT ?"
 	if search.AccountID != uuid.Nil {
 		query, args = query+" AND c.account_id = ?", append(args, search.AccountID)
@@ -59,8 +60,8 @@ func (s *Store) Unattributed(ctx context.Context, limit int) ([]card.Transfer, e
 }
 
 // Record implements card.Store.
-func (s *Store) Record(ctx context.Context, id uuid.UUID) (card.Record, error) {
-	var r card.Record
+func (s *Store) Record(ctx context.Context, id uuid.UUID) (operator.Record, error) {
+	var r operator.Record
 	err := s.inSnapshot(ctx, func(t *tx) error {
 		cards, err := s.cardsByUUID(ctx, t.t, []uuid.UUID{id})
 		if err != nil {
@@ -69,7 +70,7 @@ func (s *Store) Record(ctx context.Context, id uuid.UUID) (card.Record, error) {
 		if len(cards) == 0 {
 			return card.ErrNotFound
 		}
-		r = card.Record{Card: cards[0]}
+		r = operator.Record{Card: cards[0]}
 		r.Card.Sealed = nil
 		if err := s.get(ctx, t.t, &r.Account, "select account", "SELECT name FROM accounts WHERE id = ?", r.Card.AccountID); err != nil {
 			return err
@@ -91,7 +92,7 @@ func (s *Store) Record(ctx context.Context, id uuid.UUID) (card.Record, error) {
 }
 
 // Intent implements card.Tx.
-func (t *tx) Intent(ctx context.Context, id uuid.UUID) (*card.IntentRecord, error) {
+func (t *tx) Intent(ctx context.Context, id uuid.UUID) (*operator.IntentRecord, error) {
 	var found []struct {
 		State    string `db:"state"`
 		Attempts int    `db:"attempts"`
@@ -103,22 +104,22 @@ func (t *tx) Intent(ctx context.Context, id uuid.UUID) (*card.IntentRecord, erro
 		return nil, err
 	}
 	f := found[0]
-	return &card.IntentRecord{State: f.State, Attempts: f.Attempts, DueAt: fromMillis(f.DueAt), Reason: f.Reason}, nil
+	return &operator.IntentRecord{State: f.State, Attempts: f.Attempts, DueAt: fromMillis(f.DueAt), Reason: f.Reason}, nil
 }
 
-func (t *tx) resolutions(ctx context.Context, id uuid.UUID) ([]card.Resolution, error) {
+func (t *tx) resolutions(ctx context.Context, id uuid.UUID) ([]operator.Resolution, error) {
 	var found []struct {
-		ID        uuid.UUID           `db:"id"`
-		Kind      card.ResolutionKind `db:"kind"`
-		Amount    int64               `db:"amount"`
-		Note      string              `db:"note"`
-		Operator  string              `db:"operator"`
-		CreatedAt int64               `db:"created_at"`
+		ID        uuid.UUID               `db:"id"`
+		Kind      operator.ResolutionKind `db:"kind"`
+		Amount    int64                   `db:"amount"`
+		Note      string                  `db:"note"`
+		Operator  string                  `db:"operator"`
+		CreatedAt int64                   `db:"created_at"`
 	}
 	err := t.s.list(ctx, t.t, &found, "select resolutions", "SELECT id, kind, amount, note, operator, created_at FROM resolutions WHERE card_uuid = ? ORDER BY id", id)
-	all := make([]card.Resolution, len(found))
+	all := make([]operator.Resolution, len(found))
 	for i, f := range found {
-		all[i] = card.Resolution{ID: f.ID, CardUUID: id, Kind: f.Kind, Amount: card.Amount(f.Amount), Note: f.Note, Operator: f.Operator, CreatedAt: fromMillis(f.CreatedAt)}
+		all[i] = operator.Resolution{ID: f.ID, CardUUID: id, Kind: f.Kind, Amount: card.Amount(f.Amount), Note: f.Note, Operator: f.Operator, CreatedAt: fromMillis(f.CreatedAt)}
 	}
 	return all, err
 }
@@ -127,8 +128,8 @@ func (t *tx) events(ctx context.Context, id uuid.UUID) ([]card.Event, error) {
 	return t.s.events(ctx, t.t, "select events of card", "WHERE card_uuid = ? ORDER BY seq", id)
 }
 
-// InsertResolution implements card.Tx.
-func (t *tx) InsertResolution(ctx context.Context, r card.Resolution, c *card.Card) error {
+// InsertResolution implements operator.Tx.
+func (t *tx) InsertResolution(ctx context.Context, r operator.Resolution, c *card.Card) error {
 	_, err := t.s.exec(ctx, t.t, "insert resolution", "INSERT INTO resolutions (id, card_uuid, kind, amount, note, operator, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
 		r.ID, r.CardUUID, r.Kind, int64(r.Amount), r.Note, r.Operator, r.CreatedAt.UnixMilli())
 	if err != nil {
@@ -139,16 +140,16 @@ func (t *tx) InsertResolution(ctx context.Context, r card.Resolution, c *card.Ca
 	return err
 }
 
-// Books implements card.Store.
-func (s *Store) Books(ctx context.Context) (card.Books, error) {
-	var b card.Books
+// Books implements operator.Store.
+func (s *Store) Books(ctx context.Context) (operator.Books, error) {
+	var b operator.Books
 	err := s.inSnapshot(ctx, func(t *tx) error {
 		coins, err := t.coinBooks(ctx)
 		if err != nil {
 			return err
 		}
 		doubts, err := t.doubts(ctx)
-		b = card.Books{Coins: coins, Doubts: doubts}
+		b = operator.Books{Coins: coins, Doubts: doubts}
 		return err
 	})
 	return b, err
@@ -156,8 +157,8 @@ func (s *Store) Books(ctx context.Context) (card.Books, error) {
 
 // coinBooks adds up. What a card keeps is what was received and not given back; it is credited up to the price, which is settled once
 // the payment was found paid. What was given back and then left the chain is lost, and no part of what others keep.
-func (t *tx) coinBooks(ctx context.Context) ([]card.CoinBooks, error) {
-	var found []card.CoinBooks
+func (t *tx) coinBooks(ctx context.Context) ([]operator.CoinBooks, error) {
+	var found []operator.CoinBooks
 	query, args, err := sqlx.Named(`WITH
 		facts AS (SELECT t.currency, t.amount, CASE WHEN c.uuid IS NULL THEN t.amount ELSE 0 END AS foreign_amount
 			FROM transfers t LEFT JOIN cards c ON c.currency = t.currency AND c.address = t.address WHERE t.counted),
@@ -198,8 +199,8 @@ func (t *tx) coinBooks(ctx context.Context) ([]card.CoinBooks, error) {
 const someDoubts = 20
 
 // doubts names what should not be. Each query finds none in books that agree.
-func (t *tx) doubts(ctx context.Context) ([]card.Doubt, error) {
-	var all []card.Doubt
+func (t *tx) doubts(ctx context.Context) ([]operator.Doubt, error) {
+	var all []operator.Doubt
 	for _, d := range []struct {
 		text, query string
 	}{
@@ -226,7 +227,7 @@ func (t *tx) doubts(ctx context.Context) ([]card.Doubt, error) {
 			return nil, err
 		}
 		for _, id := range ids {
-			all = append(all, card.Doubt{ID: id, Text: d.text})
+			all = append(all, operator.Doubt{ID: id, Text: d.text})
 		}
 	}
 	return all, nil

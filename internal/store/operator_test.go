@@ -9,6 +9,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/order"
+	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
 )
 
@@ -43,21 +46,21 @@ func TestFindCards_ThoseThatNeedAnOperator(t *testing.T) {
 		settled := *cards[3]
 		settled.WrittenOff = 6
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
-			return tx.InsertResolution(ctx, card.Resolution{ID: uuid.New(), CardUUID: settled.UUID, Kind: card.WriteOff, Amount: 6, Note: "n", Operator: "o", CreatedAt: epoch}, &settled)
+			return tx.InsertResolution(ctx, operator.Resolution{ID: uuid.New(), CardUUID: settled.UUID, Kind: operator.WriteOff, Amount: 6, Note: "n", Operator: "o", CreatedAt: epoch}, &settled)
 		})
 		assess(t, s, cards[4], card.Assessment{State: card.Paid, Received: 9, Settled: 9})
 		claims, err := s.ClaimIntents(ctx, 1, time.Hour)
 		check(t, err)
 		check(t, s.ParkIntent(ctx, claims[0], "declined"))
 		for name, tt := range map[string]struct {
-			search card.CardSearch
+			search operator.Search
 			want   []*card.Card
 		}{
-			"all":               {card.CardSearch{Limit: 3}, []*card.Card{cards[5], cards[4], cards[3]}},
-			"attention":         {card.CardSearch{NeedsOperator: true, Limit: 9}, []*card.Card{cards[1], cards[2], cards[4]}},
-			"state":             {card.CardSearch{State: card.Late, Limit: 9}, []*card.Card{cards[1]}},
-			"account":           {card.CardSearch{AccountID: account, State: card.Unpaid, Limit: 9}, []*card.Card{cards[5], cards[0]}},
-			"another account's": {card.CardSearch{AccountID: uuid.New(), Limit: 9}, nil},
+			"all":               {operator.Search{Limit: 3}, []*card.Card{cards[5], cards[4], cards[3]}},
+			"attention":         {operator.Search{NeedsOperator: true, Limit: 9}, []*card.Card{cards[1], cards[2], cards[4]}},
+			"state":             {operator.Search{State: card.Late, Limit: 9}, []*card.Card{cards[1]}},
+			"account":           {operator.Search{AccountID: account, State: card.Unpaid, Limit: 9}, []*card.Card{cards[5], cards[0]}},
+			"another account's": {operator.Search{AccountID: uuid.New(), Limit: 9}, nil},
 		} {
 			found, err := s.FindCards(ctx, tt.search)
 			check(t, err)
@@ -74,7 +77,7 @@ func TestFindCards_ThoseThatNeedAnOperator(t *testing.T) {
 		}
 		standing, err := s.Standing(ctx, account, true)
 		check(t, err)
-		if want := (card.Standing{OpenUSD: 2 * 150_50, Reversed: true}); standing != want {
+		if want := (order.Standing{OpenUSD: 2 * 150_50, Reversed: true}); standing != want {
 			t.Errorf("standing %+v, want %+v", standing, want)
 		}
 	})
@@ -88,7 +91,7 @@ func TestRecord_HoldsEverythingButTheCredentials(t *testing.T) {
 		generate(t, s, c.UUID)
 		decided := *c
 		decided.Refunded = 4
-		resolution := card.Resolution{ID: uuid.New(), CardUUID: c.UUID, Kind: card.Refund, Amount: 4, Note: "too much", Operator: "alice", CreatedAt: epoch}
+		resolution := operator.Resolution{ID: uuid.New(), CardUUID: c.UUID, Kind: operator.Refund, Amount: 4, Note: "too much", Operator: "alice", CreatedAt: epoch}
 		event := card.Event{ID: uuid.New(), AccountID: account, Type: card.EventGenerated, CardUUID: c.UUID, Status: card.Generated, State: card.Paid, CreatedAt: epoch}
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 			if err := tx.InsertResolution(ctx, resolution, &decided); err != nil {
@@ -102,7 +105,7 @@ func TestRecord_HoldsEverythingButTheCredentials(t *testing.T) {
 		if r.Card.Sealed != nil || r.Card.Refunded != 4 || len(r.Transfers) != 1 || r.Transfers[0].Amount != 7 || r.Intent == nil || r.Intent.State != "done" {
 			t.Errorf("%+v", r)
 		}
-		if diff := cmp.Diff([]card.Resolution{resolution}, r.Resolutions); diff != "" {
+		if diff := cmp.Diff([]operator.Resolution{resolution}, r.Resolutions); diff != "" {
 			t.Error(diff)
 		}
 		if diff := cmp.Diff([]card.Event{event}, r.Events); diff != "" {
@@ -139,9 +142,9 @@ func TestBooks_AddUp(t *testing.T) {
 		assess(t, s, lost, card.Assessment{State: card.Reversed, Received: 6, Settled: price})
 		books, err = s.Books(t.Context())
 		check(t, err)
-		want := card.CoinBooks{Currency: "monero", Counted: 2*price + 5 + 23 + 11 + 6 + 1<<62, Unattributed: 1 << 62,
+		want := operator.CoinBooks{Currency: "monero", Counted: 2*price + 5 + 23 + 11 + 6 + 1<<62, Unattributed: 1 << 62,
 			Made: price + 6, Open: price, Held: 23, Surplus: 16, Lost: price - 6, Paid: 2, Issued: 2, Late: 1}
-		if diff := cmp.Diff([]card.CoinBooks{want}, books.Coins); diff != "" {
+		if diff := cmp.Diff([]operator.CoinBooks{want}, books.Coins); diff != "" {
 			t.Error(diff)
 		}
 		if got := books.Coins[0].Credited() + books.Coins[0].Surplus + books.Coins[0].Unattributed; got != books.Coins[0].Counted {
@@ -160,10 +163,10 @@ func TestRescan_IsAskedForOnceAndEnds(t *testing.T) {
 		_, err := s.PoolAge(ctx, "monero")
 		wantError(t, err, card.ErrNotFound)
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
-			if err := tx.InsertAddresses(ctx, []card.Address{{Currency: "monero", Address: "a", Position: 1}}); err != nil {
+			if err := tx.InsertAddresses(ctx, []settle.Address{{Currency: "monero", Address: "a", Position: 1}}); err != nil {
 				return err
 			}
-			return tx.SaveCursor(ctx, "monero", card.Cursor{Fingerprint: "f", Tip: card.Tip{Height: 5, Hash: "h", Time: epoch}})
+			return tx.SaveCursor(ctx, "monero", settle.Cursor{Fingerprint: "f", Tip: card.Tip{Height: 5, Hash: "h", Time: epoch}})
 		})
 		if age, err := s.PoolAge(ctx, "monero"); err != nil || age < 0 || age > time.Minute {
 			t.Errorf("age %s, error %v", age, err)

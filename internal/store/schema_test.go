@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/pressly/goose/v3"
 
+	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
@@ -99,19 +100,19 @@ func TestHotPaths_CostOneRoundTrip(t *testing.T) {
 	s, err := store.Open(t.Context(), proxy.url, 1)
 	check(t, err)
 	defer func() { _ = s.Close() }()
-	account := newAccount(t, s)
-	c := insertCard(t, s, newCard(account))
-	if _, err := s.CardByUUID(t.Context(), account, c.UUID); err != nil { // prepared on the connection from here on
+	owner := newAccount(t, s)
+	c := insertCard(t, s, newCard(owner))
+	if _, err := s.CardByUUID(t.Context(), owner, c.UUID); err != nil { // prepared on the connection from here on
 		t.Fatal(err)
 	}
-	token := card.Token{ID: uuid.New(), AccountID: account, Hash: []byte("hash"), CreatedAt: epoch}
+	token := account.Token{ID: uuid.New(), AccountID: owner, Hash: []byte("hash"), CreatedAt: epoch}
 	check(t, s.InsertToken(t.Context(), token))
 	if _, err := s.TokenByHash(t.Context(), token.Hash); err != nil {
 		t.Fatal(err)
 	}
 	for name, call := range map[string]func() error{
-		"InsertCard":  func() error { _, err := s.InsertCard(t.Context(), newCard(account)); return err },
-		"CardByUUID":  func() error { _, err := s.CardByUUID(t.Context(), account, c.UUID); return err },
+		"InsertCard":  func() error { _, err := s.InsertCard(t.Context(), newCard(owner)); return err },
+		"CardByUUID":  func() error { _, err := s.CardByUUID(t.Context(), owner, c.UUID); return err },
 		"TokenByHash": func() error { _, err := s.TokenByHash(t.Context(), token.Hash); return err },
 	} {
 		before := proxy.ready.Load()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
 )
 
@@ -153,7 +154,7 @@ func TestSilentConnection_NothingWaitsForItForEver(t *testing.T) {
 			return func(ctx context.Context) error {
 				return s.Do(ctx, func(tx *store.Tx) error {
 					silence()
-					return tx.CheckLease(ctx, card.Lease{})
+					return tx.CheckLease(ctx, settle.Lease{})
 				})
 			}
 		},

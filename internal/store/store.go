@@ -17,12 +17,14 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/cardmint/cardmint/internal/account"
-	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/order"
+	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// Store is an open database. It implements card.Store.
+// Store is an open database. It implements the Store of every actor.
 type Store struct {
 	w, r    *sqlx.DB // the same on PostgreSQL; on SQLite one connection that writes, and several that read
 	dialect dialect
@@ -30,10 +32,12 @@ type Store struct {
 }
 
 var (
-	_ card.Store    = (*Store)(nil)
-	_ account.Store = (*Store)(nil)
-	_ issue.Store   = (*Store)(nil)
-	_ webhook.Store = (*Store)(nil)
+	_ account.Store  = (*Store)(nil)
+	_ issue.Store    = (*Store)(nil)
+	_ operator.Store = (*Store)(nil)
+	_ order.Store    = (*Store)(nil)
+	_ settle.Store   = (*Store)(nil)
+	_ webhook.Store  = (*Store)(nil)
 )
 
 // Open opens the database at url, "sqlite:PATH" or "postgres://...", with at most conns connections at once, and brings
@@ -130,8 +134,13 @@ func (s *Store) prepare(ctx context.Context) error {
 	return nil
 }
 
-// InTx implements card.Store.
-func (s *Store) InTx(ctx context.Context, f func(card.Tx) error) error {
+// SettleTx implements settle.Store.
+func (s *Store) SettleTx(ctx context.Context, f func(settle.Tx) error) error {
+	return s.inTx(ctx, func(t *tx) error { return f(t) })
+}
+
+// OperatorTx implements operator.Store.
+func (s *Store) OperatorTx(ctx context.Context, f func(operator.Tx) error) error {
 	return s.inTx(ctx, func(t *tx) error { return f(t) })
 }
 
@@ -186,16 +195,17 @@ func (s *Store) tryTx(ctx context.Context, f func(*tx) error) error {
 	return s.fail("commit", t.Commit())
 }
 
-// tx implements card.Tx.
+// tx implements the Tx of every actor.
 type tx struct {
 	s *Store
 	t *sqlx.Tx
 }
 
 var (
-	_ card.Tx    = (*tx)(nil)
-	_ issue.Tx   = (*tx)(nil)
-	_ webhook.Tx = (*tx)(nil)
+	_ issue.Tx    = (*tx)(nil)
+	_ operator.Tx = (*tx)(nil)
+	_ settle.Tx   = (*tx)(nil)
+	_ webhook.Tx  = (*tx)(nil)
 )
 
 // runner is what a statement runs on: a pool or a transaction.

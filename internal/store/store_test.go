@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
@@ -48,7 +49,7 @@ var epoch = time.Date(2026, 11, 20, 14, 46, 0, 120e6, time.UTC)
 
 func newAccount(t testing.TB, s *store.Store) uuid.UUID {
 	t.Helper()
-	a := card.Account{ID: uuid.Must(uuid.NewV7()), Name: "account " + uuid.NewString(), CreatedAt: epoch}
+	a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "account " + uuid.NewString(), CreatedAt: epoch}
 	check(t, s.InsertAccount(t.Context(), a))
 	return a.ID
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/settle"
 )
 
 type transferRow struct {
@@ -28,12 +29,12 @@ func (r *transferRow) transfer() card.Transfer {
 
 const selectTransfers = "SELECT currency, txid, output, address, amount, height, locked, counted, first_seen_at FROM transfers"
 
-// TransfersSince implements card.Tx.
+// TransfersSince implements settle.Tx.
 func (t *tx) TransfersSince(ctx context.Context, currency string, height int64) ([]card.Transfer, error) {
 	return t.transfers(ctx, selectTransfers+" WHERE currency = ? AND counted AND (height = 0 OR height > ?)", currency, height)
 }
 
-// TransfersTo implements card.Tx.
+// TransfersTo implements settle.Tx.
 func (t *tx) TransfersTo(ctx context.Context, currency string, addresses []string) ([]card.Transfer, error) {
 	var all []card.Transfer
 	err := inBatches(addresses, func(some []string) error {
@@ -64,7 +65,7 @@ func (s *Store) transfers(ctx context.Context, on runner, query string, args ...
 	return ts, nil
 }
 
-// UpsertTransfers implements card.Tx. A transfer that was seen before keeps the earlier time.
+// UpsertTransfers implements settle.Tx. A transfer that was seen before keeps the earlier time.
 func (t *tx) UpsertTransfers(ctx context.Context, ts []card.Transfer) error {
 	return insertAll(ctx, t, "upsert transfers", "transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at)",
 		"(?, ?, ?, ?, ?, ?, ?, ?, ?)", `ON CONFLICT (currency, txid, output) DO UPDATE SET address = excluded.address, amount = excluded.amount,
@@ -75,8 +76,8 @@ func (t *tx) UpsertTransfers(ctx context.Context, ts []card.Transfer) error {
 		})
 }
 
-// Cursor implements card.Store.
-func (s *Store) Cursor(ctx context.Context, currency string) (card.Cursor, error) {
+// Cursor implements settle.Store.
+func (s *Store) Cursor(ctx context.Context, currency string) (settle.Cursor, error) {
 	var row struct {
 		Fingerprint  string `db:"fingerprint"`
 		Height       int64  `db:"height"`
@@ -87,21 +88,23 @@ func (s *Store) Cursor(ctx context.Context, currency string) (card.Cursor, error
 		LowestLocked int64  `db:"lowest_locked"`
 		Rescan       string `db:"rescan"`
 		Believe      bool   `db:"believe"`
+		Newest       int64  `db:"newest"`
 	}
 	err := s.get(ctx, s.r, &row, "select cursor", `SELECT fingerprint, height, hash, time, deep_height, deep_hash, (SELECT COALESCE(MIN(t.height), 0) FROM transfers t
 		WHERE t.currency = chains.currency AND t.counted AND t.locked AND t.height > 0 AND t.height > chains.height - ?) AS lowest_locked,
-		COALESCE(p.rescan, '') AS rescan, COALESCE(p.rescan_believed, FALSE) AS believe
-		FROM chains LEFT JOIN address_pools p ON p.currency = chains.currency WHERE chains.currency = ?`, card.LongestLock, currency)
+		COALESCE(p.rescan, '') AS rescan, COALESCE(p.rescan_believed, FALSE) AS believe,
+		(SELECT COALESCE(MAX(a.position), ?) FROM addresses a WHERE a.currency = chains.currency) AS newest
+		FROM chains LEFT JOIN address_pools p ON p.currency = chains.currency WHERE chains.currency = ?`, settle.LongestLock, settle.NoPosition, currency)
 	if errors.Is(err, card.ErrNotFound) {
-		return card.Cursor{}, nil
+		return settle.Cursor{Newest: settle.NoPosition}, nil
 	}
-	return card.Cursor{Fingerprint: row.Fingerprint, LowestLocked: row.LowestLocked, Rescan: row.Rescan, Believe: row.Believe,
+	return settle.Cursor{Fingerprint: row.Fingerprint, LowestLocked: row.LowestLocked, Rescan: row.Rescan, Believe: row.Believe, Newest: row.Newest,
 		Tip:  card.Tip{Height: row.Height, Hash: row.Hash, Time: fromMillis(row.Time)},
 		Deep: card.Tip{Height: row.DeepHeight, Hash: row.DeepHash}}, err
 }
 
-// SaveCursor implements card.Tx.
-func (t *tx) SaveCursor(ctx context.Context, currency string, c card.Cursor) error {
+// SaveCursor implements settle.Tx.
+func (t *tx) SaveCursor(ctx context.Context, currency string, c settle.Cursor) error {
 	_, err := t.s.exec(ctx, t.t, "save cursor", `INSERT INTO chains (currency, fingerprint, height, hash, time, deep_height, deep_hash) VALUES (?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (currency) DO UPDATE SET fingerprint = excluded.fingerprint, height = excluded.height, hash = excluded.hash, time = excluded.time,
 		deep_height = excluded.deep_height, deep_hash = excluded.deep_hash`,
@@ -109,7 +112,7 @@ func (t *tx) SaveCursor(ctx context.Context, currency string, c card.Cursor) err
 	return err
 }
 
-// Tip implements card.Tx.
+// Tip implements operator.Tx.
 func (t *tx) Tip(ctx context.Context, currency string) (card.Tip, error) {
 	var row struct {
 		Height int64  `db:"height"`

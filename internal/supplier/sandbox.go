@@ -1,6 +1,6 @@
 // Package supplier makes cards, or asks others to.
 //
-// It may import package card only, and implements its Issuer: the same key always yields the same card.
+// It may import packages card and issue, and implements issue.Supplier: the same key always yields the same card.
 package supplier
 
 import (

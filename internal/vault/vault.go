@@ -1,6 +1,6 @@
 // Package vault encrypts card credentials at rest and makes keyed hashes.
 //
-// It may import package card only, and implements its Vault. Keys are Tink keysets in one file: AES256-GCM for encryption,
+// It may import package card and the actors whose Vault it implements. Keys are Tink keysets in one file: AES256-GCM for encryption,
 // HMAC-SHA256 as a pseudorandom function for hashes. Losing the file means losing the credentials of every card.
 package vault
 
@@ -20,7 +20,11 @@ import (
 	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
 	"github.com/tink-crypto/tink-go/v2/tink"
 
+	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/order"
+	"github.com/cardmint/cardmint/internal/webhook"
 )
 
 // Vault is safe for concurrent use.
@@ -29,7 +33,12 @@ type Vault struct {
 	prf  *prf.Set
 }
 
-var _ card.Vault = (*Vault)(nil)
+var (
+	_ account.Vault = (*Vault)(nil)
+	_ issue.Vault   = (*Vault)(nil)
+	_ order.Vault   = (*Vault)(nil)
+	_ webhook.Vault = (*Vault)(nil)
+)
 
 // keyFile is what a key file holds: two Tink keysets in Tink's JSON form.
 type keyFile struct {

@@ -54,7 +54,7 @@ func TestSender_AVerdictOnOneEventKeepsNoOtherWaiting(t *testing.T) {
 			late[i] = card.ExampleEvent(uuid.Must(uuid.NewV7()), s.account, uuid.Must(uuid.NewV7()), card.EventLate)
 			late[i].CardUUID, late[i].CreatedAt = s.card.UUID, s.clock()
 		}
-		check(t, s.store.InTx(t.Context(), func(tx card.Tx) error { return tx.InsertEvents(t.Context(), late) }))
+		check(t, s.store.WebhookTx(t.Context(), func(tx webhook.Tx) error { return tx.InsertEvents(t.Context(), late) }))
 		s.happen(10)
 		s.pass()
 		if taken.Load() != 10 || refused.Load() != 100 {

@@ -14,16 +14,18 @@ import (
 	"github.com/google/uuid"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/outbound"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/supplier"
 	"github.com/cardmint/cardmint/internal/vault"
-	"github.com/cardmint/cardmint/internal/watcher"
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
@@ -35,9 +37,9 @@ type shop struct {
 	url      string
 	vault    *vault.Vault
 	store    *store.Store
-	service  *card.Service
+	orders   *order.Service
 	chain    *chain.Simulated
-	watcher  *watcher.Watcher
+	watcher  *settle.Watcher
 	issuer   *issue.Issuer
 	sender   *webhook.Sender
 	cfg      webhook.Config
@@ -83,10 +85,10 @@ func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
 			check(t, err)
 			s := &shop{t: t, url: url(t), vault: v, now: time.Now(), wake: func() {}}
 			s.open()
-			a := card.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: s.now}
+			a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: s.now}
 			check(t, s.store.InsertAccount(t.Context(), a))
 			s.account = a.ID
-			s.card, _, err = s.service.CreateCard(t.Context(), s.account, card.CreateRequest{USDAmount: "150", Currency: "monero"})
+			s.card, _, err = s.orders.CreateCard(t.Context(), s.account, order.CreateRequest{USDAmount: "150", Currency: "monero"})
 			check(t, err)
 			f(t, s)
 		})
@@ -105,16 +107,16 @@ func (s *shop) open() {
 	s.t.Cleanup(poster.Close)
 	rates, err := rate.NewFixed(map[string]string{"monero": "150"}, s.clock)
 	check(s.t, err)
-	s.service, err = card.New(s.store, s.vault, rates, card.Config{
-		Currencies: []card.Currency{card.Monero()}, Now: s.clock, PoolSize: 20,
-	})
+	s.orders, err = order.New(s.store, s.vault, rates, nil, func() {}, order.Config{Currencies: []card.Currency{card.Monero()}, Now: s.clock})
 	check(s.t, err)
 	s.cfg.Now = s.clock
 	s.webhooks, err = webhook.New(unreliable{s.store, s}, s.vault, poster, func() {}, s.cfg)
 	check(s.t, err)
 	s.chain = chain.NewSimulated("monero", s.store, s.clock)
 	s.issuer = issue.New(s.store, s.vault, supplier.NewSandbox(s.clock), func() {}, slog.New(slog.DiscardHandler), s.clock)
-	s.watcher = watcher.New(s.service, s.chain, watcher.Config{FillBatch: 20, Now: s.clock})
+	s.watcher, err = settle.New(s.store, rates, s.chain, settle.Wake{Pass: func() {}, Issuer: func() {}, Sender: func() {}}, slog.New(slog.DiscardHandler),
+		settle.Config{PoolSize: 20, FillBatch: 20, Now: s.clock})
+	check(s.t, err)
 	check(s.t, s.watcher.Tick(s.t.Context()))
 	check(s.t, s.watcher.Close(s.t.Context()))
 	s.sender, err = webhook.NewSender(unreliable{s.store, s}, s.vault, poster, s.wake, slog.New(slog.DiscardHandler), s.cfg)

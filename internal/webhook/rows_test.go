@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
@@ -46,7 +47,7 @@ func open(t testing.TB, url string) *store.Store {
 
 func newAccount(t testing.TB, s *store.Store) uuid.UUID {
 	t.Helper()
-	a := card.Account{ID: uuid.Must(uuid.NewV7()), Name: "account " + uuid.NewString(), CreatedAt: epoch}
+	a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "account " + uuid.NewString(), CreatedAt: epoch}
 	check(t, s.InsertAccount(t.Context(), a))
 	return a.ID
 }

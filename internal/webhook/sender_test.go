@@ -357,7 +357,7 @@ func TestSender_ARolledBackEventIsNeverSent(t *testing.T) {
 		e := card.ExampleEvent(uuid.Must(uuid.NewV7()), s.account, uuid.Must(uuid.NewV7()), card.EventLate)
 		e.CardUUID = s.card.UUID
 		undone := errors.New("undone")
-		err := s.store.InTx(t.Context(), func(tx card.Tx) error {
+		err := s.store.WebhookTx(t.Context(), func(tx webhook.Tx) error {
 			return errors.Join(tx.InsertEvents(t.Context(), []card.Event{e}), undone)
 		})
 		if !errors.Is(err, undone) {

@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+)
+
+// loop is something that a process does again and again.
+type loop struct {
+	name   string
+	every  time.Duration
+	woken  wake // nil if nobody wakes it
+	tick   func(context.Context) error
+	health func(context.Context) error // what readiness asks; nil for nothing
+	close  func(context.Context) error // called after the last tick; nil for nothing
+	grace  time.Duration               // that close may take
+}
+
+// wake lets one loop tell another that there is work. Calls while the other is busy count as one.
+type wake chan struct{}
+
+func (w wake) up() {
+	select {
+	case w <- struct{}{}:
+	default:
+	}
+}
+
+// wakes are those of several loops.
+type wakes []wake
+
+func (all wakes) up() {
+	for _, w := range all {
+		w.up()
+	}
+}
+
+// longestPause is between two attempts of a loop that keeps failing.
+const longestPause = 10 * time.Second
+
+// run calls tick until ctx ends: at once, when it is woken, and after every interval, which varies by a tenth so that replicas
+// do not work in step, and doubles with each failure in a row up to longestPause. An error is logged when it is new, and once a minute
+// as long as it lasts.
+func (l loop) run(ctx context.Context, log *slog.Logger) {
+	var last string
+	var lastAt time.Time
+	wait := l.every
+	for ctx.Err() == nil {
+		err := l.tick(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && (err.Error() != last || time.Since(lastAt) > time.Minute):
+			log.Error("failed", "error", err)
+			last, lastAt = err.Error(), time.Now()
+		case err == nil && last != "":
+			log.Info("well again", "after", last)
+			last = ""
+		}
+		if err == nil {
+			wait = l.every
+		} else {
+			wait = max(l.every, min(2*wait, longestPause))
+		}
+		pause := time.NewTimer(wait*9/10 + rand.N(wait/5))
+		select {
+		case <-ctx.Done():
+		case <-pause.C:
+		case <-l.woken:
+		}
+		pause.Stop()
+	}
+}
+
+// end closes what the loop used, even though ctx has ended.
+func (l loop) end(ctx context.Context, log *slog.Logger) {
+	if l.close == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.grace)
+	defer cancel()
+	if err := l.close(ctx); err != nil {
+		log.Warn("closing", "error", err)
+	}
+}

@@ -1,0 +1,63 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// Books is everything added up, as of one moment.
+type Books struct {
+	Coins []CoinBooks // by currency
+	// Doubts are what should not be, by card or account, at most some of each kind.
+	Doubts []Doubt
+}
+
+// CoinBooks adds up one currency. What cards hold is taken from the cards, what was counted from the transfers: that both agree
+// is what is to be shown.
+type CoinBooks struct {
+	Currency     string
+	Counted      card.Amount // of all transfers that are in the chain or the mempool
+	Unattributed card.Amount // of these, to addresses of no card
+
+	Made       card.Amount // credited to cards that are made
+	Open       card.Amount // credited to cards that wait, for more money, confirmations or the issuer
+	Held       card.Amount // of late payments, for an operator to settle
+	Surplus    card.Amount // beyond what a card was asked for
+	Refunded   card.Amount // given back by operators
+	Lost       card.Amount // credited to cards that are made, and no longer in the chain
+	WrittenOff card.Amount // of that, what operators bear
+
+	Paid   int64 // cards whose payment was confirmed
+	Issued int64 // cards that are made
+	Late   int64 // cards that wait for an operator because their money is late or too little
+}
+
+// Credited returns what the cards hold of what was received.
+func (b CoinBooks) Credited() card.Amount { return b.Made + b.Open + b.Held + b.Refunded }
+
+// Doubt is something that should not be.
+type Doubt struct {
+	ID   uuid.UUID // of a card, or of an account
+	Text string
+}
+
+// Reconcile adds up everything that was received and issued, and says what does not agree: no doubts mean that for each currency what
+// was counted on the chain is what was credited to cards, is surplus or came to no card's address, and that the cards which were
+// made are those that were paid.
+func (s *Service) Reconcile(ctx context.Context) (Books, error) {
+	b, err := s.store.Books(ctx)
+	if err != nil {
+		return Books{}, fmt.Errorf("reconcile: %w", err)
+	}
+	for _, c := range b.Coins {
+		if is := c.Credited() + c.Surplus + c.Unattributed; is != c.Counted {
+			b.Doubts = append(b.Doubts, Doubt{Text: fmt.Sprintf("%s: %d were counted, but %d credited, %d surplus and %d unattributed make %d",
+				c.Currency, c.Counted, c.Credited(), c.Surplus, c.Unattributed, is)})
+		}
+	}
+	return b, nil
+}

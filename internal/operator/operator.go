@@ -1,0 +1,60 @@
+// Package operator is what an operator does: it settles what the rules leave to people, and adds up the books.
+//
+// It may import package card only. Every decision is one transaction, and is kept for good.
+package operator
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// Store keeps cards and what was decided of them. A store out of reach is card.ErrUnavailable.
+type Store interface {
+	// OperatorTx runs f in a transaction; f may run again if the transaction failed to serialise, so it must do nothing else.
+	// A lost reply to COMMIT is an error although the transaction may have happened: what f writes is found by its keys.
+	OperatorTx(ctx context.Context, f func(Tx) error) error
+	// Books adds everything up, as of one moment.
+	Books(ctx context.Context) (Books, error)
+}
+
+// Tx is what happens within one transaction.
+type Tx interface {
+	// LockCardsByUUID returns those of the cards that exist, locked, by uuid.
+	LockCardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error)
+	// Tip returns the newest block that was applied; the zero Tip before the first time.
+	Tip(ctx context.Context, currency string) (card.Tip, error)
+
+	// TransfersTo returns the counted transfers to addresses.
+	TransfersTo(ctx context.Context, currency string, addresses []string) ([]card.Transfer, error)
+
+	// ReopenIntent has a parked intent tried again.
+	ReopenIntent(ctx context.Context, id uuid.UUID) error
+	// Intent returns how far the making of a card is; nil if it was not decided.
+	Intent(ctx context.Context, id uuid.UUID) (*IntentRecord, error)
+	// InsertResolution stores what an operator decided, and the decided amounts of the card, which must be locked.
+	InsertResolution(ctx context.Context, r Resolution, c *card.Card) error
+	// SaveVerdicts stores assessments, an intent for each card that is to be issued and has none, and events.
+	SaveVerdicts(ctx context.Context, vs []card.Verdict) error
+}
+
+// Rates knows today's rates without asking anybody: it answers from memory.
+type Rates interface {
+	// Rate returns card.ErrNoRate if there is no fresh one.
+	Rate(currency string) (card.Rate, error)
+}
+
+// Service is what an operator does.
+type Service struct {
+	store Store
+	rates Rates
+	log   *slog.Logger
+}
+
+// New returns a service.
+func New(store Store, rates Rates, log *slog.Logger) *Service {
+	return &Service{store: store, rates: rates, log: log}
+}

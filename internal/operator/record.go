@@ -1,0 +1,80 @@
+package operator
+
+import (
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// Search selects cards for an operator, of every account.
+type Search struct {
+	AccountID     uuid.UUID         // zero for all
+	State         card.PaymentState // "" for all
+	NeedsOperator bool              // only cards that wait for ResolveCard
+	Limit         int
+}
+
+// Record is everything that is kept of a card but its credentials.
+type Record struct {
+	Card        *card.Card
+	Account     string // name
+	Transfers   []card.Transfer
+	Intent      *IntentRecord // nil before the payment was confirmed
+	Resolutions []Resolution
+	Events      []card.Event
+}
+
+// IntentRecord is how far the making of a card is.
+type IntentRecord struct {
+	State    string // open, done or parked
+	Attempts int
+	DueAt    time.Time // of the next attempt, while it is open
+	Reason   string    // of the last failure
+}
+
+// ResolutionKind says what an operator decided of a card.
+type ResolutionKind string
+
+// The decisions. Where nothing is left to decide, none of them does anything.
+const (
+	// Accept lets what was received be enough: the card is made once that is confirmed.
+	Accept ResolutionKind = "accept"
+	// Refund says that the operator gives the money back; once the card is made, the surplus. It is to be decided before anything is
+	// sent: from then on the money makes no card.
+	Refund ResolutionKind = "refund"
+	// WriteOff says that the operator bears the loss of money that left the chain after the card was made, or after it was given back.
+	WriteOff ResolutionKind = "write_off"
+	// Retry has the issuer asked again, with the same key, for a card that was parked.
+	Retry ResolutionKind = "retry"
+)
+
+// Resolution is a decision, as it is kept for good.
+type Resolution struct {
+	ID        uuid.UUID
+	CardUUID  uuid.UUID
+	Kind      ResolutionKind
+	Amount    card.Amount // accepted, refunded or written off; 0 with Retry
+	Note      string
+	Operator  string
+	CreatedAt time.Time
+}
+
+var (
+	// ErrAnotherAmount means that a decision is not about the amount that the operator thinks.
+	ErrAnotherAmount = errors.New("the amount is another by now")
+	// ErrBeingMade means that the issuer may have made a card: its money can't be given back.
+	ErrBeingMade = errors.New("the card is being made")
+	// ErrNotConfirmed means that money may still leave the chain, or can't be spent yet: it is not to be given back.
+	ErrNotConfirmed = errors.New("what was received is not confirmed, or is locked")
+	// ErrMade means that a card is made already.
+	ErrMade = errors.New("the card is made already")
+	// ErrNothingLost means that no money of a card has left the chain after it was made or given back.
+	ErrNothingLost = errors.New("no money was lost with the card")
+	// ErrNothingReceived means that there is no money to decide on.
+	ErrNothingReceived = errors.New("nothing was received for the card")
+	// ErrNotParked means that the making of a card does not wait for an operator.
+	ErrNotParked = errors.New("the making of the card is not parked")
+)

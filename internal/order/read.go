@@ -1,0 +1,97 @@
+package order
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// GetCard returns a card of the account, with its credentials once it is generated. It costs one round trip to the store.
+func (s *Service) GetCard(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {
+	c, err := s.store.CardByUUID(ctx, account, id)
+	if errors.Is(err, card.ErrNotFound) {
+		return nil, card.ErrNotFound.Saying("Your account has no card with this uuid.")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, s.open(c)
+}
+
+// open fills in the credentials of a generated card.
+func (s *Service) open(c *card.Card) error {
+	if c.Status != card.Generated {
+		return nil
+	}
+	if c.Sealed == nil {
+		return fmt.Errorf("card %s is generated but has no credentials", c.UUID)
+	}
+	credentials, err := s.vault.OpenCredentials(c.UUID, c.AccountID, *c.Sealed)
+	if err != nil {
+		return err
+	}
+	c.Credentials = &credentials
+	return nil
+}
+
+// listPage is how many cards ListCards holds at once.
+const listPage = 500
+
+// ListCards calls f with the cards that match, newest first. Between pages nothing of the store is held, however slow f is, and
+// memory does not grow with the number of cards.
+func (s *Service) ListCards(ctx context.Context, filter Filter, f func(*card.Card) error) error {
+	left := filter.Limit
+	for {
+		filter.Limit = listPage
+		if left > 0 {
+			filter.Limit = min(left, listPage)
+		}
+		page, err := s.store.Cards(ctx, filter)
+		if err != nil {
+			return err
+		}
+		for _, c := range page {
+			if err := s.open(c); err != nil {
+				return err
+			}
+			if err := f(c); err != nil {
+				return err
+			}
+		}
+		left -= len(page)
+		if len(page) < filter.Limit || left == 0 {
+			return nil
+		}
+		filter.Before = page[len(page)-1].UUID
+	}
+}
+
+// CurrencyRate is a currency and its rate, if a fresh one is known.
+type CurrencyRate struct {
+	card.Currency
+	Rate *card.Rate
+}
+
+// ListCurrencies returns the enabled currencies by code.
+func (s *Service) ListCurrencies() ([]CurrencyRate, error) {
+	var all []CurrencyRate
+	for _, coin := range s.cfg.Currencies {
+		rate, err := s.rates.Rate(coin.Code)
+		switch {
+		case err == nil:
+			all = append(all, CurrencyRate{coin, &rate})
+		case errors.Is(err, card.ErrNoRate):
+			all = append(all, CurrencyRate{coin, nil})
+		default:
+			return nil, err
+		}
+	}
+	slices.SortFunc(all, func(a, b CurrencyRate) int { return strings.Compare(a.Code, b.Code) })
+	return all, nil
+}

@@ -1,0 +1,267 @@
+package settle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/account"
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/order"
+	"github.com/cardmint/cardmint/internal/rate"
+	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/settle"
+	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/supplier"
+	"github.com/cardmint/cardmint/internal/vault"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+// shop is one replica of the service with a simulated chain, whose time and issuer the test controls.
+type shop struct {
+	t        *testing.T
+	store    *store.Store
+	vault    *vault.Vault
+	rates    *dial
+	supplier *scripted
+	issuer   *issue.Issuer
+	orders   *order.Service
+	desk     *operator.Service
+	chain    *chain.Simulated
+	watcher  *settle.Watcher
+	account  uuid.UUID
+	now      time.Time
+	url      string
+	doubts   []string // what the books may doubt when the test ends
+}
+
+// onEach runs a test on every database.
+func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
+	t.Helper()
+	for name, url := range map[string]func(*testing.T) string{
+		"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "x.db") },
+		"postgres": func(t *testing.T) string { return rig.Postgres(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			keys := filepath.Join(t.TempDir(), "x.keys")
+			check(t, vault.Create(keys))
+			v, err := vault.Open(keys)
+			check(t, err)
+			first := &shop{t: t, url: url(t), vault: v, rates: &dial{usd: "150"}, now: time.Now()}
+			first.supplier = &scripted{real: supplier.NewSandbox(first.clock), asked: map[string]int{}}
+			first.start()
+			a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: first.now}
+			check(t, first.store.InsertAccount(t.Context(), a))
+			first.account = a.ID
+			f(t, first)
+			first.reconcile()
+		})
+	}
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// nobody is woken.
+func nobody() settle.Wake {
+	return settle.Wake{Pass: func() {}, Issuer: func() {}, Sender: func() {}}
+}
+
+// start opens the store and wires a replica on it.
+func (s *shop) start() {
+	s.t.Helper()
+	var err error
+	s.store, err = store.Open(s.t.Context(), s.url, 4)
+	check(s.t, err)
+	s.t.Cleanup(func() { _ = s.store.Close() })
+	s.chain = chain.NewSimulated("monero", s.store, s.clock)
+	s.orders, err = order.New(s.store, s.vault, s.rates, nil, func() {}, order.Config{Currencies: []card.Currency{card.Monero()}, Now: s.clock})
+	check(s.t, err)
+	s.desk = operator.New(s.store, s.rates, quiet)
+	s.issuer = issue.New(s.store, s.vault, s.supplier, func() {}, quiet, s.clock)
+	s.watcher, err = settle.New(s.store, s.rates, s.chain, nobody(), quiet, settle.Config{PoolSize: 200, FillBatch: 200, Now: s.clock})
+	check(s.t, err)
+	check(s.t, s.watcher.Tick(s.t.Context()))
+}
+
+// watch returns another watcher on the same database.
+func (s *shop) watch(c settle.Chain, cfg settle.Config) *settle.Watcher {
+	s.t.Helper()
+	cfg.PoolSize, cfg.Now = 200, s.clock
+	w, err := settle.New(s.store, s.rates, c, nobody(), quiet, cfg)
+	check(s.t, err)
+	return w
+}
+
+// replica starts another process on the same database.
+func (s *shop) replica() *shop {
+	other := *s
+	other.orders, other.watcher = nil, nil
+	// The first one watches; it must let go before another may.
+	check(s.t, s.watcher.Close(s.t.Context()))
+	other.start()
+	return &other
+}
+
+func (s *shop) clock() time.Time { return s.now }
+
+func (s *shop) order() *card.Card {
+	s.t.Helper()
+	c, _, err := s.orders.CreateCard(s.t.Context(), s.account, order.CreateRequest{USDAmount: "150", Currency: "monero"})
+	check(s.t, err)
+	return c
+}
+
+func (s *shop) pay(c *card.Card, amount card.Amount, confirmations int) {
+	s.t.Helper()
+	_, err := s.chain.Pay(s.t.Context(), c.Address, amount, confirmations)
+	check(s.t, err)
+}
+
+func (s *shop) mine(n int) { check(s.t, s.store.SimulatedMine(s.t.Context(), "monero", n)) }
+
+func (s *shop) tick() {
+	s.t.Helper()
+	check(s.t, s.watcher.Tick(s.t.Context()))
+}
+
+// settle has everything done that is due.
+func (s *shop) settle() {
+	s.t.Helper()
+	s.tick()
+	for {
+		n, err := s.issuer.IssueDue(s.t.Context())
+		check(s.t, err)
+		if n == 0 {
+			return
+		}
+	}
+}
+
+// want reads the card again and compares.
+func (s *shop) want(c *card.Card, status card.Status, state card.PaymentState, received card.Amount, confirmations int64) *card.Card {
+	s.t.Helper()
+	got, err := s.orders.GetCard(s.t.Context(), s.account, c.UUID)
+	check(s.t, err)
+	if got.Status != status || got.State != state || got.Received != received || got.Confirmations() != confirmations {
+		s.t.Errorf("card is %s, %s, received %d, %d confirmations; want %s, %s, %d, %d",
+			got.Status, got.State, got.Received, got.Confirmations(), status, state, received, confirmations)
+	}
+	if (got.Credentials != nil) != (status == card.Generated) {
+		s.t.Errorf("card is %s, credentials: %v", status, got.Credentials != nil)
+	}
+	return got
+}
+
+// reconcile is the last assertion of every test: all that was received is credited, surplus or of no card, and what was made is what was
+// paid.
+func (s *shop) reconcile() {
+	s.t.Helper()
+	books, err := s.desk.Reconcile(context.Background())
+	check(s.t, err)
+	var doubts []string
+	for _, d := range books.Doubts {
+		doubts = append(doubts, d.Text)
+	}
+	if diff := cmp.Diff(s.doubts, doubts); diff != "" {
+		s.t.Errorf("doubts: %s\n%+v", diff, books)
+	}
+}
+
+// wantBooks compares the books of monero.
+func (s *shop) wantBooks(want operator.CoinBooks) {
+	s.t.Helper()
+	books, err := s.desk.Reconcile(s.t.Context())
+	check(s.t, err)
+	want.Currency = "monero"
+	if diff := cmp.Diff([]operator.CoinBooks{want}, books.Coins); diff != "" {
+		s.t.Error(diff)
+	}
+}
+
+func (s *shop) resolve(c *card.Card, kind operator.ResolutionKind) operator.Resolved {
+	s.t.Helper()
+	done, err := s.desk.ResolveCard(s.t.Context(), operator.Decision{CardUUID: c.UUID, Kind: kind, Note: "as agreed", Operator: "alice"})
+	check(s.t, err)
+	return done
+}
+
+// wantIssued compares how many cards the issuer made with how many it should have.
+func (s *shop) wantIssued(n int) {
+	s.t.Helper()
+	if got := s.supplier.cards(); got != n {
+		s.t.Errorf("the issuer made %d cards, want %d", got, n)
+	}
+}
+
+// dial is a rate that a test turns.
+type dial struct{ usd string }
+
+func (d *dial) Rate(currency string) (card.Rate, error) {
+	if d.usd == "" {
+		return card.Rate{}, card.ErrNoRate
+	}
+	f, err := rate.NewFixed(map[string]string{currency: d.usd}, time.Now)
+	if err != nil {
+		return card.Rate{}, err
+	}
+	return f.Rate(currency)
+}
+
+// scripted is the sandbox's issuer with faults, and a ledger of what it made.
+type scripted struct {
+	real *supplier.Sandbox
+	// fault, if set, says what becomes of an attempt: the card is made all the same unless it returns card.ErrDeclined.
+	fault func(attempt int, c *card.Credentials) error
+
+	mu    sync.Mutex
+	asked map[string]int // attempts by key
+}
+
+func (s *scripted) Issue(ctx context.Context, key string, usd card.USD) (card.Credentials, error) {
+	c, err := s.real.Issue(ctx, key, usd)
+	if err != nil {
+		return c, err
+	}
+	s.mu.Lock()
+	s.asked[key]++
+	attempt := s.asked[key]
+	s.mu.Unlock()
+	if s.fault == nil {
+		return c, nil
+	}
+	err = s.fault(attempt, &c)
+	if errors.Is(err, card.ErrDeclined) {
+		s.mu.Lock()
+		delete(s.asked, key)
+		s.mu.Unlock()
+	}
+	return c, err
+}
+
+func (s *scripted) cards() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.asked)
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+var errFault = fmt.Errorf("connection reset by peer")

@@ -1,0 +1,61 @@
+package settle_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/settle"
+)
+
+// locking is a chain with transfers whose senders lock them.
+type locking struct {
+	settle.Chain
+	transfers []card.Transfer
+	deep      int64 // how many blocks were read last
+}
+
+func (l *locking) Scan(ctx context.Context, known []card.Tip, since, newest int64) (settle.View, error) {
+	v, err := l.Chain.Scan(ctx, known, since, newest)
+	l.deep = v.Tip.Height - since
+	for _, t := range l.transfers {
+		if t.Height > since {
+			v.Transfers = append(v.Transfers, t)
+		}
+	}
+	return v, err
+}
+
+func TestWatcher_ATransferThatIsLockedForEverIsNotReadForEver(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.mine(1000)
+		c := s.order()
+		lock := func(id, address string, height int64) card.Transfer {
+			return card.Transfer{Currency: "monero", TxID: id, Address: address, Amount: coin, Height: height, Locked: true, FirstSeenAt: s.now}
+		}
+		chain := &locking{Chain: s.chain, transfers: []card.Transfer{lock("ever", "of no card", 500)}}
+		w := s.sibling(s.store, chain, 0)
+		pass := func(mine int, deep int64) {
+			t.Helper()
+			s.mine(mine)
+			check(t, w.Tick(t.Context()))
+			if chain.deep != deep {
+				t.Errorf("read %d blocks, want %d", chain.deep, deep)
+			}
+		}
+		check(t, w.Tick(t.Context()))
+		pass(0, 502)     // from below it
+		pass(4000, 4502) // it may still be unlocked
+		pass(2000, 6502) // the tip that was applied is still near
+		pass(0, 120)     // no longer waited for
+		pass(2000, 2120) // what is new is read as ever
+		chain.transfers = append(chain.transfers, lock("a while", c.Address, 8900))
+		pass(0, 120)
+		pass(3000, 3120)
+		s.want(c, card.AwaitingPayment, card.Confirming, coin, 3102)
+		chain.transfers[1].Locked = false
+		pass(0, 3102) // it is waited for, whatever is locked for ever
+		s.want(c, card.AwaitingPayment, card.Paid, coin, 3102)
+		pass(0, 120)
+	})
+}

@@ -1,0 +1,315 @@
+package settle_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/account"
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/order"
+	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/settle"
+	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/supplier"
+	"github.com/cardmint/cardmint/internal/vault"
+)
+
+// till is a shop whose chain is real: a node and a view-only wallet. The tests of the process share both, so that the wallet has
+// received money of which a till's database knows no card.
+type till struct {
+	*shop
+	net    *rig.MoneroNet
+	node   *rig.Proxy // what stands before the node
+	wallet *rig.Proxy // and before the wallet
+	chain  *chain.Monero
+	config chain.MoneroConfig
+	policy order.Config
+	pool   int
+	batch  int           // addresses made in one pass at most; 0 for the default
+	later  time.Duration // what the clock of service and watcher shows beyond the time of the machine; the node's is real
+}
+
+// atTill runs a test at a till on SQLite. Before it opens, it is changed.
+func atTill(t *testing.T, f func(t *testing.T, s *till), changes ...func(*till)) {
+	t.Helper()
+	s := newTill(t, "sqlite:"+filepath.Join(t.TempDir(), "x.db"), changes...)
+	s.tick()
+	f(t, s)
+}
+
+// atTills does the same on every database, one after the other.
+func atTills(t *testing.T, f func(t *testing.T, s *till), changes ...func(*till)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) { atTill(t, f, changes...) })
+	t.Run("postgres", func(t *testing.T) { atPostgres(t, f, changes...) })
+}
+
+func atPostgres(t *testing.T, f func(t *testing.T, s *till), changes ...func(*till)) {
+	t.Helper()
+	s := newTill(t, rig.Postgres(t), changes...)
+	s.tick()
+	f(t, s)
+}
+
+// few confirmations have a card made where their number does not matter: a block takes 0.1 s.
+const few = 4
+
+func fewConfirmations(s *till) { s.policy.Currencies[0].Confirmations = few }
+
+// newTill opens a till that has not looked at the chain yet. When the test ends its books are reconciled.
+func newTill(t *testing.T, url string, changes ...func(*till)) *till {
+	t.Helper()
+	keys := filepath.Join(t.TempDir(), "x.keys")
+	check(t, vault.Create(keys))
+	v, err := vault.Open(keys)
+	check(t, err)
+	s := &till{shop: &shop{t: t, url: url, vault: v, rates: &dial{usd: "150"}}, net: rig.Monero(t)}
+	s.net.DropMempool(t)
+	s.supplier = &scripted{real: supplier.NewSandbox(time.Now), asked: map[string]int{}}
+	// monerod takes 25 connections from one machine, and only a proxy ends those that nobody needs any more.
+	s.node, s.wallet = rig.NewProxy(t, s.net.DaemonURL), rig.NewProxy(t, s.net.WalletURL)
+	s.config = chain.MoneroConfig{DaemonURL: s.node.URL, WalletURL: s.wallet.URL}
+	s.policy, s.pool = order.Config{Currencies: []card.Currency{card.Monero()}}, 24
+	for _, change := range changes {
+		change(s)
+	}
+	s.open()
+	a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "till", CreatedAt: time.Now()}
+	check(t, s.store.InsertAccount(t.Context(), a))
+	s.account = a.ID
+	t.Cleanup(s.reconcile)
+	return s
+}
+
+// open opens the store and wires a replica on it.
+func (s *till) open() {
+	s.t.Helper()
+	var err error
+	s.store, err = store.Open(s.t.Context(), s.url, 8)
+	check(s.t, err)
+	opened := s.store
+	s.t.Cleanup(func() { _ = opened.Close() })
+	policy := s.policy
+	policy.Now = s.clock
+	s.orders, err = order.New(s.store, s.vault, s.rates, nil, func() {}, policy)
+	check(s.t, err)
+	s.desk = operator.New(s.store, s.rates, quiet)
+	s.issuer = issue.New(s.store, s.vault, s.supplier, func() {}, quiet, s.clock)
+	s.restart()
+}
+
+// restart has the watcher and what it knows of node and wallet start anew.
+func (s *till) restart() {
+	s.t.Helper()
+	if s.watcher != nil {
+		check(s.t, s.watcher.Close(s.t.Context()))
+	}
+	var err error
+	s.chain, err = chain.NewMonero(s.config)
+	check(s.t, err)
+	s.t.Cleanup(s.chain.Close)
+	s.watcher, err = settle.New(s.store, s.rates, s.chain, nobody(), quiet, settle.Config{PoolSize: s.pool, FillBatch: s.batch, Now: s.clock})
+	check(s.t, err)
+}
+
+// replica is another process on the same database, that has not looked yet.
+func (s *till) replica() *till {
+	s.t.Helper()
+	shared := *s.shop
+	other := *s
+	other.shop = &shared
+	other.watcher = nil
+	other.open()
+	return &other
+}
+
+func (s *till) clock() time.Time { return time.Now().Add(s.later) }
+
+// pay sends to a card's address. The transaction is in the mempool then.
+func (s *till) pay(c *card.Card, amount card.Amount) (txID string) {
+	s.t.Helper()
+	return s.net.Pay(s.t, c.Address, int64(amount))
+}
+
+// paid pays a card and mines so many confirmations.
+func (s *till) paid(c *card.Card, amount card.Amount, confirmations int) (txID string) {
+	s.t.Helper()
+	txID = s.pay(c, amount)
+	s.net.Confirm(s.t, txID, confirmations)
+	return txID
+}
+
+func (s *till) mine(n int) {
+	s.t.Helper()
+	s.net.Mine(s.t, n)
+}
+
+// expire moves the end of a card's quote, as the time of the node can't be moved.
+func (s *till) expire(c *card.Card, at time.Time) {
+	s.t.Helper()
+	_, err := rig.OpenSQL(s.t, s.url).Exec(fmt.Sprintf("UPDATE cards SET expires_at = %d WHERE address = '%s'", at.UnixMilli(), c.Address))
+	check(s.t, err)
+}
+
+// top returns the newest block.
+func (s *till) top() (height int64, at time.Time) {
+	s.t.Helper()
+	var answer struct {
+		BlockHeader struct{ Height, Timestamp int64 } `json:"block_header"`
+	}
+	s.net.Daemon.Call(s.t, "get_last_block_header", nil, &answer)
+	return answer.BlockHeader.Height, time.Unix(answer.BlockHeader.Timestamp, 0)
+}
+
+// mineAfter waits until at, and mines until the newest block is not from before: one block, as a rule.
+func (s *till) mineAfter(at time.Time) {
+	s.t.Helper()
+	second := at.Add(time.Second - 1).Truncate(time.Second) // blocks have no smaller unit
+	<-time.After(time.Until(second))                        // the node has no clock but the machine's
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		s.mine(1)
+		if _, newest := s.top(); !newest.Before(at) {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("no block is from after %s", at)
+		}
+	}
+}
+
+// refuses has a pass fail as it should, soon, with the readiness saying so.
+func (s *till) refuses(want error) {
+	s.t.Helper()
+	started := time.Now()
+	err := s.watcher.Tick(s.t.Context())
+	if took := time.Since(started); took > 40*time.Second { // the adapter waits 15 s for an answer, on a machine that may be busy
+		s.t.Errorf("the pass took %s", took)
+	}
+	if err == nil || (want != nil && !errors.Is(err, want)) {
+		s.t.Errorf("the pass ended with %v, want %v", err, want)
+	}
+	if health := s.watcher.Health(); health == nil || (want != nil && !errors.Is(health, want)) {
+		s.t.Errorf("health is %v, want %v", health, want)
+	}
+}
+
+// recovers has passes run until one goes well, and makes the cards that are due.
+func (s *till) recovers() {
+	s.t.Helper()
+	for deadline := time.Now().Add(15 * time.Second); ; {
+		err := s.watcher.Tick(s.t.Context())
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatal(err)
+		}
+	}
+	if err := s.watcher.Health(); err != nil {
+		s.t.Error(err)
+	}
+	s.settle()
+}
+
+// wantMoney compares the books of what came to cards.
+func (s *till) wantMoney(want operator.CoinBooks) {
+	s.t.Helper()
+	books, err := s.desk.Reconcile(s.t.Context())
+	check(s.t, err)
+	if len(books.Coins) != 1 {
+		s.t.Fatalf("books: %+v", books)
+	}
+	got := books.Coins[0]
+	got.Counted, got.Unattributed = got.Counted-got.Unattributed, 0
+	want.Currency = "monero"
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.t.Errorf("books: %s", diff)
+	}
+}
+
+// unattributed returns what came to addresses of no card, by transaction.
+func (s *till) unattributed() map[string]card.Amount {
+	s.t.Helper()
+	ts, err := s.store.Unattributed(s.t.Context(), 10_000)
+	check(s.t, err)
+	sums := map[string]card.Amount{}
+	for _, x := range ts {
+		sums[x.TxID] += x.Amount
+	}
+	return sums
+}
+
+// wantEvents compares what the account was told of a card.
+func (s *till) wantEvents(c *card.Card, want ...card.EventType) {
+	s.t.Helper()
+	record, err := s.store.Record(s.t.Context(), c.UUID)
+	check(s.t, err)
+	var got []card.EventType
+	for _, e := range record.Events {
+		got = append(got, e.Type)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.t.Errorf("events: %s", diff)
+	}
+}
+
+// facts is what is stored of cards, transfers and events, without how high the chain is.
+func (s *till) facts(cards ...*card.Card) []operator.Record {
+	s.t.Helper()
+	var all []operator.Record
+	for _, c := range cards {
+		r, err := s.store.Record(s.t.Context(), c.UUID)
+		check(s.t, err)
+		r.Card.TipHeight = 0
+		all = append(all, r)
+	}
+	return all
+}
+
+// unchanged compares with facts from before.
+func (s *till) unchanged(before []operator.Record) {
+	s.t.Helper()
+	ids := make([]*card.Card, len(before))
+	for i, r := range before {
+		ids[i] = r.Card
+	}
+	if diff := cmp.Diff(before, s.facts(ids...)); diff != "" {
+		s.t.Errorf("changed: %s", diff)
+	}
+}
+
+// wantNoAddress has no card made for want of an address, at once.
+func (s *till) wantNoAddress() {
+	s.t.Helper()
+	check(s.t, s.orders.Prepare(s.t.Context())) // as a server does every second
+	started := time.Now()
+	c, _, err := s.orders.CreateCard(s.t.Context(), s.account, order.CreateRequest{USDAmount: "150", Currency: "monero"})
+	if !errors.Is(err, card.ErrNoAddress) || time.Since(started) > time.Second {
+		s.t.Errorf("card %v, error %v after %s", c, err, time.Since(started))
+	}
+}
+
+// wantAddress has a card made.
+func (s *till) wantAddress() *card.Card {
+	s.t.Helper()
+	check(s.t, s.orders.Prepare(s.t.Context()))
+	return s.order()
+}
+
+// ids returns the ids of cards.
+func ids(cards []*card.Card) []uuid.UUID {
+	all := make([]uuid.UUID, len(cards))
+	for i, c := range cards {
+		all[i] = c.UUID
+	}
+	return all
+}

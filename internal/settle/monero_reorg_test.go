@@ -1,0 +1,192 @@
+package settle_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/order"
+)
+
+func TestWatcher_MoneroReorgOfAnyDepthBeforeIssuing(t *testing.T) {
+	atTill(t, func(t *testing.T, s *till) {
+		var cards []*card.Card // each paid in a block of its own
+		var heights []int64
+		for range 12 {
+			c := s.order()
+			s.paid(c, coin, 1)
+			cards = append(cards, c)
+			heights = append(heights, s.net.Height(t))
+		}
+		s.tick() // the oldest three are paid now, but the issuer is not asked before the chain has changed
+		s.want(cards[0], card.AwaitingPayment, card.Paid, coin, s.confirmations(cards[0]))
+		s.want(cards[11], card.AwaitingPayment, card.Confirming, coin, 1)
+		top := s.net.Height(t)
+		for i := len(cards) - 1; i >= 0; i-- {
+			depth := int(top - heights[i] + 1)
+			s.net.Reorg(t, depth, depth, true) // the chain is as high as before: only its hashes tell
+			s.tick()
+			s.want(cards[i], card.AwaitingPayment, card.Unpaid, 0, 0)
+			for j, c := range cards[:i] {
+				if got := s.confirmations(c); got != top-heights[j]+1 {
+					t.Errorf("depth %d: %d confirmations of the payment at depth %d", depth, got, top-heights[j]+1)
+				}
+			}
+		}
+		s.mine(2)
+		s.settle()
+		s.wantIssued(0)
+		s.wantMoney(operator.CoinBooks{})
+		s.wantEvents(cards[0], card.EventDetected)
+	})
+}
+
+func TestWatcher_MoneroReMinedAtALowerHeightIsPaidOnce(t *testing.T) {
+	atTill(t, func(t *testing.T, s *till) {
+		c := s.order()
+		tx := s.net.Conflict(t, c.Address, s.net.Address)[0] // made now, so that its decoys are old enough for the lower height
+		amount := card.Amount(tx.Amount)
+		start := s.net.Height(t)
+		s.mine(4)
+		check(t, s.net.Send(t, tx))
+		s.net.Confirm(t, tx.TxID, 1)
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Confirming, amount, 1)
+		high := s.net.Height(t)
+		depth := int(high - start)
+		s.net.Reorg(t, depth, depth+1, false)
+		s.settle()
+		got := s.want(c, card.AwaitingPayment, card.Confirming, amount, s.confirmations(c))
+		if got.Height >= high || got.Height <= start {
+			t.Errorf("mined at %d, before at %d", got.Height, high)
+		}
+		s.net.Confirm(t, tx.TxID, 10)
+		s.settle()
+		s.want(c, card.Generated, card.Paid, amount, 10)
+		s.wantIssued(1)
+		s.wantEvents(c, card.EventDetected, card.EventGenerated)
+		s.wantMoney(operator.CoinBooks{Counted: amount, Made: coin, Surplus: amount - coin, Paid: 1, Issued: 1})
+	})
+}
+
+func TestWatcher_MoneroReorgOf18BlocksAfterTheCardWasMade(t *testing.T) {
+	atPostgres(t, func(t *testing.T, s *till) {
+		c := s.order()
+		s.paid(c, coin, 18)
+		s.settle()
+		s.want(c, card.Generated, card.Paid, coin, 18)
+		s.net.Reorg(t, 18, 19, true)
+		s.settle()
+		s.want(c, card.Generated, card.Reversed, 0, 0)
+		s.wantEvents(c, card.EventDetected, card.EventGenerated, card.EventReversed)
+		s.wantMoney(operator.CoinBooks{Lost: coin, Paid: 1, Issued: 1})
+		s.doubts = []string{lost}
+		s.reconcile()
+		s.later += 10 * time.Second // what the account owes is believed for a while
+		_, _, err := s.orders.CreateCard(t.Context(), s.account, order.CreateRequest{USDAmount: "150", Currency: "monero"})
+		if !errors.Is(err, card.ErrAccountFrozen) {
+			t.Errorf("a new card of the account: %v", err)
+		}
+
+		if done := s.resolve(c, operator.WriteOff); done.Resolution.Amount != coin {
+			t.Errorf("%+v", done)
+		}
+		s.doubts = nil
+		s.later += 10 * time.Second
+		next := s.wantAddress()
+		s.paid(next, coin, 10)
+		s.settle()
+		s.want(next, card.Generated, card.Paid, coin, 10)
+		s.want(c, card.Generated, card.Reversed, 0, 0)
+		s.wantIssued(2)
+		s.wantMoney(operator.CoinBooks{Counted: coin, Made: coin, Lost: coin, WrittenOff: coin, Paid: 2, Issued: 2})
+	}, func(s *till) { s.policy.FreezeReversed = true })
+}
+
+func TestWatcher_MoneroDroppedBlocksWithoutNewOnesConfirmNothing(t *testing.T) {
+	atTill(t, func(t *testing.T, s *till) {
+		c := s.order()
+		s.paid(c, coin, 8)
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Confirming, coin, 8)
+		before := s.facts(c)
+		s.mine(2)
+		s.net.Wallet.Call(t, "refresh", nil, nil) // 10 confirmations, as the wallet goes on saying
+		s.net.Pop(t, 3)
+		s.refuses(card.ErrChainNotReady)
+		s.unchanged(before)
+		s.mine(1) // the wallet follows, but the chain is no higher than it was
+		s.settle()
+		s.unchanged(before)
+		s.mine(1)
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Confirming, coin, 9)
+		s.wantIssued(0)
+		s.mine(1)
+		s.settle()
+		s.want(c, card.Generated, card.Paid, coin, 10)
+		s.wantIssued(1)
+	})
+}
+
+func TestWatcher_MoneroAChainThatGotShorterFreezesEverything(t *testing.T) {
+	atTill(t, func(t *testing.T, s *till) {
+		kept, gone := s.order(), s.order()
+		s.paid(kept, coin, 4)
+		s.paid(gone, coin, 4)
+		s.settle()
+		before := s.facts(kept, gone)
+		s.net.Reorg(t, 6, 3, true) // node and wallet agree on it
+		s.refuses(card.ErrChainNotReady)
+		s.unchanged(before)
+		s.mine(4)
+		s.settle()
+		s.want(gone, card.AwaitingPayment, card.Unpaid, 0, 0)
+		s.want(kept, card.AwaitingPayment, card.Confirming, coin, s.confirmations(kept))
+		s.net.Confirm(t, before[0].Transfers[0].TxID, 10)
+		s.settle()
+		s.want(kept, card.Generated, card.Paid, coin, 10)
+		s.wantIssued(1)
+		s.wantMoney(operator.CoinBooks{Counted: coin, Made: coin, Paid: 1, Issued: 1})
+	})
+}
+
+func TestWatcher_MoneroReorgOf101BlocksStopsTheWatcherUntilTheWalletIsRescanned(t *testing.T) {
+	atTill(t, func(t *testing.T, s *till) { tooDeep(t, s, 102) })
+}
+
+func TestWatcher_MoneroReorgOf101BlocksIsNoticedAlsoIfTheChainIsAsHighAsBefore(t *testing.T) {
+	atTill(t, func(t *testing.T, s *till) { tooDeep(t, s, 101) })
+}
+
+// tooDeep has a chain replaced deeper than a wallet follows: it stays as it was, and says that it has refreshed.
+func tooDeep(t *testing.T, s *till, blocks int) {
+	t.Cleanup(func() { s.net.Payer.Call(t, "rescan_blockchain", nil, nil) }) // his wallet could not follow either
+	made, open := s.order(), s.order()
+	s.paid(made, coin, 10)
+	s.settle()
+	s.want(made, card.Generated, card.Paid, coin, 10)
+	s.paid(open, coin, 3)
+	s.settle()
+	before := s.facts(made, open)
+
+	s.net.Reorg(t, 101, blocks, true)
+	s.refuses(card.ErrChainNotReady)
+	s.unchanged(before)
+	if blocks > 101 { // the wallet's height tells, and an operator is needed
+		s.mine(10)
+		s.refuses(card.ErrChainNotReady)
+		s.unchanged(before)
+		check(t, s.store.RequestRescan(t.Context(), "monero", "a reorganisation that was too deep", false))
+	}
+	s.wantIssued(1)
+	s.recovers()
+	s.want(made, card.Generated, card.Reversed, 0, 0)
+	s.want(open, card.AwaitingPayment, card.Unpaid, 0, 0)
+	s.wantIssued(1)
+	s.wantEvents(made, card.EventDetected, card.EventGenerated, card.EventReversed)
+	s.wantMoney(operator.CoinBooks{Lost: coin, Paid: 1, Issued: 1})
+	s.doubts = []string{lost}
+}

@@ -1,0 +1,268 @@
+package settle
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// pass reads the chain once and applies what it shows: read, compare, assess, commit, then addresses. It has the lease.
+func (w *Watcher) pass(ctx context.Context) error {
+	cursor, err := w.store.Cursor(ctx, w.currency)
+	if err != nil {
+		return err
+	}
+	if err := w.mend(ctx, cursor); err != nil {
+		return err
+	}
+	view, err := w.read(ctx, cursor)
+	if err != nil {
+		return err
+	}
+	comparing := w.cfg.Now().Sub(w.poolAt) >= checkPoolEvery
+	ahead := false
+	// Before anything is applied: a wallet that lost addresses shows a chain without their payments. One that is not ours at all has
+	// other addresses, and is refused for that.
+	if ours := cursor.Fingerprint == "" || cursor.Fingerprint == view.Fingerprint; comparing && ours {
+		if ahead, err = w.comparePool(ctx); err != nil {
+			return err
+		}
+	}
+	if err := w.keepLease(ctx); err != nil { // it is not kept where the database is asked
+		return err
+	}
+	applied, err := w.apply(ctx, cursor, view)
+	if err != nil {
+		return fmt.Errorf("apply view: %w", err)
+	}
+	w.remember(view)
+	w.report(ctx, view, applied)
+	if comparing {
+		if err := w.trustPool(ctx, ahead); err != nil {
+			return err
+		}
+	}
+	return w.fillPool(ctx)
+}
+
+// read returns what the chain shows.
+func (w *Watcher) read(ctx context.Context, cursor Cursor) (View, error) {
+	if cursor.Tip.Hash != "" && (len(w.known) == 0 || w.known[0].Hash != cursor.Tip.Hash) {
+		w.known = []card.Tip{cursor.Tip} // another process has worked meanwhile
+		if cursor.Deep.Hash != "" {
+			w.known = append(w.known, cursor.Deep)
+		}
+	}
+	held, release := w.hold(ctx)
+	view, err := w.chain.Scan(held, w.known, w.since(cursor), cursor.Newest)
+	if err := release(err); err != nil {
+		return View{}, err
+	}
+	if cursor.Deep.Hash != "" && view.Kept < cursor.Deep.Height && cursor.Rescan == "" {
+		return View{}, fmt.Errorf("%w: the chain is another from below block %d on, and the wallet can't have followed", card.ErrWalletLost, cursor.Deep.Height)
+	}
+	return view, nil
+}
+
+// since returns the height above which the chain is read.
+func (w *Watcher) since(cursor Cursor) int64 {
+	if cursor.Rescan != "" {
+		return 0
+	}
+	since := cursor.Tip.Height - w.cfg.Reread
+	if cursor.LowestLocked > 0 { // until it is unlocked it must be seen again
+		since = min(since, cursor.LowestLocked-1)
+	}
+	return max(0, since)
+}
+
+// remember keeps the newest tips that are part of the chain, as many as are read again: they tell how deep it is reorganised.
+func (w *Watcher) remember(v View) {
+	if len(w.known) > 0 && w.known[0].Hash == v.Tip.Hash {
+		return
+	}
+	known := []card.Tip{v.Tip}
+	for _, k := range w.known {
+		if k.Height <= v.Kept && k.Height > v.Tip.Height-w.cfg.Reread {
+			known = append(known, k)
+		}
+	}
+	if v.Deep.Hash != "" {
+		known = append(known, v.Deep)
+		slices.SortStableFunc(known, func(a, b card.Tip) int { return cmp.Compare(b.Height, a.Height) })
+	}
+	w.known = known
+}
+
+// applied says what a view changed.
+type applied struct {
+	transfers    int // new, changed or gone
+	unattributed int // of these, to addresses of no card
+	cards        int // assessed
+	paid         int // cards that are to be issued
+	alarms       []card.Verdict
+}
+
+// apply makes the stored facts equal to what the chain shows, and assesses the cards that this concerns, in one transaction together
+// with the cursor. The work is by what changed, not by how many cards wait.
+//
+// It fails with card.ErrWrongChain if the view is of another network or wallet, with card.ErrChainNotReady if the chain is shorter than
+// what was applied, with card.ErrWalletLost if a transfer is missing although the chain did not change, and with card.ErrFenced if the
+// lease was lost; then nothing is changed.
+func (w *Watcher) apply(ctx context.Context, cursor Cursor, v View) (applied, error) {
+	if cursor.Fingerprint != "" && cursor.Fingerprint != v.Fingerprint {
+		return applied{}, fmt.Errorf("%w: %q, not %q", card.ErrWrongChain, v.Fingerprint, cursor.Fingerprint)
+	}
+	if v.Tip.Height < cursor.Tip.Height {
+		return applied{}, fmt.Errorf("%w: its height is %d, but %d was applied", card.ErrChainNotReady, v.Tip.Height, cursor.Tip.Height)
+	}
+	if now := w.cfg.Now(); v.Tip.Time.After(now) {
+		v.Tip.Time = now // a miner's clock may be ahead; no card expires by it
+	}
+	var done applied
+	err := w.store.SettleTx(ctx, func(tx Tx) error {
+		done = applied{}
+		if err := tx.CheckLease(ctx, *w.lease); err != nil {
+			return err
+		}
+		changed, err := applyTransfers(ctx, tx, w.currency, v, cursor.Believe)
+		if err != nil {
+			return err
+		}
+		done.transfers = len(changed)
+		if err := moveCursor(ctx, tx, w.currency, cursor, v); err != nil {
+			return err
+		}
+		return w.assess(ctx, tx, v.Tip, changed, &done)
+	})
+	return done, err
+}
+
+type transferKey struct {
+	txid   string
+	output int64
+}
+
+// applyTransfers stores what is new or different, un-counts what is gone, and returns both.
+func applyTransfers(ctx context.Context, tx Tx, currency string, v View, believe bool) ([]card.Transfer, error) {
+	stored, err := tx.TransfersSince(ctx, currency, v.Since)
+	if err != nil {
+		return nil, err
+	}
+	gone := make(map[transferKey]card.Transfer, len(stored))
+	for _, t := range stored {
+		gone[transferKey{t.TxID, t.Output}] = t
+	}
+	var changed []card.Transfer
+	twice := make(map[transferKey]bool, len(v.Transfers))
+	for _, t := range v.Transfers {
+		t.Counted = true
+		key := transferKey{t.TxID, t.Output}
+		if twice[key] {
+			return nil, fmt.Errorf("transfer %s/%d is twice in one view", t.TxID, t.Output)
+		}
+		twice[key] = true
+		old, known := gone[key]
+		delete(gone, key)
+		same := known && old.Address == t.Address && old.Amount == t.Amount && old.Height == t.Height && old.Locked == t.Locked
+		if !same {
+			changed = append(changed, t)
+		}
+	}
+	for _, t := range gone {
+		if t.Height > 0 && t.Height <= v.Kept && !believe {
+			return nil, fmt.Errorf("%w: it no longer shows transaction %s of block %d, which is still in the chain", card.ErrWalletLost, t.TxID, t.Height)
+		}
+		t.Counted = false
+		changed = append(changed, t)
+	}
+	return changed, tx.UpsertTransfers(ctx, changed)
+}
+
+// moveCursor notes how far the chain has been applied.
+func moveCursor(ctx context.Context, tx Tx, currency string, cursor Cursor, v View) error {
+	// Its time too: that of a block from the future grows with the clock, and what is judged between passes goes by it.
+	if v.Tip.Hash != cursor.Tip.Hash || v.Tip.Time.UnixMilli() != cursor.Tip.Time.UnixMilli() || cursor.Fingerprint == "" {
+		deep := v.Deep
+		if deep.Hash == "" {
+			deep = cursor.Deep
+		}
+		if err := tx.SaveCursor(ctx, currency, Cursor{Fingerprint: v.Fingerprint, Tip: v.Tip, Deep: deep}); err != nil {
+			return err
+		}
+	}
+	if cursor.Rescan != "" && v.Since == 0 {
+		return tx.EndRescan(ctx, currency)
+	}
+	return nil
+}
+
+// assess judges every card that a changed transfer or the tip concerns, and stores what follows.
+func (w *Watcher) assess(ctx context.Context, tx Tx, tip card.Tip, changed []card.Transfer, done *applied) error {
+	touched := make([]string, len(changed))
+	for i, t := range changed {
+		touched[i] = t.Address
+	}
+	slices.Sort(touched)
+	cards, err := tx.LockCards(ctx, w.currency, slices.Compact(touched), tip)
+	if err != nil {
+		return err
+	}
+	owned := make(map[string]bool, len(cards))
+	addresses := make([]string, len(cards))
+	for i, c := range cards {
+		addresses[i], owned[c.Address] = c.Address, true
+	}
+	for _, t := range changed {
+		if !owned[t.Address] {
+			done.unattributed++
+		}
+	}
+	facts, err := tx.TransfersTo(ctx, w.currency, addresses)
+	if err != nil {
+		return err
+	}
+	byAddress := make(map[string][]card.Transfer, len(cards))
+	for _, t := range facts {
+		byAddress[t.Address] = append(byAddress[t.Address], t)
+	}
+	today, _ := w.rates.Rate(w.currency) // without one, late money waits
+	verdicts := make([]card.Verdict, len(cards))
+	for i, c := range cards {
+		v := card.Judge(c, byAddress[c.Address], tip, today, uuid.Must(uuid.NewV7()))
+		verdicts[i] = v
+		if v.Issue {
+			done.paid++
+		}
+		if v.Alarm() {
+			done.alarms = append(done.alarms, v)
+		}
+	}
+	done.cards = len(cards)
+	return tx.SaveVerdicts(ctx, verdicts)
+}
+
+// report logs what a view changed, and wakes whoever has work now.
+func (w *Watcher) report(ctx context.Context, view View, done applied) {
+	if done.transfers > 0 || done.paid > 0 {
+		w.log.InfoContext(ctx, "applied chain", "currency", w.currency, "height", view.Tip.Height, "transfers", done.transfers,
+			"unattributed", done.unattributed, "cards", done.cards, "paid", done.paid)
+	}
+	if done.unattributed > 0 {
+		w.log.WarnContext(ctx, "money came to addresses of no card", "currency", w.currency, "transfers", done.unattributed)
+	}
+	for _, v := range done.alarms {
+		w.log.ErrorContext(ctx, "payment needs an operator", "card", v.Card.UUID, "state", v.Assessment.State)
+	}
+	if done.cards > 0 {
+		w.wake.Sender()
+	}
+	if done.paid > 0 {
+		w.wake.Issuer()
+	}
+}

@@ -1,0 +1,348 @@
+package settle_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/rig"
+)
+
+const lost = "its money left the chain after it was made or given back: write it off, or wait for it"
+const parked = "it is paid, but its making is parked: retry or refund it"
+
+func TestResolve_LateMoneyIsAcceptedOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.now = s.now.Add(3 * time.Hour)
+		s.rates.usd = "100"
+		s.pay(c, coin, 10)
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Late, coin, 10)
+		s.wantBooks(operator.CoinBooks{Counted: coin, Held: coin, Late: 1})
+		asked := operator.Decision{CardUUID: c.UUID, Kind: operator.Accept, Note: "a regular", Operator: "alice", DryRun: true}
+		if _, err := s.desk.ResolveCard(t.Context(), asked); err != nil {
+			t.Fatal(err)
+		}
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Late, coin, 10) // only asked
+		done := s.resolve(c, operator.Accept)
+		if done.Nothing || done.After != card.Paid || done.Resolution.Amount != coin {
+			t.Errorf("%+v", done)
+		}
+		if again := s.resolve(c, operator.Accept); !again.Nothing {
+			t.Errorf("accepted twice: %+v", again)
+		}
+		s.settle()
+		s.want(c, card.Generated, card.Paid, coin, 10)
+		s.wantIssued(1)
+		s.wantBooks(operator.CoinBooks{Counted: coin, Made: coin, Paid: 1, Issued: 1})
+		record, err := s.store.Record(t.Context(), c.UUID)
+		check(t, err)
+		if len(record.Resolutions) != 1 || record.Resolutions[0].Operator != "alice" || record.Resolutions[0].Note != "as agreed" {
+			t.Errorf("kept: %+v", record.Resolutions)
+		}
+	})
+}
+
+func TestResolve_TooLittleIsRefundedAndThenPaidAgain(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin/2, 10)
+		s.settle()
+		s.now = s.now.Add(3 * time.Hour)
+		s.mine(1)
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Late, coin/2, 11) // too little, and its time is over
+		if done := s.resolve(c, operator.Refund); done.After != card.Expired || done.Resolution.Amount != coin/2 {
+			t.Errorf("%+v", done)
+		}
+		if again := s.resolve(c, operator.Refund); !again.Nothing {
+			t.Errorf("refunded twice: %+v", again)
+		}
+		s.wantBooks(operator.CoinBooks{Counted: coin / 2, Refunded: coin / 2})
+		s.pay(c, coin/2, 10) // what was given back does not count any more
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Late, coin, 10)
+		s.pay(c, coin/2, 10)
+		s.settle()
+		s.want(c, card.Generated, card.Paid, coin*3/2, 10)
+		s.wantIssued(1)
+		s.wantBooks(operator.CoinBooks{Counted: coin * 3 / 2, Made: coin, Refunded: coin / 2, Paid: 1, Issued: 1})
+	})
+}
+
+func TestResolve_SurplusIsRefunded(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, 3*coin, 10)
+		s.settle()
+		s.wantBooks(operator.CoinBooks{Counted: 3 * coin, Made: coin, Surplus: 2 * coin, Paid: 1, Issued: 1})
+		if done := s.resolve(c, operator.Refund); done.After != card.Paid || done.Resolution.Amount != 2*coin {
+			t.Errorf("%+v", done)
+		}
+		s.want(c, card.Generated, card.Paid, 3*coin, 10)
+		s.wantBooks(operator.CoinBooks{Counted: 3 * coin, Made: coin, Refunded: 2 * coin, Paid: 1, Issued: 1})
+	})
+}
+
+func TestResolve_ALossIsWrittenOff(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin, 10)
+		s.settle()
+		check(t, s.store.SimulatedReorg(t.Context(), "monero", 10, true))
+		s.settle()
+		s.want(c, card.Generated, card.Reversed, 0, 0)
+		s.doubts = []string{lost}
+		s.reconcile()
+		if done := s.resolve(c, operator.WriteOff); done.Resolution.Amount != coin || done.After != card.Reversed {
+			t.Errorf("%+v", done)
+		}
+		s.doubts = nil
+		s.wantBooks(operator.CoinBooks{Lost: coin, WrittenOff: coin, Paid: 1, Issued: 1})
+		s.pay(c, coin, 10) // after all
+		s.settle()
+		s.want(c, card.Generated, card.Paid, coin, 10)
+	})
+}
+
+func TestResolve_ADeclinedCardIsTriedAgainOrRefunded(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		again, back := s.order(), s.order()
+		s.supplier.fault = func(int, *card.Credentials) error { return card.ErrDeclined }
+		s.pay(again, coin, 10)
+		s.pay(back, coin, 10)
+		s.settle()
+		s.doubts = []string{parked, parked}
+		s.reconcile()
+		found, err := s.store.FindCards(t.Context(), operator.Search{NeedsOperator: true, Limit: 10})
+		check(t, err)
+		if len(found) != 2 {
+			t.Errorf("%d cards need an operator", len(found))
+		}
+		s.supplier.fault = nil
+		if done := s.resolve(again, operator.Retry); done.After != card.Paid {
+			t.Errorf("%+v", done)
+		}
+		if done := s.resolve(back, operator.Refund); done.After != card.Expired && done.After != card.Unpaid {
+			t.Errorf("%+v", done)
+		}
+		s.settle()
+		s.doubts = nil
+		s.want(again, card.Generated, card.Paid, coin, 20)
+		s.wantIssued(1)
+	})
+}
+
+func TestResolve_WhatCantBeDecidedIsRefused(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c, paid, made := s.order(), s.order(), s.order()
+		s.pay(made, coin, 10)
+		s.settle()
+		s.pay(paid, coin, 10)
+		s.tick()
+		for _, tt := range []struct {
+			name string
+			card uuid.UUID
+			kind operator.ResolutionKind
+			want error
+		}{
+			{"no card", uuid.New(), operator.Accept, card.ErrNotFound},
+			{"nothing to accept", c.UUID, operator.Accept, operator.ErrNothingReceived},
+			{"nothing to refund", c.UUID, operator.Refund, operator.ErrNothingReceived},
+			{"nothing to write off", c.UUID, operator.WriteOff, operator.ErrNothingLost},
+			{"nothing to retry", c.UUID, operator.Retry, operator.ErrNotParked},
+			{"being made", paid.UUID, operator.Refund, operator.ErrBeingMade},
+			{"made", made.UUID, operator.Accept, operator.ErrMade},
+		} {
+			_, err := s.desk.ResolveCard(t.Context(), operator.Decision{CardUUID: tt.card, Kind: tt.kind, Note: "x", Operator: "x"})
+			if !errors.Is(err, tt.want) {
+				t.Errorf("%s: %v", tt.name, err)
+			}
+		}
+		for _, d := range []operator.Decision{{CardUUID: c.UUID, Kind: operator.Accept, Operator: "x"}, {CardUUID: c.UUID, Kind: operator.Accept, Note: "x"}, {CardUUID: made.UUID, Kind: "burn", Note: "x", Operator: "x"}} {
+			if _, err := s.desk.ResolveCard(t.Context(), d); err == nil {
+				t.Errorf("%+v was taken", d)
+			}
+		}
+		s.settle()
+	})
+}
+
+func TestReconcile_FindsWhatDoesNotAgree(t *testing.T) {
+	for want, wreck := range map[string]string{
+		"it has credentials, but is not generated":                       "UPDATE cards SET status = 'awaiting_payment'",
+		"it is generated, but has no credentials":                        "DELETE FROM credentials",
+		"it is generated, but its making is not done":                    "UPDATE intents SET state = 'open'",
+		"what it received is not what its transfers say":                 "UPDATE cards SET received = received + 1",
+		"what was given back is not what its resolutions say":            "UPDATE cards SET refunded = 1",
+		"the events of the account have gaps":                            "UPDATE accounts SET last_seq = last_seq + 1",
+		"it is paid, but its making was never decided":                   "DELETE FROM intents",
+		"the issuer was asked ten times or more, and it is not made yet": "UPDATE intents SET state = 'open', attempts = 10",
+	} {
+		t.Run(want, func(t *testing.T) {
+			onEach(t, func(t *testing.T, s *shop) {
+				c := s.order()
+				s.pay(c, coin, 10)
+				s.settle()
+				s.reconcile()
+				_, err := rig.OpenSQL(t, s.url).Exec(wreck)
+				check(t, err)
+				books, err := s.desk.Reconcile(t.Context())
+				check(t, err)
+				found := false
+				for _, d := range books.Doubts {
+					found = found || d.Text == want
+					s.doubts = append(s.doubts, d.Text)
+				}
+				if !found {
+					t.Errorf("found %q", s.doubts)
+				}
+			})
+		})
+	}
+}
+
+func TestResolve_OnlyWhatIsConfirmedIsGivenBack(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin/2, 0)
+		s.settle()
+		s.now = s.now.Add(3 * time.Hour)
+		s.mine(1)
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Late, coin/2, 0)
+		refund := operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Note: "x", Operator: "x"}
+		if _, err := s.desk.ResolveCard(t.Context(), refund); !errors.Is(err, operator.ErrNotConfirmed) {
+			t.Errorf("in the mempool: %v", err)
+		}
+		s.pay(c, 0, 9)
+		s.settle()
+		if _, err := s.desk.ResolveCard(t.Context(), refund); !errors.Is(err, operator.ErrNotConfirmed) {
+			t.Errorf("not deep enough: %v", err)
+		}
+		s.mine(1)
+		s.settle()
+		s.resolve(c, operator.Refund)
+	})
+}
+
+func TestResolve_OnlyForTheAmountThatTheOperatorSaw(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.now = s.now.Add(3 * time.Hour)
+		s.rates.usd = "10"
+		s.pay(c, coin/2, 10)
+		s.settle()
+		saw := coin / 2
+		s.pay(c, coin/4, 10) // meanwhile
+		s.settle()
+		decision := operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Amount: &saw, Note: "x", Operator: "x"}
+		if _, err := s.desk.ResolveCard(t.Context(), decision); !errors.Is(err, operator.ErrAnotherAmount) {
+			t.Errorf("%v", err)
+		}
+		s.wantBooks(operator.CoinBooks{Counted: coin * 3 / 4, Held: coin * 3 / 4, Late: 1})
+		saw = coin * 3 / 4
+		if done, err := s.desk.ResolveCard(t.Context(), decision); err != nil || done.After != card.Expired {
+			t.Errorf("%+v, %v", done, err)
+		}
+		s.wantBooks(operator.CoinBooks{Counted: coin * 3 / 4, Refunded: coin * 3 / 4})
+	})
+}
+
+func TestResolve_MoneyThatLeavesTheChainAfterItWasGivenBackIsSeen(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.mine(30)
+		c, other := s.order(), s.order()
+		s.pay(c, coin/2, 10)
+		s.settle()
+		s.now = s.now.Add(3 * time.Hour)
+		s.mine(1)
+		s.settle()
+		s.resolve(c, operator.Refund)
+		check(t, s.store.SimulatedReorg(t.Context(), "monero", 11, true))
+		s.rates.usd = "10"
+		s.pay(other, coin/2, 10)
+		s.settle()
+		s.wantBooks(operator.CoinBooks{Counted: coin / 2, Held: coin / 2, Lost: coin / 2, Late: 1})
+		found, err := s.store.FindCards(t.Context(), operator.Search{NeedsOperator: true, Limit: 10})
+		check(t, err)
+		if len(found) == 0 || found[0].UUID != c.UUID {
+			t.Errorf("%d cards need an operator", len(found))
+		}
+		s.doubts = []string{lost}
+		s.reconcile()
+		s.resolve(c, operator.WriteOff)
+		s.doubts = nil
+	})
+}
+
+func TestResolve_WhatWasAcceptedAndGivenBackIsNotEnoughAgain(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin/2, 0)
+		s.settle()
+		s.resolve(c, operator.Accept)
+		s.now = s.now.Add(3 * time.Hour)
+		s.pay(c, 0, 9)
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Confirming, coin/2, 9)
+		s.rates.usd = "10"
+		s.supplier.fault = func(int, *card.Credentials) error { return card.ErrDeclined }
+		s.mine(1)
+		s.settle()
+		s.resolve(c, operator.Refund) // the issuer made none
+		s.supplier.fault = nil
+		s.pay(c, coin/2, 10)
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Late, coin, 10)
+		s.wantIssued(0)
+	})
+}
+
+func TestResolve_ALossOfACardWhoseSurplusWasGivenBackIsWrittenOffWhole(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, 2*coin, 10)
+		s.settle()
+		s.resolve(c, operator.Refund)
+		check(t, s.store.SimulatedReorg(t.Context(), "monero", 10, true))
+		s.settle()
+		if done := s.resolve(c, operator.WriteOff); done.Resolution.Amount != 2*coin {
+			t.Errorf("%+v", done)
+		}
+		s.wantBooks(operator.CoinBooks{Lost: 2 * coin, WrittenOff: 2 * coin, Paid: 1, Issued: 1})
+	})
+}
+
+func TestWatcher_LateMoneyThatWasFoundEnoughStaysEnough(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.now = s.now.Add(3 * time.Hour)
+		s.pay(c, coin, 10)
+		s.supplier.fault = func(attempt int, _ *card.Credentials) error {
+			if attempt == 1 {
+				return errFault // after the card was made
+			}
+			return nil
+		}
+		s.settle()
+		s.rates.usd = "10" // today it would be too little
+		s.pay(c, 1, 0)
+		s.tick()
+		s.want(c, card.AwaitingPayment, card.Detected, coin+1, 0)
+		if _, err := s.desk.ResolveCard(t.Context(), operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Note: "x", Operator: "x"}); !errors.Is(err, operator.ErrBeingMade) {
+			t.Errorf("the issuer may have made it: %v", err)
+		}
+		s.pay(c, 0, 10)
+		s.tick()
+		s.again()
+		s.want(c, card.Generated, card.Paid, coin+1, 10)
+		s.wantIssued(1)
+	})
+}

@@ -1,0 +1,467 @@
+package settle_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/account"
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/settle"
+	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/vault"
+)
+
+// history is one account's life, from a seed: what customers, miners, nodes, processes, the issuer and operators do.
+type history struct {
+	ctx     context.Context
+	db      *database
+	seed    uint64
+	w       *world
+	o       *oracle
+	issuer  *press
+	account uuid.UUID
+	byID    map[uuid.UUID]*sale
+
+	active, spare *replica
+	lease         settle.Lease
+	holder        *replica // of the lease
+	started       int
+	quoteTTL      time.Duration
+	confirmations []int
+	idle          int // steps for which nobody watches
+	node          struct {
+		down, foreign bool
+		behind        int64
+		until         int // the step at which it is well again
+	}
+	step  int
+	lines []string
+	mu    sync.Mutex
+	wrong string // the first property that was violated
+}
+
+// database is a store that histories use one after the other.
+type database struct {
+	store  *store.Store
+	vault  *vault.Vault
+	beside *sql.DB // to empty it, and to look at it often
+	cards  *sql.Stmt
+	events *sql.Stmt
+	used   int
+	tally  map[string]int // what happened how often
+}
+
+// prepare prepares what is asked after every step: reading it through the service would take most of the time.
+func (db *database) prepare(ctx context.Context) (err error) {
+	if db.cards, err = db.beside.PrepareContext(ctx, `SELECT c.uuid, c.status, c.payment_state, c.received, c.settled, c.height, k.height,
+		c.accepted, c.refunded, c.written_off, s.card_number FROM chains k JOIN cards c ON c.currency = k.currency
+		LEFT JOIN credentials s ON s.card_uuid = c.uuid`); err != nil {
+		return err
+	}
+	db.events, err = db.beside.PrepareContext(ctx, "SELECT card_uuid, type FROM events ORDER BY seq")
+	return err
+}
+
+// wipe forgets the history before.
+func (db *database) wipe() error {
+	db.used++
+	if db.used == 1 {
+		return nil
+	}
+	var all strings.Builder
+	for _, table := range []string{"resolutions", "events", "credentials", "intents", "transfers", "cards", "address_pools", "addresses", "chains", "leases", "accounts"} {
+		all.WriteString("DELETE FROM " + table + ";")
+	}
+	_, err := db.beside.Exec("BEGIN;" + all.String() + "COMMIT")
+	return err
+}
+
+// violation is a property that does not hold, and the way there.
+type violation struct {
+	seed  uint64
+	lines []string
+	text  string
+}
+
+func (v *violation) String() string {
+	return fmt.Sprintf("seed %d: %s\nsteps:\n  %s\nalone: go test ./internal/watcher -run 'TestSimulation$' -seed %d", v.seed, v.text, strings.Join(v.lines, "\n  "), v.seed)
+}
+
+// runHistory lives through the history of a seed, and returns the steps it took and what went wrong.
+func runHistory(ctx context.Context, db *database, seed uint64) (steps []string, bad *violation) {
+	r := rand.New(rand.NewPCG(seed, 0))
+	h := &history{ctx: ctx, db: db, seed: seed, byID: map[uuid.UUID]*sale{}, w: newWorld(r)}
+	h.issuer = &press{h: h}
+	h.o = &oracle{firsts: map[string]time.Time{}, fail: h.fail, rate: int64(h.w.between(50, 400)) * 1e8}
+	h.quoteTTL = time.Duration(h.w.between(10, 90)) * time.Minute
+	h.confirmations = []int{h.w.between(1, 12), h.w.between(1, 12)}
+	defer func() {
+		if p := recover(); p != nil {
+			h.fail("panic: %v\n%s", p, debug.Stack())
+		}
+		if steps = h.lines; h.wrong != "" {
+			bad = &violation{seed, h.lines, h.wrong}
+		}
+	}()
+	if err := db.wipe(); err != nil {
+		h.fail("wipe: %v", err)
+		return
+	}
+	h.active, h.spare = h.start(), h.start()
+	h.account = uuid.Must(uuid.NewV7())
+	h.need("create account", db.store.InsertAccount(ctx, account.Account{ID: h.account, Name: fmt.Sprintf("seed %d", seed), CreatedAt: h.w.now}))
+	h.tick(h.active)
+	h.create()
+	possible := h.steps()
+	for range h.w.between(30, 80) {
+		if h.wrong != "" {
+			return
+		}
+		h.step++
+		h.live(possible)
+	}
+	if h.wrong == "" {
+		h.end()
+	}
+	return
+}
+
+// fail notes a violation; the first one counts.
+func (h *history) fail(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.wrong == "" {
+		h.wrong = fmt.Sprintf(format, args...)
+	}
+}
+
+// count adds to what happened.
+func (h *history) count(what string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.db.tally[what]++
+}
+
+func (h *history) need(what string, err error) {
+	if err != nil {
+		h.fail("%s: %v", what, err)
+	}
+}
+
+func (h *history) note(format string, args ...any) {
+	line := fmt.Sprintf("%2d %s h%d ", h.step, h.w.now.Format("02 15:04:05"), h.w.height()) + fmt.Sprintf(format, args...)
+	h.lines = append(h.lines, line)
+}
+
+func (h *history) clock() time.Time { return h.w.now }
+
+// Rate implements card.Rates.
+func (h *history) Rate(string) (card.Rate, error) {
+	if h.o.rate == 0 {
+		return card.Rate{}, card.ErrNoRate
+	}
+	return card.Rate{USD: card.Decimal{Units: h.o.rate, Scale: card.RateScale}, At: h.w.now, Source: "world"}, nil
+}
+
+func (h *history) order(id uuid.UUID) *sale { return h.byID[id] }
+
+// live takes one step, and then has the processes do their work, or not.
+func (h *history) live(steps []step) {
+	if h.step == h.node.until {
+		h.node.down, h.node.foreign, h.node.behind = false, false, 0
+	}
+	total := 0
+	for _, s := range steps {
+		total += s.weight
+	}
+	n := h.w.r.IntN(total)
+	for _, s := range steps {
+		if n -= s.weight; n < 0 {
+			s.do()
+			break
+		}
+	}
+	if h.idle > 0 {
+		h.idle--
+		return
+	}
+	if h.holder != h.active && h.w.chance(30) {
+		h.expireLease()
+	}
+	if h.w.chance(50) {
+		h.tick(h.active)
+	}
+	if h.w.chance(8) {
+		h.tick(h.spare)
+	}
+	if due := slices.ContainsFunc(h.o.orders, (*sale).isDue); due && h.w.chance(60) || h.w.chance(4) {
+		h.issue(h.active)
+	}
+	if h.w.chance(2) {
+		h.reconcile()
+	}
+}
+
+// expireLease ends the lease of whoever has it, without a word.
+func (h *history) expireLease() {
+	h.holder.usurped = true
+	h.need("expire lease", h.db.store.ReleaseLease(h.ctx, h.lease))
+}
+
+// tick has a replica look at the chain, and compares what it made of it.
+func (h *history) tick(r *replica) error {
+	excused := h.node.down || h.node.foreign || h.node.behind > 0 || h.w.known < len(h.w.wallet) || r.usurped || r.meanwhile != nil ||
+		r.disk.before || r.disk.after || h.w.height() < h.o.tip.Height || slices.ContainsFunc(h.w.txs, func(tx *transaction) bool { return tx.forgotten })
+	before := h.o.tip
+	err := r.watcher.Tick(h.ctx)
+	if err != nil && !excused {
+		h.fail("%s: tick: %v", r.name, err)
+	}
+	if err == nil && r.look != nil {
+		h.fail("%s did not store what it saw, without an error", r.name)
+	}
+	r.look, r.meanwhile = nil, nil
+	r.disk.before, r.disk.after = false, false
+	for _, kind := range []error{card.ErrFenced, card.ErrWalletLost, card.ErrWrongChain, card.ErrChainNotReady, card.ErrUnavailable} {
+		if errors.Is(err, kind) {
+			h.count("tick: " + kind.Error())
+			break
+		}
+	}
+	h.note("%s ticks: h%d -> h%d%s", r.name, before.Height, h.o.tip.Height, h.failed(err))
+	h.observe()
+	return err
+}
+
+// failed returns an error on one line, without what is not the same in every run.
+func (h *history) failed(err error) string {
+	if err == nil {
+		return ""
+	}
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	text, _, _ = strings.Cut(text, ": it no longer shows transaction") // one of several
+	for _, x := range h.o.orders {
+		text = strings.ReplaceAll(text, x.id.String(), fmt.Sprintf("card %d", x.index))
+	}
+	return " (" + text + ")"
+}
+
+// observe compares every card with what is demanded of it.
+func (h *history) observe() {
+	rows, err := h.db.cards.QueryContext(h.ctx)
+	if err != nil {
+		h.fail("read cards: %v", err)
+		return
+	}
+	defer func() { _ = rows.Close() }()
+	n := 0
+	for ; rows.Next(); n++ {
+		c, number := &card.Card{}, []byte(nil)
+		h.need("read card", rows.Scan(&c.UUID, &c.Status, &c.State, &c.Received, &c.Settled, &c.Height, &c.TipHeight, &c.Accepted, &c.Refunded, &c.WrittenOff, &number))
+		if number != nil {
+			c.Sealed = &card.Sealed{CardNumber: number}
+		}
+		if x := h.order(c.UUID); x != nil {
+			h.o.check(x, c)
+		} else {
+			h.fail("there is a card %s that nobody asked for", c.UUID)
+		}
+	}
+	if h.need("read cards", rows.Err()); n != len(h.o.orders) {
+		h.fail("there are %d cards, must be %d", n, len(h.o.orders))
+	}
+}
+
+// reconcile compares the books.
+func (h *history) reconcile() {
+	b, err := h.active.desk.Reconcile(h.ctx)
+	h.need("reconcile", err)
+	var parked []*sale
+	for _, x := range h.o.orders {
+		if h.parked(x) {
+			parked = append(parked, x)
+		}
+	}
+	h.o.checkBooks(b, parked)
+}
+
+// parked reports whether the making of a card is left to an operator, which nobody but the issuer can cause.
+func (h *history) parked(x *sale) bool {
+	if !x.refused {
+		return false
+	}
+	record, err := h.db.store.Record(h.ctx, x.id)
+	h.need("record", err)
+	return err == nil && record.Intent != nil && record.Intent.State == "parked"
+}
+
+// issue has a replica make the cards that are due, with an issuer, a store or a chain that may fail it meanwhile.
+func (h *history) issue(r *replica) {
+	pl, text := h.newPlan()
+	var paid []*sale
+	for i, x := range h.o.orders {
+		if pl.askable[i] {
+			paid = append(paid, x)
+		}
+	}
+	broken := false
+	switch {
+	case len(paid) == 0:
+	case h.w.chance(12):
+		broken = true
+		r.disk.before, r.disk.after = h.w.chance(50), h.w.chance(50)
+		text += fmt.Sprintf(" disk fails before %t, after %t;", r.disk.before, r.disk.after)
+	case h.w.chance(20):
+		x := paid[h.w.r.IntN(len(paid))]
+		pl.at, pl.meanwhile = x.index, h.whileIssuing(r, x)
+		text = fmt.Sprintf(" something happens while card %d is made;", x.index)
+	default:
+		for _, x := range paid {
+			if h.w.chance(25) {
+				pl.answers[x.index] = answer(h.w.between(int(hangs), int(garbles)))
+				text += fmt.Sprintf(" card %d: %v;", x.index, pl.answers[x.index])
+			}
+		}
+	}
+	asks := h.issuer.asks
+	n, err := r.issuer.IssueDue(context.WithValue(h.ctx, planKey{}, pl))
+	if err != nil && !broken && !errors.Is(err, card.ErrFenced) {
+		h.fail("issue: %v", err)
+	}
+	r.disk.before, r.disk.after = false, false
+	if n > 0 {
+		h.note("%s issues %d, asks %d:%s%s", r.name, n, h.issuer.asks-asks, text, h.failed(err))
+	}
+	h.observe()
+}
+
+// newPlan returns an issuer that makes what is paid for.
+func (h *history) newPlan() (*plan, string) {
+	pl := &plan{askable: make([]bool, len(h.o.orders)), answers: make([]answer, len(h.o.orders)),
+		old: slices.IndexFunc(h.o.orders, func(x *sale) bool { return x.generated })}
+	for i, x := range h.o.orders {
+		pl.askable[i] = x.isDue()
+	}
+	return pl, ""
+}
+
+// end stops every fault, lets everything be confirmed, and has all work done.
+func (h *history) end() {
+	h.step++
+	h.idle = 0
+	h.node.down, h.node.foreign, h.node.behind = false, false, 0
+	h.expireLease()
+	if h.o.rate == 0 {
+		h.o.rate = 120e8
+	}
+	h.w.now = h.w.now.Add(25 * time.Hour) // the wallet may be repaired, and every quote has expired
+	for range 4 {                         // what was usurped, forgotten or lost is found out
+		if err := h.tick(h.active); err == nil && h.holder == h.active {
+			break
+		}
+	}
+	deep := h.w.top
+	for _, tx := range h.w.txs {
+		deep = max(deep, tx.unlock)
+	}
+	for _, until := range []int64{0, deep + 13, 0} { // 13 confirmations are more than any card needs
+		h.w.mineSome(1, 100)
+		h.w.mineSome(int(max(0, until-h.w.height())), 100)
+		h.tick(h.active)
+	}
+	for range 2 {
+		h.issueAll()
+		for _, x := range h.o.orders {
+			if h.parked(x) && x.state == card.Paid {
+				h.resolve(x, operator.Retry)
+			}
+		}
+	}
+	h.reconcile()
+	h.checkEnd()
+}
+
+func (h *history) issueAll() {
+	for range 10 {
+		pl, _ := h.newPlan()
+		n, err := h.active.issuer.IssueDue(context.WithValue(h.ctx, planKey{}, pl))
+		h.need("issue", err)
+		h.note("issues %d in the end", n)
+		h.observe()
+		if n == 0 {
+			return
+		}
+	}
+	h.fail("the issuer is asked again and again")
+}
+
+func (h *history) checkEnd() {
+	numbers := map[string]int{}
+	for _, x := range h.o.orders {
+		c, err := h.active.orders.GetCard(h.ctx, h.account, x.id)
+		if err != nil {
+			h.fail("get card: %v", err)
+			return
+		}
+		h.o.checkEnd(x, c, h.w)
+		if c.Credentials != nil {
+			number := c.Credentials.CardNumber.Reveal()
+			if x.index >= len(h.issuer.made) || number != h.issuer.made[x.index] {
+				h.fail("card %d is %s, which is not what the issuer made for it", x.index, number)
+			}
+			if other, taken := numbers[number]; taken {
+				h.fail("cards %d and %d are the same", other, x.index)
+			}
+			numbers[number] = x.index
+		}
+		if x.decisions == 0 {
+			continue
+		}
+		record, err := h.db.store.Record(h.ctx, x.id)
+		if h.need("record", err); len(record.Resolutions) != x.decisions {
+			h.fail("%d decisions on card %d are kept, must be %d", len(record.Resolutions), x.index, x.decisions)
+		}
+	}
+	h.checkEvents()
+}
+
+// checkEvents compares what the account was told: every change of state once.
+func (h *history) checkEvents() {
+	rows, err := h.db.events.QueryContext(h.ctx)
+	if err != nil {
+		h.fail("read events: %v", err)
+		return
+	}
+	defer func() { _ = rows.Close() }()
+	told := make([][]card.EventType, len(h.o.orders))
+	for rows.Next() {
+		var id uuid.UUID
+		var kind card.EventType
+		h.need("read event", rows.Scan(&id, &kind))
+		if x := h.order(id); x != nil {
+			told[x.index] = append(told[x.index], kind)
+		}
+	}
+	h.need("read events", rows.Err())
+	for _, x := range h.o.orders {
+		h.count("cards")
+		h.count("card at the end " + string(x.state))
+		for _, kind := range x.events {
+			h.count("event " + string(kind))
+		}
+		if !slices.Equal(told[x.index], x.events) {
+			h.fail("the account was told %v of card %d, must be %v", told[x.index], x.index, x.events)
+		}
+	}
+}

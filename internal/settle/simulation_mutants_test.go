@@ -1,0 +1,130 @@
+package settle_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+)
+
+var allMutants = flag.Bool("mutants", false, "break every rule that TestSimulation_CatchesBrokenRules knows, not just three")
+
+// mutant is a rule of the product, broken.
+type mutant struct {
+	name, file string
+	from, to   string // from must be there once
+}
+
+// TestSimulation_CatchesBrokenRules shows that the simulation finds what it is for: each rule is broken in a copy of the product's
+// source, and the simulation must fail.
+func TestSimulation_CatchesBrokenRules(t *testing.T) {
+	if *oneSeed > 0 {
+		t.Skip("left out: one seed is simulated")
+	}
+	tool, err := exec.LookPath("go")
+	if err != nil {
+		t.Skip("left out: there is no go command to build with")
+	}
+	mutants := []mutant{
+		{"the oldest transfer rules", "../card/payment.go", "sum.height = max(sum.height, t.Height)",
+			"if sum.height == 0 || t.Height < sum.height {\n\t\t\tsum.height = t.Height\n\t\t}"},
+		{"the issuer's key changes with every attempt", "../issue/issue.go", "s.supplier.Issue(asking, c.UUID.String(), c.USD)",
+			"s.supplier.Issue(asking, fmt.Sprintf(\"%s%02d\", c.UUID.String()[:34], intent.Attempts%100), c.USD)"},
+		{"a transfer that is mined again keeps its height", "../store/transfers.go", "height = excluded.height, locked = excluded.locked", "locked = excluded.locked"},
+
+		{"one confirmation less is enough", "../card/payment.go", "case tip.Height < sum.ready:", "case tip.Height < sum.ready-1:"},
+		{"locked money is spent", "../card/payment.go", "case sum.locked:", "case sum.locked && c.Status == Generated:"},
+		{"money in the mempool has the height of the rest", "../card/payment.go", "mempool = mempool || t.Height == 0", "mempool = mempool && t.Height == 0"},
+		{"late money counts as in time", "../card/payment.go", "t.FirstSeenAt.Before(c.ExpiresAt)", "!t.FirstSeenAt.Before(c.CreatedAt)"},
+		{"without a rate any money is enough", "../card/payment.go", "a.State, a.ReadyHeight = Confirming, tip.Height+1", "a.State = Paid"},
+		{"nothing is ever reversed", "../card/payment.go", "case c.Status == Generated && kept < c.Settled:", "case c.Status == Generated && kept < 0:"},
+		{"a fall of the rate is a surplus", "../card/payment.go", "price = max(c.Amount, worth)", "price = min(c.Amount, worth)"},
+		{"what was given back is kept", "../card/payment.go", "kept, late := a.Received-c.Refunded,", "kept, late := a.Received,"},
+		{"what left the chain is counted", "pass.go", "\t\tt.Counted = false\n", ""},
+		{"a wallet that forgets is believed", "pass.go", "if t.Height > 0 && t.Height <= v.Kept", "if t.Height < 0 && t.Height <= v.Kept"},
+		{"a shorter chain is believed", "pass.go", "if v.Tip.Height < cursor.Tip.Height {", "if v.Tip.Height < 0 {"},
+		{"another chain is believed", "pass.go", `if cursor.Fingerprint != "" && cursor`, `if cursor.Fingerprint == "" && cursor`},
+		{"miners' clocks are believed", "pass.go", "v.Tip.Time.After(now)", "v.Tip.Time.Before(time.Time{})"},
+		{"money that left while the card was made is not noticed", "../issue/issue.go", "if c.State != card.Paid {\n\t\t\t\treturn", "if c.State == \"\" {\n\t\t\t\treturn"},
+		{"money is given back while the card is made", "../operator/resolve.go", "case on.intent != nil && !parked && (c.State == card.Paid || on.intent.Attempts > 0):", "case on.intent == nil && parked:"},
+		{"what is not confirmed is given back", "../operator/resolve.go", "if !card.Confirmed(c, on.transfers, on.tip) {", "if kept < 0 {"},
+		{"the time of a payment is when it was mined", "../store/transfers.go",
+			"WHEN excluded.first_seen_at < transfers.first_seen_at THEN", "WHEN TRUE THEN"},
+		{"a lease that was lost is not noticed", "../store/leases.go", "AND fence = ? AND expires_at > \"+\n\t\tt.s.dialect.now+", "AND fence = ? AND expires_at >= 0\"+"},
+		{"a number may be given out twice", "../issue/issue.go", "[]byte(credentials.CardNumber.Reveal())", "[]byte(c.UUID.String())"},
+		{"every look is told", "../card/payment.go", "if from == to {", "if from == \"\" {"},
+		{"what was accepted need not stay", "../card/payment.go", "(c.Accepted > 0 && kept >= c.Accepted)", "c.Accepted > 0"},
+		{"long locks are forgotten", "pass.go", "if cursor.LowestLocked > 0 {", "if cursor.LowestLocked < 0 {"},
+		{"few blocks are read again", "pass.go", "since := cursor.Tip.Height - w.cfg.Reread", "since := cursor.Tip.Height - 3"},
+	}
+	most := 400
+	if !*allMutants {
+		mutants = mutants[:3]
+	}
+	var group sync.WaitGroup
+	next := make(chan mutant)
+	for range 2 {
+		group.Go(func() {
+			for m := range next {
+				m.mustFail(t, tool, most)
+			}
+		})
+	}
+	for _, m := range mutants {
+		next <- m
+	}
+	close(next)
+	group.Wait()
+}
+
+// mustFail builds the tests of this package with the broken rule, and runs the simulation.
+func (m mutant) mustFail(t *testing.T, tool string, seeds int) {
+	dir := t.TempDir()
+	source, err := os.ReadFile(m.file)
+	if err != nil {
+		t.Errorf("%s: %v", m.name, err)
+		return
+	}
+	if n := strings.Count(string(source), m.from); n != 1 {
+		t.Errorf("%s: %s has %q %d times; the rule must be broken in another way", m.name, m.file, m.from, n)
+		return
+	}
+	broken, overlay, binary := filepath.Join(dir, "broken.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "settle.test")
+	original, err := filepath.Abs(m.file)
+	if err == nil {
+		err = os.WriteFile(broken, []byte(strings.Replace(string(source), m.from, m.to, 1)), 0o600)
+	}
+	var text []byte
+	if err == nil {
+		text, err = json.Marshal(map[string]map[string]string{"Replace": {original: broken}})
+	}
+	if err == nil {
+		err = os.WriteFile(overlay, text, 0o600)
+	}
+	if err != nil {
+		t.Errorf("%s: %v", m.name, err)
+		return
+	}
+	if out, err := exec.CommandContext(t.Context(), tool, "test", "-overlay", overlay, "-vet=off", "-c", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Errorf("%s: %v\n%s", m.name, err, out)
+		return
+	}
+	run := exec.CommandContext(t.Context(), binary, "-test.run", "^TestSimulation$", "-seeds", fmt.Sprint(seeds))
+	run.Env = append(os.Environ(), "GOMAXPROCS=1") // two run at once, and one worker takes the seeds in their order
+	out, err := run.CombinedOutput()
+	found := regexp.MustCompile(`(?s)(\d+) histories,.*seed \d+: ([^\n]{0,150})`).FindStringSubmatch(string(out))
+	switch {
+	case err == nil:
+		t.Errorf("%s: not caught in %d histories", m.name, seeds)
+	case found == nil:
+		t.Errorf("%s: %v\n%s", m.name, err, out)
+	default:
+		t.Logf("%s: caught after %s histories: %s", m.name, found[1], found[2])
+	}
+}

@@ -1,0 +1,274 @@
+package settle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/order"
+	"github.com/cardmint/cardmint/internal/settle"
+	"github.com/cardmint/cardmint/internal/store"
+)
+
+var errScripted = errors.New("scripted fault")
+
+// replica is one process: a service and a watcher, of its own view of the store and the chain.
+type replica struct {
+	h       *history
+	name    string
+	disk    *disk
+	orders  *order.Service
+	desk    *operator.Service
+	issuer  *issue.Issuer
+	watcher *settle.Watcher
+
+	look      *sight // what the last scan showed, until it is stored
+	meanwhile func() // happens once, between reading the chain and storing what it showed
+	usurped   bool   // another has its lease, and it does not know that
+}
+
+func (h *history) start() *replica {
+	h.started++
+	r := &replica{h: h, name: fmt.Sprintf("r%d", h.started)}
+	r.disk = &disk{Store: h.db.store, r: r}
+	r.orders, r.desk = r.till(10), operator.New(r.disk, h, quiet)
+	r.issuer = issue.New(r.disk, h.db.vault, h.issuer, func() {}, quiet, h.clock)
+	// The store's clock is real and a test must not wait for it: leases end when the history says so.
+	var err error
+	r.watcher, err = settle.New(r.disk, h, r, nobody(), quiet, settle.Config{Reread: 40, PoolSize: 8, FillBatch: 8, LeaseTTL: 24 * time.Hour,
+		Replica: r.name, Now: h.clock})
+	if err != nil {
+		h.fail("new watcher: %v", err)
+	}
+	return r
+}
+
+// till returns a service of this process that requires k confirmations.
+func (r *replica) till(k int) *order.Service {
+	coin := card.Monero()
+	coin.Confirmations = k
+	s, err := order.New(r.disk, r.h.db.vault, r.h, nil, func() {}, order.Config{Currencies: []card.Currency{coin}, Now: r.h.clock, QuoteTTL: r.h.quoteTTL})
+	if err != nil {
+		r.h.fail("new service: %v", err)
+	}
+	return s
+}
+
+// Currency implements settle.Chain.
+func (r *replica) Currency() string { return "monero" }
+
+// Scan implements settle.Chain.
+func (r *replica) Scan(_ context.Context, known []card.Tip, since, _ int64) (settle.View, error) {
+	h := r.h
+	if h.node.down {
+		return settle.View{}, errScripted
+	}
+	v, s := h.w.look(known, since, min(h.node.behind, h.w.height()-1))
+	if h.node.foreign {
+		v.Fingerprint, s.bad = "another world", "it is another chain's"
+	}
+	r.look = s
+	if do := r.meanwhile; do != nil {
+		r.meanwhile = nil
+		do()
+	}
+	return v, nil
+}
+
+// NewAddresses implements settle.Chain.
+func (r *replica) NewAddresses(_ context.Context, _ int64, n int) ([]settle.Address, error) {
+	return r.h.w.newAddresses(n), nil
+}
+
+// Ahead implements settle.Chain.
+func (r *replica) Ahead(_ context.Context, newest settle.Address) (bool, error) {
+	if newest.Position >= int64(r.h.w.known) {
+		return false, card.ErrWalletLost
+	}
+	return int64(r.h.w.known) > newest.Position+1, nil
+}
+
+// Recover implements settle.Chain.
+func (r *replica) Recover(_ context.Context, _ string, _ *settle.Address, progress func(string)) error {
+	progress("looking")
+	if r.h.node.down {
+		return errScripted
+	}
+	r.h.w.recover()
+	return nil
+}
+
+// disk is the real store, with transactions that fail when the history says so, and with the history's time where the store has its own.
+type disk struct {
+	*store.Store
+	r      *replica
+	before bool // the next transaction fails and has not happened
+	after  bool // the next transaction fails and has happened
+}
+
+// SettleTx implements settle.Store.
+func (d *disk) SettleTx(ctx context.Context, f func(settle.Tx) error) error {
+	return d.around(func() error { return d.Store.SettleTx(ctx, f) })
+}
+
+// OperatorTx implements operator.Store.
+func (d *disk) OperatorTx(ctx context.Context, f func(operator.Tx) error) error {
+	return d.around(func() error { return d.Store.OperatorTx(ctx, f) })
+}
+
+// IssueTx implements issue.Store.
+func (d *disk) IssueTx(ctx context.Context, f func(issue.Tx) error) error {
+	return d.around(func() error { return d.Store.IssueTx(ctx, f) })
+}
+
+// around has a transaction fail if it is to.
+func (d *disk) around(transaction func() error) error {
+	if d.before {
+		d.before = false
+		return card.ErrUnavailable.Because(errScripted)
+	}
+	if err := transaction(); err != nil {
+		return err
+	}
+	if look := d.r.look; look != nil { // what follows a scan is that it is stored
+		d.r.look = nil
+		if d.r.usurped {
+			d.r.h.fail("%s stored what it saw although another has its lease", d.r.name)
+		}
+		d.r.h.o.apply(look)
+	}
+	if d.after {
+		d.after = false
+		return card.ErrUnavailable.Because(errScripted)
+	}
+	return nil
+}
+
+// InsertCard implements card.Store.
+func (d *disk) InsertCard(ctx context.Context, c *card.Card) (bool, error) {
+	c.CreatedAt, c.ExpiresAt = d.r.h.w.now, d.r.h.w.now.Add(c.ExpiresAt.Sub(c.CreatedAt))
+	return d.Store.InsertCard(ctx, c)
+}
+
+// TakeAddresses implements card.Store. A process takes one at a time, so that one that ends loses few.
+func (d *disk) TakeAddresses(ctx context.Context, currency string, _ int) ([]string, error) {
+	return d.Store.TakeAddresses(ctx, currency, 1)
+}
+
+// AcquireLease implements card.Store.
+func (d *disk) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (settle.Lease, error) {
+	l, err := d.Store.AcquireLease(ctx, name, holder, ttl)
+	if err == nil {
+		d.r.h.lease, d.r.h.holder = l, d.r
+		d.r.usurped = false
+	}
+	return l, err
+}
+
+// ClaimIntents implements card.Store. A claim ends at once, so that what a process left behind need not be waited for.
+func (d *disk) ClaimIntents(ctx context.Context, n int, _ time.Duration) ([]issue.Intent, error) {
+	intents, err := d.Store.ClaimIntents(ctx, n, 0)
+	for _, intent := range intents {
+		if x := d.r.h.order(intent.CardUUID); x != nil {
+			x.attempts = intent.Attempts
+		}
+	}
+	return intents, err
+}
+
+// DeferIntent implements card.Store.
+func (d *disk) DeferIntent(ctx context.Context, i issue.Intent, _ time.Duration, reason string) error {
+	return d.Store.DeferIntent(ctx, i, 0, reason)
+}
+
+// answer is what the issuer says to one request.
+type answer int
+
+const (
+	gives    answer = iota
+	hangs           // after it made the card
+	refuses         // before it could make the card
+	declines        // for good
+	repeats         // a card that another order has
+	garbles         // the number
+)
+
+func (a answer) String() string {
+	return []string{"gives", "hangs", "refuses", "declines", "repeats", "garbles"}[a]
+}
+
+// plan is what the issuer answers in one round of issuing, by order, and whom it may be asked for.
+type plan struct {
+	askable   []bool
+	answers   []answer
+	old       int    // an order whose card was made before; -1 if there is none
+	meanwhile func() // happens once, when it is asked for the order at
+	at        int
+	once      sync.Once
+}
+
+type planKey struct{}
+
+// press is the issuer, with a ledger of what it made.
+type press struct {
+	h    *history
+	mu   sync.Mutex
+	made []string // numbers of the cards it made, by order; "" if it made none
+	asks int
+}
+
+// Issue implements card.Issuer.
+func (p *press) Issue(ctx context.Context, key string, usd card.USD) (card.Credentials, error) {
+	id, err := uuid.Parse(key)
+	pl, x := ctx.Value(planKey{}).(*plan), p.h.order(id)
+	if err != nil || x == nil || usd != x.usd {
+		p.h.fail("the issuer was asked for %q of %s dollars, which is no order", key, usd)
+		return card.Credentials{}, card.ErrDeclined
+	}
+	if !pl.askable[x.index] {
+		p.h.fail("the issuer was asked for card %d, which is not paid", x.index)
+	}
+	if pl.meanwhile != nil && pl.at == x.index {
+		pl.once.Do(pl.meanwhile)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asks++
+	for len(p.made) <= x.index {
+		p.made = append(p.made, "")
+	}
+	said := pl.answers[x.index]
+	p.h.count(fmt.Sprint("issuer's answer ", said))
+	if said == declines && p.made[x.index] == "" {
+		x.refused = true
+		return card.Credentials{}, card.ErrDeclined
+	}
+	if said == refuses {
+		return card.Credentials{}, errScripted
+	}
+	number := p.made[x.index]
+	if number == "" {
+		body := fmt.Sprintf("99%06d%04d", p.h.seed%1e6, x.index)
+		number = body + card.LuhnDigit(body)
+	}
+	if said == repeats && pl.old >= 0 {
+		number, x.refused = p.made[pl.old], true
+	} else {
+		p.made[x.index] = number
+	}
+	switch said {
+	case hangs:
+		return card.Credentials{}, errScripted
+	case garbles:
+		number, x.refused = number[:len(number)-1]+"x", true
+	}
+	return card.Credentials{CardNumber: card.Secret(number), ExpirationDate: card.Secret(p.h.w.now.AddDate(2, 0, 0).Format("01/06")),
+		SecurityCode: "123", URL: "https://cards.invalid/x", URLPassword: "secret"}, nil
+}

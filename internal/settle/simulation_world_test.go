@@ -1,0 +1,281 @@
+package settle_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/settle"
+)
+
+// world is the truth of a history: a chain of blocks, a mempool and the wallet's addresses. Everything in it is in slices, so that
+// what happens follows from the seed alone.
+type world struct {
+	r      *rand.Rand
+	now    time.Time
+	blocks []*block       // the best chain; blocks[i] has the height i+1
+	txs    []*transaction // all there ever were
+	wallet []string       // addresses that the wallet made, by position
+	known  int            // of these, that it knows at the moment
+	latest time.Time      // of all blocks there ever were; block times never go back
+	top    int64          // height of the longest chain there ever was
+	serial int
+	frozen bool // time stands still: others read the clock meanwhile
+}
+
+type block struct {
+	hash string
+	at   time.Time
+	txs  []*transaction
+}
+
+// transaction is in a block, in the mempool, or nowhere.
+type transaction struct {
+	id        string
+	spends    int // two that spend the same are never both there
+	outputs   []output
+	unlock    int64 // height from which the outputs can be spent
+	height    int64
+	minedAt   time.Time
+	pooled    bool
+	pooledAt  time.Time // when it was in the mempool first, as the wallet knows; zero if it never was
+	remembers bool      // the wallet still knows pooledAt once the transaction is mined
+	forgotten bool      // the wallet lost it
+}
+
+type output struct {
+	address string
+	amount  card.Amount
+}
+
+const (
+	primary  = "primary"  // an address of the wallet that is no card's
+	stranger = "stranger" // somebody else's
+)
+
+// firstBlocks is more than the deepest reorganisation.
+const firstBlocks = 30
+
+// deepest is how far below the longest chain there ever was a fork may begin.
+const deepest = 28
+
+func newWorld(r *rand.Rand) *world {
+	w := &world{r: r, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	for range firstBlocks {
+		w.mine(nil)
+	}
+	return w
+}
+
+func (w *world) height() int64 { return int64(len(w.blocks)) }
+
+// chance is true in percent of all cases.
+func (w *world) chance(percent int) bool { return w.r.IntN(100) < percent }
+
+// between returns a number from low to high.
+func (w *world) between(low, high int) int { return low + w.r.IntN(high-low+1) }
+
+func (w *world) newTransaction(outputs ...output) *transaction {
+	w.serial++
+	tx := &transaction{id: fmt.Sprintf("t%d", w.serial), spends: w.serial, outputs: outputs, remembers: w.chance(70)}
+	w.txs = append(w.txs, tx)
+	return tx
+}
+
+// rival returns a transaction that spends the same, and is there.
+func (w *world) rival(tx *transaction) *transaction {
+	i := slices.IndexFunc(w.txs, func(x *transaction) bool {
+		return x != tx && x.spends == tx.spends && (x.pooled || x.height > 0)
+	})
+	if i < 0 {
+		return nil
+	}
+	return w.txs[i]
+}
+
+// relay brings a transaction into the mempool, in the place of one there that spends the same.
+func (w *world) relay(tx *transaction) bool {
+	if tx.height > 0 || tx.pooled {
+		return false
+	}
+	if other := w.rival(tx); other != nil {
+		if other.height > 0 {
+			return false
+		}
+		other.pooled = false
+	}
+	if tx.pooledAt.IsZero() || !tx.remembers {
+		tx.pooledAt = w.now
+	}
+	tx.pooled = true
+	return true
+}
+
+// mine adds a block. Transactions that can't be in it are left out.
+func (w *world) mine(txs []*transaction) {
+	w.serial++
+	at := w.now
+	if w.chance(10) { // miners' clocks are not exact
+		at = at.Add(time.Duration(w.between(-20, 60)) * time.Minute)
+	}
+	if at.Before(w.latest) {
+		at = w.latest
+	}
+	w.latest = at
+	b := &block{hash: fmt.Sprintf("b%d", w.serial), at: at}
+	for _, tx := range txs {
+		other := w.rival(tx)
+		if tx.height > 0 || other != nil && other.height > 0 {
+			continue
+		}
+		if other != nil {
+			other.pooled = false
+		}
+		tx.pooled, tx.height, tx.minedAt = false, w.height()+1, at
+		b.txs = append(b.txs, tx)
+	}
+	w.blocks = append(w.blocks, b)
+	w.top = max(w.top, w.height())
+}
+
+// mineSome adds n blocks with some of the mempool, in whatever order.
+func (w *world) mineSome(n, percent int) {
+	for range n {
+		var some []*transaction
+		for _, tx := range w.txs {
+			if tx.pooled && w.chance(percent) {
+				some = append(some, tx)
+			}
+		}
+		w.r.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
+		w.mine(some)
+		if w.chance(50) && !w.frozen {
+			w.now = w.now.Add(time.Duration(w.between(5, 240)) * time.Second)
+		}
+	}
+}
+
+// drop takes the newest blocks off the chain and returns what was in them, which then is nowhere.
+func (w *world) drop(depth int) []*transaction {
+	var out []*transaction
+	for _, b := range w.blocks[len(w.blocks)-depth:] {
+		for _, tx := range b.txs {
+			tx.height = 0
+			out = append(out, tx)
+		}
+	}
+	w.blocks = w.blocks[:len(w.blocks)-depth]
+	return out
+}
+
+// conflict makes a transaction that spends what tx does, for somebody else or for less.
+func (w *world) conflict(tx *transaction) *transaction {
+	outputs := slices.Clone(tx.outputs)
+	switch w.r.IntN(4) {
+	case 0:
+		outputs[0].amount = max(1, outputs[0].amount/2)
+	case 1: // the same again under another id
+	default:
+		for i := range outputs {
+			outputs[i].address = stranger
+		}
+	}
+	other := w.newTransaction(outputs...)
+	other.spends = tx.spends
+	return other
+}
+
+// fact is one output as the wallet showed it.
+type fact struct {
+	tx      string
+	output  int64
+	address string
+	amount  card.Amount
+	height  int64
+	locked  bool
+	seenAt  time.Time
+}
+
+// sight is what one look at the chain showed, and what was the case below the height from which it looked.
+type sight struct {
+	tip   card.Tip
+	facts []fact
+	bad   string // why it must not be applied
+}
+
+// look returns what node and wallet show when they are behind blocks behind.
+func (w *world) look(known []card.Tip, since, behind int64) (settle.View, *sight) {
+	height := w.height() - behind
+	tip := w.blocks[height-1]
+	v := settle.View{Fingerprint: "world", Since: since, Tip: card.Tip{Height: height, Hash: tip.hash, Time: tip.at}}
+	if i := slices.IndexFunc(known, func(t card.Tip) bool { return t.Height <= height && w.blocks[t.Height-1].hash == t.Hash }); i >= 0 {
+		v.Kept = known[i].Height
+	}
+	s := &sight{tip: v.Tip}
+	if s.tip.Time.After(w.now) {
+		s.tip.Time = w.now
+	}
+	for _, tx := range w.txs {
+		if !tx.pooled && tx.height == 0 || tx.height > height && tx.pooledAt.IsZero() {
+			continue
+		}
+		f := fact{tx: tx.id, height: tx.height, seenAt: tx.minedAt}
+		if tx.height > height {
+			f.height = 0 // not yet mined as far as the node knows
+		}
+		if f.height == 0 || tx.remembers && !tx.pooledAt.IsZero() {
+			f.seenAt = tx.pooledAt
+		}
+		if f.seenAt.After(w.now) {
+			f.seenAt = w.now
+		}
+		f.locked = tx.unlock > height
+		for i, out := range tx.outputs {
+			position := slices.Index(w.wallet, out.address)
+			if position < 0 && out.address != primary {
+				continue
+			}
+			f.output, f.address, f.amount = int64(i), out.address, out.amount
+			if f.height > 0 && f.height <= since {
+				s.facts = append(s.facts, f) // was shown before, and can't have changed
+				continue
+			}
+			if position >= w.known {
+				continue
+			}
+			if tx.forgotten && f.height > 0 && f.height <= v.Kept {
+				s.bad = "the wallet forgot " + tx.id
+				continue
+			}
+			s.facts = append(s.facts, f)
+			v.Transfers = append(v.Transfers, card.Transfer{Currency: "monero", TxID: f.tx, Output: f.output, Address: f.address,
+				Amount: f.amount, Height: f.height, Locked: f.locked, FirstSeenAt: f.seenAt})
+		}
+	}
+	// A wallet has no order of its own that anything may depend on.
+	w.r.Shuffle(len(v.Transfers), func(i, j int) { v.Transfers[i], v.Transfers[j] = v.Transfers[j], v.Transfers[i] })
+	return v, s
+}
+
+// newAddresses makes n addresses after those the wallet knows. One that lost some makes the same again.
+func (w *world) newAddresses(n int) []settle.Address {
+	made := make([]settle.Address, n)
+	for i := range made {
+		if w.known == len(w.wallet) {
+			w.wallet = append(w.wallet, fmt.Sprintf("a%d", w.known))
+		}
+		made[i] = settle.Address{Currency: "monero", Address: w.wallet[w.known], Position: int64(w.known)}
+		w.known++
+	}
+	return made
+}
+
+// recover has the wallet find everything again.
+func (w *world) recover() {
+	w.known = len(w.wallet)
+	for _, tx := range w.txs {
+		tx.forgotten = false
+	}
+}

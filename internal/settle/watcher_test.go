@@ -1,0 +1,416 @@
+package settle_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/settle"
+)
+
+const coin card.Amount = 1_000000000000 // what a card of 150 dollars costs at the rate of 150
+
+func TestWatcher_ExactPayment(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
+		s.pay(c, coin, 9)
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Confirming, coin, 9)
+		s.mine(1)
+		s.settle()
+		s.want(c, card.Generated, card.Paid, coin, 10)
+		s.mine(1)
+		for range 5 {
+			s.settle() // whatever is done again must change nothing
+		}
+		s.want(c, card.Generated, card.Paid, coin, 11)
+		s.wantIssued(1)
+	})
+}
+
+func TestWatcher_MempoolFirst(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin, 0)
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Detected, coin, 0)
+		s.mine(20) // blocks without it
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Detected, coin, 0)
+		s.pay(c, 0, 10)
+		s.settle()
+		s.want(c, card.Generated, card.Paid, coin, 10)
+		s.wantIssued(1)
+	})
+}
+
+func TestWatcher_SplitUnderpaidThenToppedUp(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin/2, 10)
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Underpaid, coin/2, 10)
+		s.pay(c, coin/2-1, 10)
+		s.settle()
+		if got := s.want(c, card.AwaitingPayment, card.Underpaid, coin-1, 10); got.Due() != 1 {
+			t.Errorf("due is %d", got.Due())
+		}
+		s.pay(c, 1, 4)
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Confirming, coin, 4)
+		s.mine(6)
+		s.settle()
+		s.want(c, card.Generated, card.Paid, coin, 10)
+		s.wantIssued(1)
+	})
+}
+
+func TestWatcher_OverpaidIsOneCard(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, 3*coin, 10)
+		s.settle()
+		s.pay(c, coin, 10)
+		s.settle()
+		s.want(c, card.Generated, card.Paid, 4*coin, 10)
+		s.wantIssued(1)
+	})
+}
+
+func TestWatcher_ReorgBeforeIssue(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin, 9)
+		s.tick()
+		check(t, s.store.SimulatedReorg(t.Context(), "monero", 9, true))
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
+		s.mine(20)
+		s.settle()
+		s.wantIssued(0)
+		s.pay(c, coin, 10) // and again
+		s.settle()
+		s.want(c, card.Generated, card.Paid, coin, 10)
+		s.wantIssued(1)
+	})
+}
+
+func TestWatcher_ReorgBetweenPaidAndIssued(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin, 10)
+		s.tick() // the intent is stored, nothing is asked yet
+		s.want(c, card.AwaitingPayment, card.Paid, coin, 10)
+		check(t, s.store.SimulatedReorg(t.Context(), "monero", 10, true))
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
+		s.wantIssued(0)
+	})
+}
+
+func TestWatcher_ReorgReMinedLowerIsPaidOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.mine(30)
+		s.pay(c, coin, 5)
+		s.tick()
+		check(t, s.store.SimulatedReorg(t.Context(), "monero", 20, false)) // back to the mempool
+		s.tick()
+		s.want(c, card.AwaitingPayment, card.Detected, coin, 0)
+		s.pay(c, 0, 10)
+		s.settle()
+		s.want(c, card.Generated, card.Paid, coin, 10)
+		s.wantIssued(1)
+	})
+}
+
+func TestWatcher_ReorgAfterIssue(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.mine(30)
+		c := s.order()
+		s.pay(c, coin, 10)
+		s.settle()
+		check(t, s.store.SimulatedReorg(t.Context(), "monero", 18, true))
+		s.settle()
+		s.want(c, card.Generated, card.Reversed, 0, 0)
+		s.pay(c, coin, 10)
+		s.settle()
+		s.want(c, card.Generated, card.Paid, coin, 10)
+		s.wantIssued(1)
+	})
+}
+
+func TestWatcher_PaidWhileDownDoesNotExpire(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		paid, unpaid := s.order(), s.order()
+		s.pay(paid, coin, 10)
+		s.now = s.now.Add(3 * time.Hour) // nobody looked in between
+		s.settle()
+		s.want(paid, card.Generated, card.Paid, coin, 10)
+		s.want(unpaid, card.AwaitingPayment, card.Expired, 0, 0)
+		s.wantIssued(1)
+	})
+}
+
+func TestWatcher_LateMoneyIsJudgedByTodaysRate(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		enough, short, waiting := s.order(), s.order(), s.order()
+		s.now = s.now.Add(3 * time.Hour)
+		s.settle()
+		s.want(enough, card.AwaitingPayment, card.Expired, 0, 0)
+		s.pay(enough, coin, 10)
+		s.settle()
+		s.want(enough, card.Generated, card.Paid, coin, 10)
+		s.rates.usd = "149"
+		s.pay(short, coin, 10)
+		s.settle()
+		s.want(short, card.AwaitingPayment, card.Late, coin, 10)
+		s.rates.usd = ""
+		s.pay(waiting, coin, 10)
+		s.settle()
+		s.want(waiting, card.AwaitingPayment, card.Confirming, coin, 10)
+		s.rates.usd = "150"
+		s.mine(1)
+		s.settle()
+		s.want(waiting, card.Generated, card.Paid, coin, 11)
+		s.wantIssued(2)
+	})
+}
+
+func TestWatcher_MoneyToAnAddressWithoutACardIsKeptAndTheAddressNotHandedOut(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		var free string
+		check(t, rig.OpenSQL(t, s.url).QueryRow("SELECT address FROM addresses WHERE position = 20").Scan(&free))
+		_, err := s.chain.Pay(t.Context(), free, coin, 10)
+		check(t, err)
+		s.settle()
+		for range 60 {
+			if c := s.order(); c.Address == free {
+				t.Fatal("the address was handed out although money came to it")
+			}
+		}
+		var kept int64
+		check(t, rig.OpenSQL(t, s.url).QueryRow("SELECT amount FROM transfers WHERE counted").Scan(&kept))
+		if card.Amount(kept) != coin {
+			t.Errorf("%d was kept", kept)
+		}
+	})
+}
+
+func TestWatcher_AnotherChainIsRefused(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin, 10)
+		w := s.watch(swapped{s.chain}, settle.Config{})
+		if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWrongChain) {
+			t.Errorf("error %v", err)
+		}
+		if w.Health() == nil {
+			t.Error("healthy")
+		}
+		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
+	})
+}
+
+type swapped struct{ settle.Chain }
+
+func (s swapped) Scan(ctx context.Context, known []card.Tip, since, newest int64) (settle.View, error) {
+	v, err := s.Chain.Scan(ctx, known, since, newest)
+	v.Fingerprint = "another network"
+	return v, err
+}
+
+func TestWatcher_AShorterChainFreezesEverything(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin, 10)
+		s.tick()
+		w := s.watch(shorter{s.chain}, settle.Config{})
+		if err := w.Tick(t.Context()); !errors.Is(err, card.ErrChainNotReady) {
+			t.Errorf("error %v", err)
+		}
+		s.want(c, card.AwaitingPayment, card.Paid, coin, 10)
+	})
+}
+
+type shorter struct{ settle.Chain }
+
+func (s shorter) Scan(context.Context, []card.Tip, int64, int64) (settle.View, error) {
+	return settle.View{Fingerprint: "simulated monero", Tip: card.Tip{Height: 3, Hash: "x", Time: time.Now()}}, nil
+}
+
+func TestWatcher_OneOfTwoReplicasWatches(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		other := s.replica() // has the lease now
+		s.pay(c, coin, 10)
+		s.tick() // stands by, without an error
+		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
+		other.tick()
+		s.want(c, card.AwaitingPayment, card.Paid, coin, 10)
+		check(t, other.watcher.Close(t.Context()))
+		s.tick()
+		if err := s.watcher.Health(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWatcher_ARestoredDatabaseHandsOutNothingThatMayBeInUse(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.order()
+		// Last night's backup: the pool is full, the wallet has given out more since, and the last comparison was hours ago.
+		first, err := s.store.SimulatedAddresses(t.Context(), "monero", 50)
+		check(t, err)
+		_, err = rig.OpenSQL(t, s.url).Exec("UPDATE address_pools SET checked_at = 0")
+		check(t, err)
+		restored := s.replica()
+		for range 40 {
+			c := restored.order()
+			var position int64
+			check(t, rig.OpenSQL(t, s.url).QueryRow("SELECT position FROM addresses WHERE address = '"+c.Address+"'").Scan(&position))
+			if position < first+50 {
+				t.Fatalf("the address at %d was handed out, though the wallet was at %d", position, first+50)
+			}
+		}
+	})
+}
+
+func TestWatcher_APoolThatIsNotFullYetIsFilledWithoutAPause(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.order() // which takes 32 addresses of the 200
+		check(t, s.watcher.Close(t.Context()))
+		woken := 0
+		wake := nobody()
+		wake.Pass = func() { woken++ }
+		w, err := settle.New(s.store, s.rates, s.chain, wake, quiet, settle.Config{PoolSize: 200, FillBatch: 15, Now: s.clock})
+		check(t, err)
+		for i, tt := range []struct{ free, woken int }{{183, 1}, {198, 2}, {200, 2}, {200, 2}} {
+			check(t, w.Tick(t.Context()))
+			free, _, err := s.store.AddressPool(t.Context(), "monero")
+			check(t, err)
+			if free != tt.free || woken != tt.woken {
+				t.Errorf("pass %d: %d addresses free and woken %d times, want %d and %d", i+1, free, woken, tt.free, tt.woken)
+			}
+		}
+		check(t, w.Close(t.Context()))
+	})
+}
+
+func TestWatcher_AWalletThatLostAddressesIsNotTrusted(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin, 5)
+		s.tick()
+		w := s.watch(forgetful{emptied{s.chain}}, settle.Config{})
+		if err := w.Tick(t.Context()); !errors.Is(err, card.ErrChainNotReady) {
+			t.Errorf("error %v", err)
+		}
+		s.want(c, card.AwaitingPayment, card.Confirming, coin, 5)
+	})
+}
+
+// forgetful is a wallet that was restored from its keys: the same network and address, but none of the subaddresses.
+type forgetful struct{ emptied }
+
+func (f forgetful) Ahead(context.Context, settle.Address) (bool, error) {
+	return false, card.ErrWalletLost
+}
+
+func TestWatcher_MoneyThatIsMissingThoughItsBlockIsThereIsUncountedOnlyOnAnOperatorsWord(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin, 5)
+		s.tick()
+		w := s.watch(emptied{s.chain}, settle.Config{})
+		for range 3 { // it looks through the whole chain meanwhile
+			if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWalletLost) {
+				t.Errorf("error %v", err)
+			}
+		}
+		s.want(c, card.AwaitingPayment, card.Confirming, coin, 5)
+		check(t, s.store.RequestRescan(t.Context(), "monero", "it never came", true))
+		check(t, w.Tick(t.Context()))
+		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
+		check(t, w.Close(t.Context()))
+	})
+}
+
+// emptied is a wallet that has its addresses, and none of their payments.
+type emptied struct{ settle.Chain }
+
+func (e emptied) Scan(ctx context.Context, known []card.Tip, since, newest int64) (settle.View, error) {
+	v, err := e.Chain.Scan(ctx, known, since, newest)
+	v.Transfers = nil
+	return v, err
+}
+
+func TestWatcher_ReadingLongerThanTheLeaseStillApplies(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin, 10)
+		check(t, s.watcher.Close(t.Context()))
+		slow := s.watch(slowChain{s.chain, func() { s.now = s.now.Add(time.Second); expireLeases(t, s) }},
+			settle.Config{LeaseTTL: time.Second})
+		check(t, slow.Tick(t.Context()))
+		s.want(c, card.AwaitingPayment, card.Paid, coin, 10)
+	})
+}
+
+func TestWatcher_WhatWasReadBeforeTheLeaseChangedHandsIsNotApplied(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin, 10)
+		check(t, s.watcher.Close(t.Context()))
+		slow := s.watch(slowChain{s.chain, func() {
+			s.now = s.now.Add(time.Second)
+			expireLeases(t, s)
+			l, err := s.store.AcquireLease(t.Context(), "watch monero", "another", time.Hour)
+			check(t, err)
+			check(t, s.store.ReleaseLease(t.Context(), l))
+		}}, settle.Config{LeaseTTL: time.Second})
+		if err := slow.Tick(t.Context()); !errors.Is(err, card.ErrFenced) || slow.Health() == nil {
+			t.Errorf("error %v, health %v", err, slow.Health())
+		}
+		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
+	})
+}
+
+// slowChain does something else while it reads.
+type slowChain struct {
+	settle.Chain
+	meanwhile func()
+}
+
+func (s slowChain) Scan(ctx context.Context, known []card.Tip, since, newest int64) (settle.View, error) {
+	s.meanwhile()
+	return s.Chain.Scan(ctx, known, since, newest)
+}
+
+func expireLeases(t *testing.T, s *shop) {
+	t.Helper()
+	_, err := rig.OpenSQL(t, s.url).Exec("UPDATE leases SET expires_at = 0")
+	check(t, err)
+}
+
+func TestWatcher_ACardMadeForCheapLateMoneyIsNotReversedByDust(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.now = s.now.Add(3 * time.Hour)
+		s.settle()
+		s.rates.usd = "200"
+		s.pay(c, coin*3/4, 10)
+		s.settle()
+		s.want(c, card.Generated, card.Paid, coin*3/4, 10)
+		s.pay(c, 1, 10)
+		s.settle()
+		if got := s.want(c, card.Generated, card.Paid, coin*3/4+1, 10); got.Due() != 0 {
+			t.Errorf("due is %d", got.Due())
+		}
+	})
+}

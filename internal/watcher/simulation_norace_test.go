@@ -1,5 +1,0 @@
-//go:build !race
-
-package watcher_test
-
-const raceDetector = false

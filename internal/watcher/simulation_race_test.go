@@ -1,6 +1,0 @@
-//go:build race
-
-package watcher_test
-
-// The race detector makes SQLite, which is Go here, twenty times as slow.
-const raceDetector = true
