@@ -27,7 +27,10 @@ type api struct {
 
 var _ StrictServerInterface = (*api)(nil)
 
-var errNoIdentity = errors.New("handler reached without authentication")
+var (
+	errNoIdentity = errors.New("handler reached without authentication")
+	errNotChecked = errors.New("handler reached without validation")
+)
 
 // caller returns whose request it is, and the context to answer it with, which ends when the client goes away. gin's own can't be
 // given to a driver: it serves the next request while a goroutine of the driver may still look at it.
@@ -41,8 +44,8 @@ func caller(ctx context.Context) (context.Context, uuid.UUID, error) {
 }
 
 // CreateCard implements createCard.
-func (a *api) CreateCard(ctx context.Context, r CreateCardRequestObject) (CreateCardResponseObject, error) {
-	ctx, owner, err := caller(ctx)
+func (a *api) CreateCard(gc context.Context, r CreateCardRequestObject) (CreateCardResponseObject, error) {
+	ctx, owner, err := caller(gc)
 	if err != nil {
 		return nil, err
 	}
@@ -50,9 +53,11 @@ func (a *api) CreateCard(ctx context.Context, r CreateCardRequestObject) (Create
 	if err != nil {
 		return nil, err
 	}
-	c, replayed, err := a.orders.CreateCard(ctx, owner, order.CreateRequest{
-		USDAmount: jsonText(r.Body.USDAmount), Currency: r.Body.Currency, IdempotencyKey: idempotencyKey,
-	})
+	checked, ok := gc.Value(checkedKey).(order.Order)
+	if !ok {
+		return nil, errNotChecked
+	}
+	c, replayed, err := a.orders.CreateCard(ctx, owner, checked, idempotencyKey)
 	if err != nil {
 		return nil, err
 	}
@@ -65,15 +70,6 @@ func (a *api) CreateCard(ctx context.Context, r CreateCardRequestObject) (Create
 	return CreateCard201JSONResponse{Headers: headers, Body: CreatedCard{
 		UUID: w.UUID, CreatedAt: w.CreatedAt, Status: w.Status, USDAmount: usdNumber(c.USD), Payment: w.Payment, Credentials: w.Credentials,
 	}}, nil
-}
-
-// jsonText returns the text of a JSON string, or any other JSON value as it is written.
-func jsonText(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	return string(raw)
 }
 
 // idempotencyKey takes the quotes off a key that is sent as a structured field's string (RFC 8941).

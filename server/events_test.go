@@ -41,7 +41,7 @@ func (d *deployment) cardOf(t testing.TB, account uuid.UUID) uuid.UUID {
 	if len(cards) > 0 {
 		return cards[0].UUID
 	}
-	c, _, err := d.orders.CreateCard(t.Context(), account, order.CreateRequest{USDAmount: "50", Currency: "monero"})
+	c, err := create(t.Context(), d.orders, account, "50")
 	need(t, err)
 	return c.UUID
 }

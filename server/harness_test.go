@@ -265,3 +265,13 @@ func sorted(s []string) []string {
 	slices.Sort(s)
 	return s
 }
+
+// create asks for a card of so many US dollars.
+func create(ctx context.Context, s *order.Service, account uuid.UUID, usd string) (*card.Card, error) {
+	o, wrong := s.Check(usd, "monero")
+	if len(wrong) > 0 {
+		return nil, card.ErrInvalidRequest.WithFields(wrong...)
+	}
+	c, _, err := s.CreateCard(ctx, account, o, "")
+	return c, err
+}

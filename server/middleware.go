@@ -18,6 +18,7 @@ const maxBody = 64 << 10
 const (
 	requestIDKey = "cardmint.request_id"
 	identityKey  = "cardmint.identity"
+	checkedKey   = "cardmint.checked" // what the domain read from the body
 )
 
 const harmless = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"

@@ -15,7 +15,6 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/order"
 )
 
 // validate refuses what the contract does not allow, and names everything that is wrong at once.
@@ -31,7 +30,7 @@ func (s *spec) validate(a *api, problems problemWriter) gin.HandlerFunc {
 		if body != nil {
 			wrong = append(wrong, wrongBody(body.value, route.Operation.RequestBody.Value)...)
 			if object, ok := body.value.(map[string]any); ok {
-				wrong = merge(wrong, a.domainFaults(route.Operation.OperationID, object))
+				wrong = merge(wrong, a.check(c, route.Operation.OperationID, object))
 			}
 			c.Request.Body = body
 		}
@@ -87,27 +86,25 @@ func readBody(r *http.Request, declared *openapi3.RequestBodyRef) (*parsedBody, 
 	return &parsedBody{value}, nil
 }
 
-// domainFaults returns what only the domain finds wrong with a body, so that a client learns of everything at once.
-func (a *api) domainFaults(operation string, body map[string]any) []card.FieldError {
+// check has the domain read a body, once: it returns what only the domain finds wrong, so that a client learns of everything at once, and
+// leaves what it read to the handler. The body's fields may be of any type.
+func (a *api) check(c *gin.Context, operation string, body map[string]any) []card.FieldError {
 	switch operation {
 	case "createCard":
-		return a.orders.CheckCreate(orderOf(body))
+		usd, _ := body["usd_amount"].(string)
+		if number, ok := body["usd_amount"].(json.Number); ok {
+			usd = number.String()
+		}
+		currency, _ := body["currency"].(string)
+		o, wrong := a.orders.Check(usd, currency)
+		c.Set(checkedKey, o)
+		return wrong
 	case "createWebhook", "updateWebhook":
 		if url, ok := body["url"].(string); ok {
 			return a.webhooks.CheckWebhook(url)
 		}
 	}
 	return nil
-}
-
-// orderOf reads a body of createCard whose fields may be of any type.
-func orderOf(body map[string]any) order.CreateRequest {
-	usd, _ := body["usd_amount"].(string)
-	if number, ok := body["usd_amount"].(json.Number); ok {
-		usd = number.String()
-	}
-	currency, _ := body["currency"].(string)
-	return order.CreateRequest{USDAmount: usd, Currency: currency}
 }
 
 // merge adds what the domain finds wrong to what the schema finds. About one place the domain says it better, unless the value is

@@ -163,7 +163,7 @@ func (s *bench) bare(b *testing.B) http.Handler {
 // BenchmarkGetCard compares getCard with a bare gin handler that runs the same SELECT.
 func BenchmarkGetCard(b *testing.B) {
 	s := newBench(b)
-	c, _, err := s.orders.CreateCard(b.Context(), s.account, order.CreateRequest{USDAmount: "150.50", Currency: "monero"})
+	c, err := create(b.Context(), s.orders, s.account, "150.50")
 	must(b, err)
 	engine := gin.New()
 	engine.GET("/api/cards/:uuid", func(g *gin.Context) {
@@ -321,7 +321,7 @@ func BenchmarkWatcherTick(b *testing.B) {
 		const passes, warm = 200, 20
 		for pass := range passes + warm {
 			for range 10 {
-				c, _, err := s.orders.CreateCard(b.Context(), s.account, order.CreateRequest{USDAmount: "150.50", Currency: "monero"})
+				c, err := create(b.Context(), s.orders, s.account, "150.50")
 				must(b, err)
 				_, err = s.chain.Pay(b.Context(), c.Address, c.Amount, 1)
 				must(b, err)
@@ -384,4 +384,14 @@ func cpu(b *testing.B, pid int) time.Duration {
 	system, err := strconv.Atoi(fields[12])
 	must(b, err)
 	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+// create asks for a card of so many US dollars.
+func create(ctx context.Context, s *order.Service, account uuid.UUID, usd string) (*card.Card, error) {
+	o, wrong := s.Check(usd, "monero")
+	if len(wrong) > 0 {
+		return nil, card.ErrInvalidRequest.WithFields(wrong...)
+	}
+	c, _, err := s.CreateCard(ctx, account, o, "")
+	return c, err
 }

@@ -17,42 +17,57 @@ import (
 // errKeyTaken means that an idempotency key has a card.
 var errKeyTaken = errors.New("idempotency key has a card")
 
-// CreateRequest is what a client asks for.
-type CreateRequest struct {
-	USDAmount      string // a plain decimal number
-	Currency       string // code
-	IdempotencyKey string // "" for none
-}
-
-// order is a request that was found valid.
-type order struct {
+// Order is a request for a card that was found valid, by Check.
+type Order struct {
 	usd  card.USD
 	coin card.Currency
-	key  string
 }
 
-// hash is the same for requests that mean the same.
-func (o order) hash() []byte {
+// hash is the same for orders that mean the same.
+func (o Order) hash() []byte {
 	sum := sha256.Sum256(fmt.Appendf(nil, "createCard/1\x00%d\x00%s", o.usd, o.coin.Code))
 	return sum[:]
 }
 
-// CreateCard stores a card that waits for its payment. It costs one round trip to the store.
-// With an idempotency key that was used for the same request it returns the card as it was then, and true.
-func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, r CreateRequest) (*card.Card, bool, error) {
-	o, wrong := s.check(r)
-	if len(wrong) > 0 {
-		return nil, false, card.ErrInvalidRequest.WithFields(wrong...)
+// Check reads a request: the balance in US dollars, a plain decimal number, and the code of the currency to pay with. It returns everything
+// that is wrong with it, and the order if nothing is.
+func (s *Service) Check(usdAmount, currency string) (o Order, wrong []card.FieldError) {
+	usd, err := card.ParseUSD(usdAmount)
+	if err == nil && (usd < card.MinUSD || usd > card.MaxUSD) {
+		err = fmt.Errorf("must be between %s and %s", card.MinUSD, card.MaxUSD)
 	}
-	c, err := s.insertCard(ctx, account, o)
-	if o.key == "" || err == nil {
+	if err != nil {
+		wrong = append(wrong, card.FieldError{Pointer: "/usd_amount", Detail: err.Error()})
+	}
+	i := slices.IndexFunc(s.cfg.Currencies, func(c card.Currency) bool { return c.Code == currency })
+	if i < 0 {
+		codes := make([]string, len(s.cfg.Currencies))
+		for i, c := range s.cfg.Currencies {
+			codes[i] = c.Code
+		}
+		wrong = append(wrong, card.FieldError{Pointer: "/currency", Detail: "is not a currency of this service; choose one of: " + strings.Join(codes, ", ")})
+	}
+	if len(wrong) > 0 {
+		return Order{}, wrong
+	}
+	return Order{usd: usd, coin: s.cfg.Currencies[i]}, nil
+}
+
+// CreateCard stores a card that waits for its payment. It costs one round trip to the store.
+// With an idempotency key that was used for the same order it returns the card as it was then, and true. "" is no key.
+func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, o Order, key string) (*card.Card, bool, error) {
+	if o.usd == 0 {
+		return nil, false, errors.New("create card: the order was not checked")
+	}
+	c, err := s.insertCard(ctx, account, o, key)
+	if key == "" || err == nil {
 		return c, false, err
 	}
 	if !slices.ContainsFunc([]error{errKeyTaken, card.ErrNoRate, card.ErrNoAddress, card.ErrAccountFrozen, card.ErrQuotaExceeded}, func(e error) bool { return errors.Is(err, e) }) {
 		return nil, false, err
 	}
 	// A replay needs neither a rate nor an address, nor anything open.
-	earlier, lookup := s.store.CardByIdempotencyKey(ctx, account, o.key)
+	earlier, lookup := s.store.CardByIdempotencyKey(ctx, account, key)
 	if errors.Is(lookup, card.ErrNotFound) {
 		return nil, false, err
 	}
@@ -65,40 +80,7 @@ func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, r CreateReq
 	return earlier.AsCreated(), true, nil
 }
 
-// CheckCreate returns everything that is wrong with a request.
-func (s *Service) CheckCreate(r CreateRequest) []card.FieldError {
-	_, wrong := s.check(r)
-	return wrong
-}
-
-func (s *Service) check(r CreateRequest) (o order, wrong []card.FieldError) {
-	usd, err := card.ParseUSD(r.USDAmount)
-	if err == nil && (usd < card.MinUSD || usd > card.MaxUSD) {
-		err = fmt.Errorf("must be between %s and %s", card.MinUSD, card.MaxUSD)
-	}
-	if err != nil {
-		wrong = append(wrong, card.FieldError{Pointer: "/usd_amount", Detail: err.Error()})
-	}
-	coin, enabled := s.currency(r.Currency)
-	if !enabled {
-		codes := make([]string, len(s.cfg.Currencies))
-		for i, c := range s.cfg.Currencies {
-			codes[i] = c.Code
-		}
-		wrong = append(wrong, card.FieldError{Pointer: "/currency", Detail: "is not a currency of this service; choose one of: " + strings.Join(codes, ", ")})
-	}
-	return order{usd: usd, coin: coin, key: r.IdempotencyKey}, wrong
-}
-
-func (s *Service) currency(code string) (card.Currency, bool) {
-	i := slices.IndexFunc(s.cfg.Currencies, func(c card.Currency) bool { return c.Code == code })
-	if i < 0 {
-		return card.Currency{}, false
-	}
-	return s.cfg.Currencies[i], true
-}
-
-func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o order) (c *card.Card, err error) {
+func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o Order, key string) (c *card.Card, err error) {
 	coin := o.coin
 	takeBack, err := s.reserve(ctx, account, o.usd)
 	if err != nil {
@@ -126,10 +108,10 @@ func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o order) (c
 		createdAt := card.TimeOf(id)
 		made := &card.Card{
 			UUID: id, AccountID: account, CreatedAt: createdAt, USD: o.usd, Coin: coin, Amount: amount, Address: address, Rate: rate,
-			ExpiresAt: createdAt.Add(s.cfg.QuoteTTL), ConfirmationsRequired: coin.Confirmations, IdempotencyKey: o.key,
+			ExpiresAt: createdAt.Add(s.cfg.QuoteTTL), ConfirmationsRequired: coin.Confirmations, IdempotencyKey: key,
 			Status: card.AwaitingPayment, State: card.Unpaid,
 		}
-		if o.key != "" {
+		if key != "" {
 			made.RequestHash = o.hash()
 		}
 		inserted, err := s.store.InsertCard(ctx, made)
@@ -146,8 +128,8 @@ func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o order) (c
 		case !errors.Is(err, card.ErrNotFound):
 			return nil, err
 		}
-		if o.key != "" {
-			_, err := s.store.CardByIdempotencyKey(ctx, account, o.key)
+		if key != "" {
+			_, err := s.store.CardByIdempotencyKey(ctx, account, key)
 			if err == nil {
 				s.pools[coin.Code].add(address)
 				return nil, errKeyTaken

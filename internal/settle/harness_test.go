@@ -119,7 +119,7 @@ func (s *shop) clock() time.Time { return s.now }
 
 func (s *shop) order() *card.Card {
 	s.t.Helper()
-	c, _, err := s.orders.CreateCard(s.t.Context(), s.account, order.CreateRequest{USDAmount: "150", Currency: "monero"})
+	c, err := create(s.t.Context(), s.orders, s.account, "150")
 	check(s.t, err)
 	return c
 }
@@ -265,3 +265,13 @@ func check(t *testing.T, err error) {
 }
 
 var errFault = fmt.Errorf("connection reset by peer")
+
+// create asks for a card of so many US dollars.
+func create(ctx context.Context, s *order.Service, account uuid.UUID, usd string) (*card.Card, error) {
+	o, wrong := s.Check(usd, "monero")
+	if len(wrong) > 0 {
+		return nil, card.ErrInvalidRequest.WithFields(wrong...)
+	}
+	c, _, err := s.CreateCard(ctx, account, o, "")
+	return c, err
+}

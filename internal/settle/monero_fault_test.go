@@ -8,7 +8,6 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/operator"
-	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
@@ -225,7 +224,7 @@ func TestWatcher_MoneroFrozenNodeOrWalletLeavesRequestsAnswered(t *testing.T) {
 					check(t, s.orders.Prepare(t.Context()))
 					for range 3 { // more than there are addresses
 						started := time.Now()
-						_, _, err := s.orders.CreateCard(t.Context(), s.account, order.CreateRequest{USDAmount: "150", Currency: "monero"})
+						_, err := create(t.Context(), s.orders, s.account, "150")
 						if took := time.Since(started); took > time.Second || (err != nil && !errors.Is(err, card.ErrNoAddress)) {
 							t.Errorf("a request was answered with %v after %s", err, took)
 						}

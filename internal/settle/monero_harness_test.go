@@ -292,7 +292,7 @@ func (s *till) wantNoAddress() {
 	s.t.Helper()
 	check(s.t, s.orders.Prepare(s.t.Context())) // as a server does every second
 	started := time.Now()
-	c, _, err := s.orders.CreateCard(s.t.Context(), s.account, order.CreateRequest{USDAmount: "150", Currency: "monero"})
+	c, err := create(s.t.Context(), s.orders, s.account, "150")
 	if !errors.Is(err, card.ErrNoAddress) || time.Since(started) > time.Second {
 		s.t.Errorf("card %v, error %v after %s", c, err, time.Since(started))
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/operator"
-	"github.com/cardmint/cardmint/internal/order"
 )
 
 func TestWatcher_MoneroReorgOfAnyDepthBeforeIssuing(t *testing.T) {
@@ -85,7 +84,7 @@ func TestWatcher_MoneroReorgOf18BlocksAfterTheCardWasMade(t *testing.T) {
 		s.doubts = []string{lost}
 		s.reconcile()
 		s.later += 10 * time.Second // what the account owes is believed for a while
-		_, _, err := s.orders.CreateCard(t.Context(), s.account, order.CreateRequest{USDAmount: "150", Currency: "monero"})
+		_, err := create(t.Context(), s.orders, s.account, "150")
 		if !errors.Is(err, card.ErrAccountFrozen) {
 			t.Errorf("a new card of the account: %v", err)
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
-	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
@@ -58,7 +57,7 @@ func TestWatcher_MoneroConcurrentCreatesOfThreeReplicasShareNoAddress(t *testing
 		var mu sync.Mutex
 		owner := map[string]*card.Card{}
 		create := func(r *till) bool {
-			c, _, err := r.orders.CreateCard(t.Context(), r.account, order.CreateRequest{USDAmount: "150", Currency: "monero"})
+			c, err := create(t.Context(), r.orders, r.account, "150")
 			if errors.Is(err, card.ErrNoAddress) && t.Context().Err() == nil {
 				<-time.After(10 * time.Millisecond) // as a client that tries again
 				return false

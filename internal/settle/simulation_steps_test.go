@@ -9,7 +9,6 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/operator"
-	"github.com/cardmint/cardmint/internal/order"
 )
 
 // step is one thing that can happen.
@@ -34,7 +33,7 @@ func (h *history) create() {
 	}
 	usd := card.USD(h.w.between(50_00, 750_00))
 	k := h.confirmations[h.w.r.IntN(len(h.confirmations))]
-	c, _, err := h.active.till(k).CreateCard(h.ctx, h.account, order.CreateRequest{USDAmount: usd.String(), Currency: "monero"})
+	c, err := create(h.ctx, h.active.till(k), h.account, usd.String())
 	if errors.Is(err, card.ErrNoAddress) || errors.Is(err, card.ErrNoRate) {
 		h.note("no card of %s dollars: %v", usd, err)
 		return

@@ -88,7 +88,7 @@ func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
 			a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: s.now}
 			check(t, s.store.InsertAccount(t.Context(), a))
 			s.account = a.ID
-			s.card, _, err = s.orders.CreateCard(t.Context(), s.account, order.CreateRequest{USDAmount: "150", Currency: "monero"})
+			s.card, err = create(t.Context(), s.orders, s.account, "150")
 			check(t, err)
 			f(t, s)
 		})
@@ -259,4 +259,14 @@ func check(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// create asks for a card of so many US dollars.
+func create(ctx context.Context, s *order.Service, account uuid.UUID, usd string) (*card.Card, error) {
+	o, wrong := s.Check(usd, "monero")
+	if len(wrong) > 0 {
+		return nil, card.ErrInvalidRequest.WithFields(wrong...)
+	}
+	c, _, err := s.CreateCard(ctx, account, o, "")
+	return c, err
 }
