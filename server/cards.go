@@ -212,7 +212,7 @@ func wireCard(c *card.Card) Card {
 			ExpiresAt:             Time(c.ExpiresAt),
 			URI:                   c.Coin.PaymentURI(c.Address, c.Amount),
 			AmountReceived:        c.Coin.Decimal(c.Received),
-			AmountDue:             c.Coin.Decimal(c.Due()),
+			AmountDue:             c.Coin.Decimal(c.Credit.Due),
 			Confirmations:         c.Confirmations(),
 			ConfirmationsRequired: int32(c.ConfirmationsRequired),
 			Rate:                  c.Rate.USD,

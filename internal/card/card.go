@@ -49,6 +49,7 @@ type Card struct {
 	State     PaymentState
 	Received  Amount // sum of the counted transfers
 	Settled   Amount // see Assessment.Settled
+	Credit    Credit // as it was assessed last
 	Height    int64  // see Assessment.Height
 	TipHeight int64  // of the chain, when the card was read
 	Sealed    *Sealed
@@ -73,32 +74,13 @@ func (c *Card) Confirmations() int64 {
 	return max(0, c.TipHeight-c.Height+1)
 }
 
-// Due returns what is still to be paid.
-func (c *Card) Due() Amount {
-	price := c.Amount
-	switch {
-	case c.Settled > 0:
-		price = c.Settled
-	case c.Accepted > 0:
-		price = min(price, c.Accepted)
-	}
-	return max(0, price-max(0, c.Received-c.Refunded))
-}
-
-// Surplus returns what was received beyond what the card was made for, and not given back.
-func (c *Card) Surplus() Amount {
-	if c.Settled == 0 {
-		return 0
-	}
-	return max(0, c.Received-c.Refunded-c.Settled)
-}
-
 // AsCreated returns the card as it was in the answer to the request that made it: unpaid, without credentials.
 func (c *Card) AsCreated() *Card {
 	created := *c
 	created.Status, created.State = AwaitingPayment, Unpaid
 	created.Received, created.Settled, created.Height, created.Sealed = 0, 0, 0, nil
 	created.Accepted, created.Refunded, created.WrittenOff = 0, 0, 0
+	created.Credit = Credit{Due: c.Amount}
 	return &created
 }
 

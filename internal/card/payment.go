@@ -48,6 +48,7 @@ type Assessment struct {
 	Received    Amount // sum of the counted transfers
 	Settled     Amount // what the payment was found Paid with, and must keep: the price, or what late money had to be worth, or what was accepted; 0 before
 	Height      int64  // highest block of the counted transfers; 0 if there are none or one is in the mempool
+	Credit      Credit // what it credits
 	ReadyHeight int64  // tip at which the card must be assessed again without a new fact; 0 if never
 }
 
@@ -102,6 +103,9 @@ func Assess(c *Card, transfers []Transfer, tip Tip, today Rate) Assessment {
 	if a.State == Paid && (a.Settled == 0 || kept < a.Settled) {
 		a.Settled = min(kept, price) // a generated card is Reversed then
 	}
+	after := *c
+	after.State, after.Received, after.Settled = a.State, a.Received, a.Settled
+	a.Credit = CreditOf(&after)
 	return a
 }
 

@@ -115,7 +115,7 @@ func showCard(table *tabwriter.Writer, r operator.Record) {
 	row("price", "%s %s until %s", amount(c.Amount), c.Coin.Code, day(&c.ExpiresAt))
 	row("rate", "%s USD of %s: %s", c.Rate.USD, day(&c.Rate.At), c.Rate.Source)
 	row("address", "%s", c.Address)
-	row("received", "%s, due %s, surplus %s", amount(c.Received), amount(c.Due()), amount(c.Surplus()))
+	row("received", "%s, due %s, surplus %s", amount(c.Received), amount(c.Credit.Due), amount(c.Credit.Surplus))
 	row("confirmations", "%d of %d", c.Confirmations(), c.ConfirmationsRequired)
 	if c.Accepted > 0 {
 		row("accepted", "%s are enough", amount(c.Accepted))

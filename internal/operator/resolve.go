@@ -122,7 +122,7 @@ func decide(c *card.Card, kind ResolutionKind, on ground) (amount card.Amount, n
 		amount = max(0, kept)
 		switch {
 		case c.Status == card.Generated:
-			amount = c.Surplus()
+			amount = c.Credit.Surplus
 		case on.intent != nil && !parked && (c.State == card.Paid || on.intent.Attempts > 0):
 			return 0, false, ErrBeingMade
 		case c.Received == 0:
@@ -140,14 +140,10 @@ func decide(c *card.Card, kind ResolutionKind, on ground) (amount card.Amount, n
 		}
 		return amount, false, nil
 	case WriteOff:
-		must := card.Amount(0) // stay
-		if c.Status == card.Generated {
-			must = c.Settled
-		}
-		if must == 0 && kept >= 0 && c.WrittenOff == 0 {
+		if c.Status != card.Generated && c.Credit.Lost == 0 && c.WrittenOff == 0 {
 			return 0, false, ErrNothingLost
 		}
-		amount = max(0, must-kept-c.WrittenOff)
+		amount = c.Credit.Lost - c.Credit.WrittenOff
 		c.WrittenOff += amount
 		return amount, amount == 0, nil
 	case Retry:

@@ -109,7 +109,7 @@ func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o Order, ke
 		made := &card.Card{
 			UUID: id, AccountID: account, CreatedAt: createdAt, USD: o.usd, Coin: coin, Amount: amount, Address: address, Rate: rate,
 			ExpiresAt: createdAt.Add(s.cfg.QuoteTTL), ConfirmationsRequired: coin.Confirmations, IdempotencyKey: key,
-			Status: card.AwaitingPayment, State: card.Unpaid,
+			Status: card.AwaitingPayment, State: card.Unpaid, Credit: card.Credit{Due: amount},
 		}
 		if key != "" {
 			made.RequestHash = o.hash()

@@ -30,7 +30,7 @@ func (s *Service) SimulatePayment(ctx context.Context, account, id uuid.UUID, p 
 	if !simulated {
 		return nil, card.ErrNotFound.Saying("This card's currency has no simulated chain: pay with real coins.")
 	}
-	amount, confirmations := c.Due(), c.ConfirmationsRequired
+	amount, confirmations := c.Credit.Due, c.ConfirmationsRequired
 	if p.Amount != nil {
 		exact, err := p.Amount.Rescale(c.Coin.Decimals)
 		if err == nil && exact.Units == 0 {

@@ -44,6 +44,7 @@ type shop struct {
 	account  uuid.UUID
 	now      time.Time
 	url      string
+	name     string // of the process
 	doubts   []string // what the books may doubt when the test ends
 }
 
@@ -91,15 +92,15 @@ func (s *shop) start() {
 	check(s.t, err)
 	s.desk = operator.New(s.store, s.rates, quiet)
 	s.issuer = issue.New(s.store, s.vault, s.supplier, func() {}, quiet, s.clock)
-	s.watcher, err = settle.New(s.store, s.rates, s.chain, nobody(), quiet, settle.Config{PoolSize: 200, FillBatch: 200, Now: s.clock})
-	check(s.t, err)
+	s.name = uuid.NewString()
+	s.watcher = s.watch(s.chain, settle.Config{FillBatch: 200})
 	check(s.t, s.watcher.Tick(s.t.Context()))
 }
 
-// watch returns another watcher on the same database.
+// watch returns another watcher of the same process.
 func (s *shop) watch(c settle.Chain, cfg settle.Config) *settle.Watcher {
 	s.t.Helper()
-	cfg.PoolSize, cfg.Now = 200, s.clock
+	cfg.PoolSize, cfg.Replica, cfg.Now = 200, s.name, s.clock
 	w, err := settle.New(s.store, s.rates, c, nobody(), quiet, cfg)
 	check(s.t, err)
 	return w

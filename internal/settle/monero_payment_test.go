@@ -53,8 +53,8 @@ func TestWatcher_MoneroSplitPaymentsAreAddedUpAndOneUnitShortIsToppedUp(t *testi
 		s.mine(9)
 		s.settle()
 		s.want(exact, card.Generated, card.Paid, coin, 10)
-		if got := s.want(short, card.AwaitingPayment, card.Underpaid, coin-1, 10); got.Due() != 1 {
-			t.Errorf("due is %d", got.Due())
+		if got := s.want(short, card.AwaitingPayment, card.Underpaid, coin-1, 10); got.Credit.Due != 1 {
+			t.Errorf("due is %d", got.Credit.Due)
 		}
 		s.wantMoney(operator.CoinBooks{Counted: 2*coin - 1, Made: coin, Open: coin - 1, Paid: 1, Issued: 1})
 		txID := s.paid(short, 1, 9)
@@ -75,8 +75,8 @@ func TestWatcher_MoneroOverpaidIsOneCardAndTheSurplusIsRecorded(t *testing.T) {
 		s.paid(c, 3*coin, 10)
 		s.settle()
 		s.settle()
-		if got := s.want(c, card.Generated, card.Paid, 3*coin, 10); got.Surplus() != 2*coin || got.USD != c.USD || got.Due() != 0 {
-			t.Errorf("surplus %d, due %d, made for %s", got.Surplus(), got.Due(), got.USD)
+		if got := s.want(c, card.Generated, card.Paid, 3*coin, 10); got.Credit.Surplus != 2*coin || got.USD != c.USD || got.Credit.Due != 0 {
+			t.Errorf("surplus %d, due %d, made for %s", got.Credit.Surplus, got.Credit.Due, got.USD)
 		}
 		s.wantIssued(1)
 		s.wantMoney(operator.CoinBooks{Counted: 3 * coin, Made: coin, Surplus: 2 * coin, Paid: 1, Issued: 1})
@@ -182,8 +182,8 @@ func TestWatcher_MoneroMoneyForAMadeOrExpiredCardIsKeptAgainstIt(t *testing.T) {
 		both := s.net.PayMany(t, 0, rig.MoneroOutput{Address: made.Address, Amount: int64(coin)}, rig.MoneroOutput{Address: expired.Address, Amount: int64(coin)})
 		s.net.Confirm(t, both, 10)
 		s.settle()
-		if got := s.want(made, card.Generated, card.Paid, 2*coin, 10); got.Surplus() != coin {
-			t.Errorf("surplus is %d", got.Surplus())
+		if got := s.want(made, card.Generated, card.Paid, 2*coin, 10); got.Credit.Surplus != coin {
+			t.Errorf("surplus is %d", got.Credit.Surplus)
 		}
 		s.want(expired, card.AwaitingPayment, card.Late, coin, 10)
 		s.wantIssued(1)

@@ -65,7 +65,8 @@ type database struct {
 // prepare prepares what is asked after every step: reading it through the service would take most of the time.
 func (db *database) prepare(ctx context.Context) (err error) {
 	if db.cards, err = db.beside.PrepareContext(ctx, `SELECT c.uuid, c.status, c.payment_state, c.received, c.settled, c.height, k.height,
-		c.accepted, c.refunded, c.written_off, s.card_number FROM chains k JOIN cards c ON c.currency = k.currency
+		c.accepted, c.refunded, c.written_off,
+		c.credit_paid, c.credit_held, c.credit_surplus, c.credit_refunded, c.credit_lost, c.credit_written_off, c.credit_due, c.amount, s.card_number FROM chains k JOIN cards c ON c.currency = k.currency
 		LEFT JOIN credentials s ON s.card_uuid = c.uuid`); err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ type violation struct {
 }
 
 func (v *violation) String() string {
-	return fmt.Sprintf("seed %d: %s\nsteps:\n  %s\nalone: go test ./internal/watcher -run 'TestSimulation$' -seed %d", v.seed, v.text, strings.Join(v.lines, "\n  "), v.seed)
+	return fmt.Sprintf("seed %d: %s\nsteps:\n  %s\nalone: go test ./internal/settle -run 'TestSimulation$' -seed %d", v.seed, v.text, strings.Join(v.lines, "\n  "), v.seed)
 }
 
 // runHistory lives through the history of a seed, and returns the steps it took and what went wrong.
@@ -268,7 +269,8 @@ func (h *history) observe() {
 	n := 0
 	for ; rows.Next(); n++ {
 		c, number := &card.Card{}, []byte(nil)
-		h.need("read card", rows.Scan(&c.UUID, &c.Status, &c.State, &c.Received, &c.Settled, &c.Height, &c.TipHeight, &c.Accepted, &c.Refunded, &c.WrittenOff, &number))
+		h.need("read card", rows.Scan(&c.UUID, &c.Status, &c.State, &c.Received, &c.Settled, &c.Height, &c.TipHeight, &c.Accepted, &c.Refunded, &c.WrittenOff,
+			&c.Credit.Paid, &c.Credit.Held, &c.Credit.Surplus, &c.Credit.Refunded, &c.Credit.Lost, &c.Credit.WrittenOff, &c.Credit.Due, &c.Amount, &number))
 		if number != nil {
 			c.Sealed = &card.Sealed{CardNumber: number}
 		}

@@ -254,8 +254,11 @@ func (o *oracle) check(x *sale, c *card.Card) {
 	if (c.Sealed != nil) != generated || generated && !bytes.Equal(x.sealed, c.Sealed.CardNumber) {
 		o.fail("card %d is %s, and its credentials are gone, there too early, or changed", x.index, c.Status)
 	}
-	if generated && (c.Settled != x.settled || c.Surplus() != max(0, m.total-x.refunded-x.settled)) {
-		o.fail("card %d is settled by %d with a surplus of %d, must be %d of %d", x.index, c.Settled, c.Surplus(), x.settled, m.total-x.refunded)
+	if generated && (c.Settled != x.settled || c.Credit.Surplus != max(0, m.total-x.refunded-x.settled)) {
+		o.fail("card %d is settled by %d with a surplus of %d, must be %d of %d", x.index, c.Settled, c.Credit.Surplus, x.settled, m.total-x.refunded)
+	}
+	if k := c.Credit; k.Paid+k.Held+k.Surplus+k.Refunded != m.total || k.Lost != max(0, x.must()-(m.total-x.refunded), x.refunded-m.total) {
+		o.fail("card %d credits %+v of %d, refunded %d, must keep %d", x.index, k, m.total, x.refunded, x.must())
 	}
 	if c.Accepted != x.accepted || c.Refunded != x.refunded || c.WrittenOff != x.writeOffs {
 		o.fail("card %d has %d accepted, %d refunded, %d written off, must be %d, %d, %d", x.index,

@@ -57,8 +57,8 @@ func TestWatcher_SplitUnderpaidThenToppedUp(t *testing.T) {
 		s.want(c, card.AwaitingPayment, card.Underpaid, coin/2, 10)
 		s.pay(c, coin/2-1, 10)
 		s.settle()
-		if got := s.want(c, card.AwaitingPayment, card.Underpaid, coin-1, 10); got.Due() != 1 {
-			t.Errorf("due is %d", got.Due())
+		if got := s.want(c, card.AwaitingPayment, card.Underpaid, coin-1, 10); got.Credit.Due != 1 {
+			t.Errorf("due is %d", got.Credit.Due)
 		}
 		s.pay(c, 1, 4)
 		s.settle()
@@ -409,8 +409,8 @@ func TestWatcher_ACardMadeForCheapLateMoneyIsNotReversedByDust(t *testing.T) {
 		s.want(c, card.Generated, card.Paid, coin*3/4, 10)
 		s.pay(c, 1, 10)
 		s.settle()
-		if got := s.want(c, card.Generated, card.Paid, coin*3/4+1, 10); got.Due() != 0 {
-			t.Errorf("due is %d", got.Due())
+		if got := s.want(c, card.Generated, card.Paid, coin*3/4+1, 10); got.Credit.Due != 0 {
+			t.Errorf("due is %d", got.Credit.Due)
 		}
 	})
 }

@@ -19,15 +19,16 @@ import (
 // insertCard stores nothing if money came to the address before it had a card: nobody would know whose it is.
 func (d dialect) insertCard() string {
 	return `INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source,
-	expires_at, confirmations_required, idempotency_key, request_hash)
+	expires_at, confirmations_required, idempotency_key, request_hash, credit_due)
 	SELECT CAST(? AS ` + d.uuidType + "), CAST(? AS " + d.uuidType + ")" + strings.Repeat(", CAST(? AS BIGINT)", 2) + `, CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT),
-	CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS INTEGER), CAST(? AS TEXT), CAST(? AS ` + d.bytes + `)
+	CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS INTEGER), CAST(? AS TEXT), CAST(? AS ` + d.bytes + `), CAST(? AS BIGINT)
 	WHERE NOT EXISTS (SELECT 1 FROM transfers t WHERE t.currency = ? AND t.address = ?) ON CONFLICT DO NOTHING`
 }
 
 const selectCards = `SELECT c.uuid, c.account_id, c.created_at, c.usd_cents, c.currency, c.amount, c.address, c.rate, c.rate_at,
 	c.rate_source, c.expires_at, c.confirmations_required, COALESCE(c.idempotency_key, '') AS idempotency_key, c.request_hash,
 	c.status, c.payment_state, c.received, c.settled, c.height, COALESCE(k.height, 0) AS tip_height, c.accepted, c.refunded, c.written_off,
+	c.credit_paid, c.credit_held, c.credit_surplus, c.credit_refunded, c.credit_lost, c.credit_written_off, c.credit_due,
 	s.card_number, s.expiration_date, s.security_code, s.url, s.url_password
 	FROM cards c LEFT JOIN chains k ON k.currency = c.currency LEFT JOIN credentials s ON s.card_uuid = c.uuid`
 
@@ -55,6 +56,13 @@ type cardRow struct {
 	Accepted              int64             `db:"accepted"`
 	Refunded              int64             `db:"refunded"`
 	WrittenOff            int64             `db:"written_off"`
+	CreditPaid            int64             `db:"credit_paid"`
+	CreditHeld            int64             `db:"credit_held"`
+	CreditSurplus         int64             `db:"credit_surplus"`
+	CreditRefunded        int64             `db:"credit_refunded"`
+	CreditLost            int64             `db:"credit_lost"`
+	CreditWrittenOff      int64             `db:"credit_written_off"`
+	CreditDue             int64             `db:"credit_due"`
 	CardNumber            []byte            `db:"card_number"`
 	ExpirationDate        []byte            `db:"expiration_date"`
 	SecurityCode          []byte            `db:"security_code"`
@@ -75,6 +83,8 @@ func (r *cardRow) card() (*card.Card, error) {
 		IdempotencyKey: r.IdempotencyKey, RequestHash: r.RequestHash,
 		Status: r.Status, State: r.State, Received: card.Amount(r.Received), Settled: card.Amount(r.Settled), Height: r.Height, TipHeight: r.TipHeight,
 		Accepted: card.Amount(r.Accepted), Refunded: card.Amount(r.Refunded), WrittenOff: card.Amount(r.WrittenOff),
+		Credit: card.Credit{Paid: card.Amount(r.CreditPaid), Held: card.Amount(r.CreditHeld), Surplus: card.Amount(r.CreditSurplus),
+			Refunded: card.Amount(r.CreditRefunded), Lost: card.Amount(r.CreditLost), WrittenOff: card.Amount(r.CreditWrittenOff), Due: card.Amount(r.CreditDue)},
 	}
 	if r.CardNumber != nil {
 		c.Sealed = &card.Sealed{CardNumber: r.CardNumber, ExpirationDate: r.ExpirationDate, SecurityCode: r.SecurityCode,
@@ -93,7 +103,7 @@ func (s *Store) InsertCard(ctx context.Context, c *card.Card) (bool, error) {
 	}
 	result, err := s.hot.insertCard.ExecContext(ctx, c.UUID, c.AccountID, c.CreatedAt.UnixMilli(), int64(c.USD), c.Coin.Code,
 		int64(c.Amount), c.Address, rate.Units, c.Rate.At.UnixMilli(), c.Rate.Source, c.ExpiresAt.UnixMilli(),
-		c.ConfirmationsRequired, nullString(c.IdempotencyKey), c.RequestHash, c.Coin.Code, c.Address)
+		c.ConfirmationsRequired, nullString(c.IdempotencyKey), c.RequestHash, int64(c.Credit.Due), c.Coin.Code, c.Address)
 	if err != nil {
 		return false, s.fail("insert card", err)
 	}
@@ -250,7 +260,9 @@ func (t *tx) SaveVerdicts(ctx context.Context, vs []card.Verdict) error {
 		if a.ReadyHeight > 0 {
 			ready = a.ReadyHeight
 		}
-		values[i] = []any{v.Card.UUID, a.State, int64(a.Received), int64(a.Settled), a.Height, ready}
+		k := a.Credit
+		values[i] = []any{v.Card.UUID, a.State, int64(a.Received), int64(a.Settled), a.Height, ready, int64(k.Paid), int64(k.Held), int64(k.Surplus),
+			int64(k.Refunded), int64(k.Lost), int64(k.WrittenOff), int64(k.Due)}
 		if v.Issue {
 			intents = append(intents, v.Card.UUID)
 		}
@@ -259,9 +271,12 @@ func (t *tx) SaveVerdicts(ctx context.Context, vs []card.Verdict) error {
 		}
 	}
 	err := inBatches(values, func(some [][]any) error {
-		table, args := t.s.dialect.table(some, t.s.dialect.uuidType, "TEXT", "BIGINT", "BIGINT", "BIGINT", "BIGINT")
+		types := append([]string{t.s.dialect.uuidType, "TEXT"}, slices.Repeat([]string{"BIGINT"}, 11)...)
+		table, args := t.s.dialect.table(some, types...)
 		_, err := t.s.exec(ctx, t.t, "update cards", `UPDATE cards SET payment_state = v.column2, received = v.column3,
-			settled = v.column4, height = v.column5, ready_height = v.column6 FROM `+table+` WHERE cards.uuid = v.column1`, args...)
+			settled = v.column4, height = v.column5, ready_height = v.column6, credit_paid = v.column7, credit_held = v.column8,
+			credit_surplus = v.column9, credit_refunded = v.column10, credit_lost = v.column11, credit_written_off = v.column12, credit_due = v.column13
+			FROM `+table+` WHERE cards.uuid = v.column1`, args...)
 		return err
 	})
 	if err != nil {

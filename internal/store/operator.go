@@ -14,7 +14,7 @@ import (
 // Cards that wait for an operator: their money is late or too little, or has left the chain after they were made or after it was given
 // back.
 const (
-	isLost        = "c.received - c.refunded < CASE WHEN c.status = 'generated' THEN c.settled ELSE 0 END - c.written_off"
+	isLost        = "c.credit_lost > c.credit_written_off"
 	needsOperator = "(c.payment_state = 'late' OR " + isLost + ")"
 )
 
@@ -155,38 +155,29 @@ func (s *Store) Books(ctx context.Context) (operator.Books, error) {
 	return b, err
 }
 
-// coinBooks adds up. What a card keeps is what was received and not given back; it is credited up to the price, which is settled once
-// the payment was found paid. What was given back and then left the chain is lost, and no part of what others keep.
+// coinBooks adds up what was stored with the cards' assessments, and the transfers beside it.
 func (t *tx) coinBooks(ctx context.Context) ([]operator.CoinBooks, error) {
 	var found []operator.CoinBooks
 	query, args, err := sqlx.Named(`WITH
 		facts AS (SELECT t.currency, t.amount, CASE WHEN c.uuid IS NULL THEN t.amount ELSE 0 END AS foreign_amount
 			FROM transfers t LEFT JOIN cards c ON c.currency = t.currency AND c.address = t.address WHERE t.counted),
 		counted AS (SELECT currency, SUM(amount) AS counted, SUM(foreign_amount) AS unattributed FROM facts GROUP BY currency),
-		kept AS (SELECT currency, status, payment_state AS state, CASE WHEN refunded > received THEN received ELSE refunded END AS refunded,
-			CASE WHEN refunded > received THEN refunded - received ELSE 0 END AS overdrawn,
-			CASE WHEN refunded > received THEN 0 ELSE received - refunded END AS kept, written_off,
-			CASE WHEN settled > 0 THEN settled ELSE amount END AS price FROM cards),
-		parts AS (SELECT currency, status, state, refunded, CASE WHEN kept > price THEN price ELSE kept END AS credited,
-			CASE WHEN kept > price THEN kept - price ELSE 0 END AS surplus, written_off,
-			overdrawn + CASE WHEN status = :generated AND kept < price THEN price - kept ELSE 0 END AS lost FROM kept),
-		held AS (SELECT currency,
-			SUM(CASE WHEN status = :generated THEN credited ELSE 0 END) AS made,
-			SUM(CASE WHEN status <> :generated AND state <> :late THEN credited ELSE 0 END) AS open,
-			SUM(CASE WHEN status <> :generated AND state = :late THEN credited ELSE 0 END) AS held,
-			SUM(surplus) AS surplus, SUM(refunded) AS refunded,
-			SUM(lost) AS lost, SUM(CASE WHEN written_off > lost THEN lost ELSE written_off END) AS written_off,
-			SUM(CASE WHEN state IN (:paid, :reversed) THEN 1 ELSE 0 END) AS paid,
+		credited AS (SELECT currency,
+			SUM(CASE WHEN status = :generated THEN credit_paid ELSE 0 END) AS made,
+			SUM(CASE WHEN status <> :generated THEN credit_paid ELSE 0 END) AS open,
+			SUM(credit_held) AS held, SUM(credit_surplus) AS surplus, SUM(credit_refunded) AS refunded,
+			SUM(credit_lost) AS lost, SUM(credit_written_off) AS written_off,
+			SUM(CASE WHEN payment_state IN (:paid, :reversed) THEN 1 ELSE 0 END) AS paid,
 			SUM(CASE WHEN status = :generated THEN 1 ELSE 0 END) AS issued,
-			SUM(CASE WHEN state = :late THEN 1 ELSE 0 END) AS late
-			FROM parts GROUP BY currency),
-		currencies AS (SELECT currency FROM counted UNION SELECT currency FROM held)
+			SUM(CASE WHEN payment_state = :late THEN 1 ELSE 0 END) AS late
+			FROM cards GROUP BY currency),
+		currencies AS (SELECT currency FROM counted UNION SELECT currency FROM credited)
 		SELECT u.currency, CAST(COALESCE(f.counted, 0) AS BIGINT) AS counted, CAST(COALESCE(f.unattributed, 0) AS BIGINT) AS unattributed,
 			CAST(COALESCE(h.made, 0) AS BIGINT) AS made, CAST(COALESCE(h.open, 0) AS BIGINT) AS open, CAST(COALESCE(h.held, 0) AS BIGINT) AS held,
 			CAST(COALESCE(h.surplus, 0) AS BIGINT) AS surplus, CAST(COALESCE(h.refunded, 0) AS BIGINT) AS refunded,
 			CAST(COALESCE(h.lost, 0) AS BIGINT) AS lost, CAST(COALESCE(h.written_off, 0) AS BIGINT) AS writtenoff,
 			COALESCE(h.paid, 0) AS paid, COALESCE(h.issued, 0) AS issued, COALESCE(h.late, 0) AS late
-		FROM currencies u LEFT JOIN counted f ON f.currency = u.currency LEFT JOIN held h ON h.currency = u.currency ORDER BY u.currency`,
+		FROM currencies u LEFT JOIN counted f ON f.currency = u.currency LEFT JOIN credited h ON h.currency = u.currency ORDER BY u.currency`,
 		map[string]any{"generated": card.Generated, "late": card.Late, "paid": card.Paid, "reversed": card.Reversed})
 	if err != nil {
 		return nil, err
@@ -206,6 +197,8 @@ func (t *tx) doubts(ctx context.Context) ([]operator.Doubt, error) {
 	}{
 		{"what it received is not what its transfers say", `SELECT c.uuid FROM cards c WHERE c.received <> (SELECT COALESCE(SUM(t.amount), 0)
 			FROM transfers t WHERE t.currency = c.currency AND t.address = c.address AND t.counted)`},
+		{"what it credits is not what it received", `SELECT c.uuid FROM cards c
+			WHERE c.credit_paid + c.credit_held + c.credit_surplus + c.credit_refunded <> c.received`},
 		{"what was given back is not what its resolutions say", `SELECT c.uuid FROM cards c WHERE c.refunded <> (SELECT COALESCE(SUM(r.amount), 0)
 			FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'refund')`},
 		{"what was written off is not what its resolutions say", `SELECT c.uuid FROM cards c WHERE c.written_off <> (SELECT COALESCE(SUM(r.amount), 0)

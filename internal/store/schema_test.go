@@ -2,8 +2,10 @@ package store_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -20,6 +22,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
 )
@@ -61,12 +64,15 @@ func TestMigrate_BothDialectsHaveTheSameTables(t *testing.T) {
 	}
 }
 
+// newestSchema is the number of the last migration.
+const newestSchema = 4
+
 func TestMigrate_SeveralProcessesAtOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		var all sync.WaitGroup
 		for range 4 {
 			all.Go(func() {
-				if version, err := store.Migrate(context.Background(), url); err != nil || version != 3 {
+				if version, err := store.Migrate(context.Background(), url); err != nil || version != newestSchema {
 					t.Errorf("version %d, error %v", version, err)
 				}
 			})
@@ -183,18 +189,57 @@ func (p *countingProxy) count(client, server net.Conn) {
 	}
 }
 
+// migrateTo gives an empty database the schema of an earlier version.
+func migrateTo(t *testing.T, url string, version int64) (*goose.Provider, *sql.DB) {
+	t.Helper()
+	beside := rig.OpenSQL(t, url)
+	name, dialect := "sqlite", goose.DialectSQLite3
+	if strings.HasPrefix(url, "postgres") {
+		name, dialect = "postgres", goose.DialectPostgres
+	}
+	p, err := goose.NewProvider(dialect, beside, os.DirFS("migrations/"+name))
+	check(t, err)
+	_, err = p.UpTo(t.Context(), version)
+	check(t, err)
+	return p, beside
+}
+
+// What the migration credits is what the rule would, for whatever an older version stored.
+func TestMigrate_CreditsOldCardsByTheRule(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		_, beside := migrateTo(t, url, 3)
+		owner := uuid.Must(uuid.NewV7())
+		_, err := beside.Exec(fmt.Sprintf("INSERT INTO accounts (id, name, created_at) VALUES ('%s', 'a', 0)", owner))
+		check(t, err)
+		r := rand.New(rand.NewPCG(3, 4))
+		states := []card.PaymentState{card.Unpaid, card.Detected, card.Underpaid, card.Confirming, card.Paid, card.Late, card.Expired, card.Reversed}
+		var rows []string
+		for i := range 800 {
+			some := func() int { return r.IntN(3) * r.IntN(200) }
+			rows = append(rows, fmt.Sprintf("('%s', '%s', 0, 1, 'monero', %d, 'a%d', 1, 0, 's', 0, 1, '%s', '%s', %d, %d, %d, %d, %d)", uuid.Must(uuid.NewV7()), owner,
+				1+r.IntN(200), i, []card.Status{card.AwaitingPayment, card.Generated}[r.IntN(2)], states[i%len(states)], some(), some(), some(), some(), some()))
+		}
+		_, err = beside.Exec(`INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source, expires_at,
+			confirmations_required, status, payment_state, received, settled, accepted, refunded, written_off) VALUES ` + strings.Join(rows, ", "))
+		check(t, err)
+		cards, err := open(t, url).FindCards(t.Context(), operator.Search{Limit: 1000})
+		check(t, err)
+		if len(cards) != len(rows) {
+			t.Fatalf("%d cards", len(cards))
+		}
+		for _, c := range cards {
+			if want := card.CreditOf(c); c.Credit != want {
+				t.Errorf("%+v\ncredits %+v\nmust be  %+v", c, c.Credit, want)
+			}
+		}
+	})
+}
+
 // A service that is updated keeps its events with their numbers, also when it has to go back.
 func TestMigrate_ToWebhooksAndBackKeepsEvents(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
-		ctx, beside := t.Context(), rig.OpenSQL(t, url)
-		name, dialect := "sqlite", goose.DialectSQLite3
-		if strings.HasPrefix(url, "postgres") {
-			name, dialect = "postgres", goose.DialectPostgres
-		}
-		p, err := goose.NewProvider(dialect, beside, os.DirFS("migrations/"+name))
-		check(t, err)
-		_, err = p.UpTo(ctx, 2)
-		check(t, err)
+		ctx := t.Context()
+		p, beside := migrateTo(t, url, 2)
 		c := newCard(uuid.Must(uuid.NewV7()))
 		var want []card.Event
 		statements := []string{
@@ -227,7 +272,7 @@ func TestMigrate_ToWebhooksAndBackKeepsEvents(t *testing.T) {
 		insertEvents(t, s, card.Event{ID: uuid.Must(uuid.NewV7()), AccountID: c.AccountID, Type: card.EventWebhookDisabled, WebhookID: uuid.New(), CreatedAt: epoch})
 		wantDeliveries(t, s, w.ID, "3 pending")
 		check(t, s.Close())
-		_, err = p.DownTo(ctx, 2)
+		_, err := p.DownTo(ctx, 2)
 		check(t, err)
 		kept(open(t, url))
 	})

@@ -1,0 +1,60 @@
+package card_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+func TestCreditOf_EveryCase(t *testing.T) {
+	for name, tt := range map[string]struct {
+		card card.Card
+		want card.Credit
+	}{
+		"nothing received":                      {card.Card{State: card.Unpaid}, card.Credit{Due: 100}},
+		"some of it":                            {card.Card{State: card.Underpaid, Received: 40}, card.Credit{Paid: 40, Due: 60}},
+		"exactly, not confirmed":                {card.Card{State: card.Confirming, Received: 100}, card.Credit{Paid: 100}},
+		"too much, not confirmed":               {card.Card{State: card.Detected, Received: 130}, card.Credit{Paid: 130}},
+		"too much, found paid":                  {card.Card{State: card.Paid, Received: 130, Settled: 100}, card.Credit{Paid: 100, Surplus: 30}},
+		"issued":                                {card.Card{Status: card.Generated, State: card.Paid, Received: 130, Settled: 100}, card.Credit{Paid: 100, Surplus: 30}},
+		"issued, surplus given back":            {card.Card{Status: card.Generated, State: card.Paid, Received: 130, Settled: 100, Refunded: 30}, card.Credit{Paid: 100, Refunded: 30}},
+		"late":                                  {card.Card{State: card.Late, Received: 70}, card.Credit{Held: 70, Due: 30}},
+		"late, more than the price":             {card.Card{State: card.Late, Received: 170}, card.Credit{Held: 170}},
+		"late, a part given back":               {card.Card{State: card.Late, Received: 70, Refunded: 20}, card.Credit{Held: 50, Refunded: 20, Due: 50}},
+		"late, though it was found paid once":   {card.Card{State: card.Late, Received: 70, Settled: 90}, card.Credit{Held: 70, Due: 20}},
+		"late and a surplus over what it needs": {card.Card{State: card.Late, Received: 100, Settled: 90}, card.Credit{Held: 90, Surplus: 10}},
+		"accepted as it is":                     {card.Card{State: card.Paid, Received: 70, Accepted: 70, Settled: 70}, card.Credit{Paid: 70}},
+		"accepted, and some left":               {card.Card{State: card.Underpaid, Received: 50, Accepted: 70}, card.Credit{Paid: 50, Due: 20}},
+		"more accepted than asked for":          {card.Card{State: card.Underpaid, Received: 50, Accepted: 170}, card.Credit{Paid: 50, Due: 50}},
+		"all given back":                        {card.Card{State: card.Expired, Received: 70, Refunded: 70}, card.Credit{Refunded: 70, Due: 100}},
+		"given back, and it left the chain":     {card.Card{State: card.Expired, Received: 10, Refunded: 70}, card.Credit{Refunded: 10, Lost: 60, Due: 100}},
+		"issued, all lost":                      {card.Card{Status: card.Generated, State: card.Reversed, Settled: 100}, card.Credit{Lost: 100, Due: 100}},
+		"issued, some lost":                     {card.Card{Status: card.Generated, State: card.Reversed, Received: 40, Settled: 100}, card.Credit{Paid: 40, Lost: 60, Due: 60}},
+		"issued, lost with the refund":          {card.Card{Status: card.Generated, State: card.Reversed, Settled: 100, Refunded: 30}, card.Credit{Lost: 130, Due: 100}},
+		"lost and written off":                  {card.Card{Status: card.Generated, State: card.Reversed, Settled: 100, WrittenOff: 100}, card.Credit{Lost: 100, WrittenOff: 100, Due: 100}},
+		"written off, and some came back":       {card.Card{Status: card.Generated, State: card.Reversed, Received: 70, Settled: 100, WrittenOff: 100}, card.Credit{Paid: 70, Lost: 30, WrittenOff: 30, Due: 30}},
+	} {
+		tt.card.Amount = 100
+		if diff := cmp.Diff(tt.want, card.CreditOf(&tt.card)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// Whatever happened, what is credited is what was received, and no amount is negative.
+func TestCreditOf_AddsUpToWhatWasReceived(t *testing.T) {
+	r := rand.New(rand.NewPCG(20261121, 5))
+	states := []card.PaymentState{card.Unpaid, card.Detected, card.Underpaid, card.Confirming, card.Paid, card.Late, card.Expired, card.Reversed}
+	some := func() card.Amount { return card.Amount(r.IntN(3) * r.IntN(200)) }
+	for range 100_000 {
+		c := card.Card{Amount: 1 + card.Amount(r.IntN(200)), State: states[r.IntN(len(states))], Status: []card.Status{card.AwaitingPayment, card.Generated}[r.IntN(2)],
+			Received: some(), Settled: some(), Accepted: some(), Refunded: some(), WrittenOff: some()}
+		k := card.CreditOf(&c)
+		if k.Paid+k.Held+k.Surplus+k.Refunded != c.Received || min(k.Paid, k.Held, k.Surplus, k.Refunded, k.Lost, k.WrittenOff, k.Due) < 0 || k.WrittenOff > k.Lost {
+			t.Fatalf("%+v credits %+v", c, k)
+		}
+	}
+}
