@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -100,10 +101,10 @@ func deploy(t testing.TB, s setup) *deployment {
 	keys, err := vault.Open(s.keys)
 	need(t, err)
 	ctx := context.Background()
-	db, err := store.Open(ctx, s.database, 8)
+	db, err := store.Open(ctx, s.database, 8, chain.Currencies())
 	need(t, err)
-	coin := card.Monero()
-	simulated := chain.NewSimulated(coin.Code, db, s.clock.now)
+	coin := chain.Currencies()[0]
+	simulated := chain.NewSimulated(coin, db, s.clock.now)
 	if s.sandbox == nil {
 		s.sandbox = map[string]order.Sandbox{coin.Code: simulated}
 	}
@@ -139,7 +140,7 @@ func deploy(t testing.TB, s setup) *deployment {
 	}
 	d.webhooks, err = webhook.New(requests, keys, s.poster, s.wakeSender, webhook.Config{Now: s.clock.now})
 	need(t, err)
-	config := server.Config{Orders: d.orders, Accounts: d.accounts, Webhooks: d.webhooks, Log: slog.New(slog.NewJSONHandler(d.log, nil)), Checks: s.checks}
+	config := server.Config{Orders: d.orders, Accounts: d.accounts, Webhooks: d.webhooks, Log: slog.New(slog.NewJSONHandler(d.log, nil)), Checks: checksOf(s.checks)}
 	if s.noService {
 		config.Orders = nil
 	}
@@ -147,6 +148,15 @@ func deploy(t testing.TB, s setup) *deployment {
 	need(t, err)
 	d.web = httptest.NewServer(d.handler)
 	return d
+}
+
+// checksOf are checks of what all coins depend on, by name.
+func checksOf(byName map[string]func(context.Context) error) []server.Check {
+	var all []server.Check
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		all = append(all, server.Check{Name: name, Ask: byName[name]})
+	}
+	return all
 }
 
 // emptyDatabase is a file with the schema and nothing in it, which takes longer to make than most tests take.

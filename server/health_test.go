@@ -56,12 +56,43 @@ func TestReadyz_NamesWhatFailsAndWhyOnlyAsFarAsAnybodyMayKnow(t *testing.T) {
 	}
 }
 
+// A coin that is ill is named; the process is ready as long as another one is well.
+func TestReadyz_IsReadyWhileOneCoinIsWell(t *testing.T) {
+	t.Parallel()
+	well := func(context.Context) error { return nil }
+	ill := func(context.Context) error { return card.Unready("node or wallet is not ready") }
+	for _, x := range []struct {
+		name                            string
+		database, rates, watch, another func(context.Context) error
+		status                          int
+		body                            string
+	}{
+		{"all well", well, well, well, well, http.StatusOK, `{"status":"ready"}`},
+		{"one is ill", well, well, ill, well, http.StatusOK,
+			`{"failing":["watch monero"],"reasons":{"watch monero":"node or wallet is not ready"},"status":"ready"}`},
+		{"ill in two ways", well, ill, ill, well, http.StatusOK, `{"failing":["rates monero","watch monero"],` +
+			`"reasons":{"rates monero":"node or wallet is not ready","watch monero":"node or wallet is not ready"},"status":"ready"}`},
+		{"ill in the first way only", well, ill, well, ill, http.StatusServiceUnavailable, `{"failing":["rates monero","watch litecoin"],` +
+			`"reasons":{"rates monero":"node or wallet is not ready","watch litecoin":"node or wallet is not ready"},"status":"not ready"}`},
+		{"the database is ill", ill, well, well, well, http.StatusServiceUnavailable,
+			`{"failing":["database"],"reasons":{"database":"node or wallet is not ready"},"status":"not ready"}`},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			handler, err := server.New(server.Config{Checks: []server.Check{{Name: "database", Ask: x.database}, {Name: "rates monero", Coin: "monero", Ask: x.rates},
+				{Name: "watch monero", Coin: "monero", Ask: x.watch}, {Name: "watch litecoin", Coin: "litecoin", Ask: x.another}}})
+			need(t, err)
+			a := (&deployment{handler: handler}).serve(t, http.MethodGet, "/readyz", "", "").want(t, x.status)
+			equal(t, "body", a.body, x.body)
+		})
+	}
+}
+
 // A check that hangs must not make the answer hang: whoever asks would take that for the death of the process.
 func TestReadyz_DoesNotWaitForACheckThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		handler, err := server.New(server.Config{Checks: map[string]func(context.Context) error{
-			"hangs": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		handler, err := server.New(server.Config{Checks: []server.Check{
+			{Name: "hangs", Ask: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }},
 		}})
 		need(t, err)
 		d, start := &deployment{handler: handler}, time.Now()

@@ -25,8 +25,8 @@ type Config struct {
 	Accounts *account.Service
 	Webhooks *webhook.Service
 	Log      *slog.Logger // Defaults to slog.Default().
-	// Checks are what readiness depends on, by name. Defaults to none.
-	Checks map[string]func(context.Context) error
+	// Checks are what readiness depends on, in the order in which they are asked. Defaults to none.
+	Checks []Check
 }
 
 // New returns the handler of the whole service.

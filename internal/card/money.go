@@ -95,29 +95,32 @@ const RateScale = 8
 type Currency struct {
 	Code          string // what the API calls it
 	Name          string
-	Decimals      int    // of the coin
-	Confirmations int    // that a payment needs
-	AmountKey     string // what the coin's payment URI calls the amount
+	Decimals      int           // of the coin
+	Confirmations int           // that a payment needs
+	BlockTime     time.Duration // between two blocks, on average
+	AmountKey     string        // what the coin's payment URI calls the amount
 }
 
-// Monero returns the currency with its default number of confirmations.
-func Monero() Currency {
-	return Currency{Code: "monero", Name: "Monero", Decimals: 12, Confirmations: 10, AmountKey: "tx_amount"}
-}
+// How far back a chain may change, and how long a lock is waited for. Blocks are counted by these times, whatever the coin's block time.
+const (
+	reorgHorizon = 4 * time.Hour
+	lockHorizon  = 10_000 * time.Minute
+)
 
-// CurrencyByCode returns a currency the service knows, whether or not it is enabled.
-func CurrencyByCode(code string) (Currency, bool) {
-	if code == "monero" {
-		return Monero(), true
-	}
-	return Currency{}, false
-}
+// ReorgHorizonBlocks is how many blocks below the newest are read again in every pass. A reorganisation that is deeper is not noticed.
+func (c Currency) ReorgHorizonBlocks() int64 { return int64(reorgHorizon / c.BlockTime) }
+
+// MaxConfirmations is the most that may be required: half of the blocks that are read again.
+func (c Currency) MaxConfirmations() int { return int(c.ReorgHorizonBlocks() / 2) }
+
+// LockHorizonBlocks is for how many blocks a locked transfer is read again and again. That one which is locked for longer was unlocked
+// is noticed when the wallet looks through its whole chain.
+func (c Currency) LockHorizonBlocks() int64 { return int64(lockHorizon / c.BlockTime) }
 
 // Decimal returns an amount of the coin in whole coins.
 func (c Currency) Decimal(a Amount) Decimal { return Decimal{int64(a), c.Decimals} }
 
 // PaymentURI returns the instruction to pay amount to address in the form the coin's wallets read.
-// Source for monero: https://docs.getmonero.org/ "Payment request URI".
 func (c Currency) PaymentURI(address string, amount Amount) string {
 	return c.Code + ":" + address + "?" + c.AmountKey + "=" + c.Decimal(amount).String()
 }

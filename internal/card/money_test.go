@@ -82,7 +82,7 @@ func TestPrice_RoundsUpToOneAtomicUnit(t *testing.T) {
 		{50_00, "0.00000001", -1}, // more than fits
 		{50_00, "0", -1},
 	} {
-		got, err := card.Monero().Price(tt.usd, rateOf(t, tt.rate))
+		got, err := monero().Price(tt.usd, rateOf(t, tt.rate))
 		if tt.amount < 0 {
 			if err == nil {
 				t.Errorf("%s at %s: %d", tt.usd, tt.rate, got)
@@ -102,7 +102,7 @@ func FuzzPrice(f *testing.F) {
 	f.Add(int64(750_00), int64(1))
 	f.Add(int64(1), int64(math.MaxInt64))
 	f.Fuzz(func(t *testing.T, cents, units int64) {
-		coin := card.Monero()
+		coin := monero()
 		rate := card.Rate{USD: card.Decimal{Units: units, Scale: card.RateScale}}
 		amount, err := coin.Price(card.USD(cents), rate)
 		if err != nil {
@@ -123,7 +123,7 @@ func FuzzPrice(f *testing.F) {
 }
 
 func TestPaymentURI_HoldsAddressAndAmount(t *testing.T) {
-	if got := card.Monero().PaymentURI("8Bxyz", 336666666667); got != "monero:8Bxyz?tx_amount=0.336666666667" {
+	if got := monero().PaymentURI("8Bxyz", 336666666667); got != "monero:8Bxyz?tx_amount=0.336666666667" {
 		t.Error(got)
 	}
 }
@@ -133,6 +133,22 @@ func TestLuhnDigit_KnownNumbers(t *testing.T) {
 		last := len(number) - 1
 		if got := card.LuhnDigit(number[:last]); got != number[last:] {
 			t.Errorf("%s: %s", number, got)
+		}
+	}
+}
+
+// monero is a coin with twelve decimals.
+func monero() card.Currency {
+	return card.Currency{Code: "monero", Name: "Monero", Decimals: 12, Confirmations: 10, BlockTime: 2 * time.Minute, AmountKey: "tx_amount"}
+}
+
+func TestCurrency_HorizonsFollowFromTheBlockTime(t *testing.T) {
+	for blockTime, want := range map[time.Duration][3]int64{
+		2 * time.Minute: {120, 60, 5000}, 150 * time.Second: {96, 48, 4000}, 10 * time.Minute: {24, 12, 1000}, time.Second: {14400, 7200, 600_000},
+	} {
+		c := card.Currency{BlockTime: blockTime}
+		if got := [3]int64{c.ReorgHorizonBlocks(), int64(c.MaxConfirmations()), c.LockHorizonBlocks()}; got != want {
+			t.Errorf("%v: %v, want %v", blockTime, got, want)
 		}
 	}
 }

@@ -26,7 +26,7 @@ const (
 type Transfer struct {
 	Currency    string
 	TxID        string
-	Output      int64 // tells apart what one transaction pays us; for monero the subaddress index
+	Output      int64 // tells apart what one transaction pays us
 	Address     string
 	Amount      Amount
 	Height      int64 // of its block; 0 in the mempool

@@ -15,6 +15,8 @@ import (
 
 // MoneroConfig says where the node and the wallet are. The wallet must be view-only, and open.
 type MoneroConfig struct {
+	// Coin is the currency. Defaults to the registry's.
+	Coin card.Currency
 	// WalletURL is the address of monero-wallet-rpc. Defaults to http://127.0.0.1:18083.
 	WalletURL string
 	// WalletUser and WalletPassword are what monero-wallet-rpc was given as --rpc-login. Defaults to no login.
@@ -45,6 +47,9 @@ type MoneroConfig struct {
 
 // withDefaults returns the configuration with every empty field filled.
 func (c MoneroConfig) withDefaults() MoneroConfig {
+	if c.Coin.Code == "" {
+		c.Coin = monero().Currency
+	}
 	if c.WalletURL == "" {
 		c.WalletURL = "http://127.0.0.1:18083"
 	}
@@ -120,7 +125,7 @@ func (m *Monero) Close() {
 }
 
 // Currency implements settle.Chain.
-func (m *Monero) Currency() string { return card.Monero().Code }
+func (m *Monero) Currency() card.Currency { return m.config.Coin }
 
 // Scan implements settle.Chain. A wallet with a spend key is never used: the first pass fails with ErrSpendKey. One for
 // another network than the node's is card.ErrWrongChain in every pass.
@@ -302,7 +307,7 @@ func (m *Monero) transfers(entries []transferEntry, tip card.Tip) ([]card.Transf
 		if err != nil {
 			return nil, err
 		}
-		t.Currency = m.Currency()
+		t.Currency = m.config.Coin.Code
 		k := key{t.TxID, t.Output}
 		i, seen := at[k]
 		if !seen {

@@ -252,7 +252,7 @@ func (m *Monero) createAddresses(ctx context.Context, n int) ([]settle.Address, 
 	}
 	made := make([]settle.Address, n)
 	for i := range made {
-		made[i] = settle.Address{Currency: m.Currency(), Address: answer.Addresses[i], Position: answer.Indices[i]}
+		made[i] = settle.Address{Currency: m.config.Coin.Code, Address: answer.Addresses[i], Position: answer.Indices[i]}
 	}
 	return made, nil
 }

@@ -18,7 +18,8 @@ import (
 // Simulated is a chain without coins, for the sandbox and for tests: whoever has a card may pay for it.
 // It implements settle.Chain and order.Sandbox.
 type Simulated struct {
-	currency string
+	coin     card.Currency
+	currency string // its code
 	ledger   Ledger
 	now      func() time.Time
 }
@@ -35,12 +36,12 @@ type Ledger interface {
 }
 
 // NewSimulated returns the simulated chain of a currency.
-func NewSimulated(currency string, ledger Ledger, now func() time.Time) *Simulated {
-	return &Simulated{currency: currency, ledger: ledger, now: now}
+func NewSimulated(coin card.Currency, ledger Ledger, now func() time.Time) *Simulated {
+	return &Simulated{coin: coin, currency: coin.Code, ledger: ledger, now: now}
 }
 
 // Currency implements settle.Chain.
-func (s *Simulated) Currency() string { return s.currency }
+func (s *Simulated) Currency() card.Currency { return s.coin }
 
 // Scan implements settle.Chain. The newest block is always from just now. Once the chain was reorganised, none of its blocks are the same.
 func (s *Simulated) Scan(ctx context.Context, known []card.Tip, since, _ int64) (settle.View, error) {

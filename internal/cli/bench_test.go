@@ -68,12 +68,12 @@ func newBenchOn(b *testing.B, url string, pool int) *bench {
 	must(b, vault.Create(keys))
 	v, err := vault.Open(keys)
 	must(b, err)
-	s, err := store.Open(ctx, url, 16)
+	s, err := store.Open(ctx, url, 16, chain.Currencies())
 	must(b, err)
 	b.Cleanup(func() { _ = s.Close() })
 	rates, err := rate.NewFixed(map[string]string{"monero": "152.52"}, time.Now)
 	must(b, err)
-	orders, err := order.New(s, v, rates, nil, func() {}, order.Config{Currencies: []card.Currency{card.Monero()}})
+	orders, err := order.New(s, v, rates, nil, func() {}, order.Config{Currencies: chain.Currencies()})
 	must(b, err)
 	quiet := slog.New(slog.NewJSONHandler(io.Discard, nil))
 	slog.SetDefault(quiet)
@@ -85,7 +85,7 @@ func newBenchOn(b *testing.B, url string, pool int) *bench {
 	must(b, err)
 	_, token, err := accounts.CreateToken(ctx, "shop", "bench", 0)
 	must(b, err)
-	sim := chain.NewSimulated("monero", s, time.Now)
+	sim := chain.NewSimulated(chain.Currencies()[0], s, time.Now)
 	w, err := settle.New(s, rates, sim, quietWake(), quiet, settle.Config{PoolSize: pool, FillBatch: pool})
 	must(b, err)
 	must(b, w.Tick(ctx))
@@ -131,7 +131,7 @@ func BenchmarkCreateCard(b *testing.B) {
 func (s *bench) bare(b *testing.B) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	// Addresses like those of the service: of the same length and in no order, for they are in an index.
-	made, err := chain.NewSimulated("bare", s.store, time.Now).NewAddresses(b.Context(), settle.NoPosition, 2*pool)
+	made, err := chain.NewSimulated(card.Currency{Code: "bare"}, s.store, time.Now).NewAddresses(b.Context(), settle.NoPosition, 2*pool)
 	must(b, err)
 	var next atomic.Int64
 	engine := gin.New()
@@ -147,7 +147,7 @@ func (s *bench) bare(b *testing.B) http.Handler {
 		id := uuid.Must(uuid.NewV7())
 		now := time.Now()
 		_, err := s.store.InsertCard(c.Request.Context(), &card.Card{
-			UUID: id, AccountID: s.account, CreatedAt: now, USD: 150_50, Coin: card.Monero(), Amount: 986755835300, Address: made[next.Add(1)].Address,
+			UUID: id, AccountID: s.account, CreatedAt: now, USD: 150_50, Coin: chain.Currencies()[0], Amount: 986755835300, Address: made[next.Add(1)].Address,
 			Rate:      card.Rate{USD: card.Decimal{Units: 152_52000000, Scale: card.RateScale}, At: now, Source: "fixed"},
 			ExpiresAt: now.Add(time.Hour), ConfirmationsRequired: 10,
 		})

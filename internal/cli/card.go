@@ -12,8 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/operator"
-	"github.com/cardmint/cardmint/internal/settle"
 )
 
 type cardListCommand struct {
@@ -285,7 +285,7 @@ func cantResolve(err error, id uuid.UUID) error {
 		return hint(err, "something arrived or left since: look at the card, then run the command without --yes again")
 	case errors.Is(err, operator.ErrNotConfirmed):
 		return hint(err, "wait until it has its confirmations and is not locked: what is not may never be yours to give back. "+
-			"That a lock of more than %d blocks has ended is noticed only by: cardmint wallet rescan", settle.LongestLock)
+			"That a lock of more than a week has ended is noticed only by: cardmint wallet rescan")
 	case errors.Is(err, operator.ErrBeingMade):
 		return hint(err, "wait until the card is made; only if the issuer declines it can its money be given back")
 	case errors.Is(err, operator.ErrMade):
@@ -319,7 +319,7 @@ func (c transfersCommand) Run(ctx context.Context, g *globals) error {
 		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(table, strings.Join([]string{"CURRENCY", "AMOUNT", "BLOCK", "FIRST SEEN", "TRANSACTION", "ADDRESS"}, "\t"))
 		for _, t := range found {
-			coin, _ := card.CurrencyByCode(t.Currency)
+			coin, _ := chain.ByCode(t.Currency)
 			fmt.Fprintln(table, strings.Join([]string{t.Currency, coin.Decimal(t.Amount).String(), block(t), day(&t.FirstSeenAt), t.TxID, t.Address}, "\t"))
 		}
 		return table.Flush()
@@ -346,7 +346,7 @@ func (reconcileCommand) Run(ctx context.Context, g *globals) error {
 		}
 		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
 		for _, b := range books.Coins {
-			coin, _ := card.CurrencyByCode(b.Currency)
+			coin, _ := chain.ByCode(b.Currency)
 			row := func(indent, name string, a card.Amount, what string) {
 				fmt.Fprintf(table, "%s%s\t%s\t%s\n", indent, name, coin.Decimal(a), what)
 			}

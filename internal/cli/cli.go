@@ -64,6 +64,13 @@ type commands struct {
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 
+// newCommands returns the commands with the flags of every coin.
+func newCommands() *commands {
+	c := &commands{}
+	c.Serve.Coins, c.Wallet.Check.Coins = newCoinFlags(), newCoinFlags()
+	return c
+}
+
 // hinted is an error of a command with what to do about it.
 type hinted struct {
 	err  error
@@ -72,6 +79,9 @@ type hinted struct {
 
 func (h *hinted) Error() string { return h.err.Error() }
 func (h *hinted) Unwrap() error { return h.err }
+
+// Hint returns what to do.
+func (h *hinted) Hint() string { return h.hint }
 
 func hint(err error, format string, args ...any) error {
 	if err == nil {
@@ -83,10 +93,11 @@ func hint(err error, format string, args ...any) error {
 // Main runs the command that args name and returns the exit code: 0, 1 if it failed, 2 if args are wrong.
 // ctx ends the commands that go on until they are stopped.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	var c commands
+	c := newCommands()
 	c.stdout, c.stderr = stdout, stderr
 	exit := -1
-	parser, err := kong.New(&c,
+	parser, err := kong.New(c,
+		coinVars(),
 		kong.Name("cardmint"),
 		kong.Description("cardmint sells prepaid cards for cryptocurrency.\n\nEvery flag can also be set by the environment variable that its help names. Start with: cardmint dev"),
 		kong.Writers(stdout, stderr),
@@ -130,9 +141,9 @@ func commandOf(err error) string {
 
 func report(stderr io.Writer, code int, err error) int {
 	fmt.Fprintf(stderr, "cardmint: %v\n", err)
-	var h *hinted
+	var h interface{ Hint() string }
 	if errors.As(err, &h) {
-		fmt.Fprintf(stderr, "hint: %s\n", h.hint)
+		fmt.Fprintf(stderr, "hint: %s\n", h.Hint())
 	}
 	return code
 }

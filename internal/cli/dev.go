@@ -12,7 +12,6 @@ import (
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/rate"
-	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
@@ -21,7 +20,7 @@ const devPool = 5000
 
 type devCommand struct {
 	Listen string `env:"CARDMINT_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Where to answer (${default})."`
-	Rate   string `env:"CARDMINT_DEV_RATE" default:"150" placeholder:"USD" help:"What one monero is worth, in US dollars (${default})."`
+	Rate   string `env:"CARDMINT_DEV_RATE" default:"150" placeholder:"USD" help:"What one coin is worth, of whatever currency, in US dollars (${default})."`
 }
 
 func (devCommand) Help() string {
@@ -40,30 +39,27 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	rates, err := rate.NewFixed(map[string]string{card.Monero().Code: c.Rate}, time.Now)
+	coins, worth := chain.Currencies(), map[string]string{}
+	for _, coin := range coins {
+		worth[coin.Code] = c.Rate
+	}
+	rates, err := rate.NewFixed(worth, time.Now)
 	if err != nil {
 		return hint(err, "--rate takes US dollars for one coin, for example 152.52")
 	}
 	return g.run(ctx, v, plan{
-		listen: c.Listen, api: true, worker: true, rates: rates, chains: simulated, simulated: true,
+		listen: c.Listen, api: true, worker: true, rates: rates, chains: simulated(coins), simulated: true,
 		webhooks: webhookFlags{Insecure: true, Timeout: 15 * time.Second, Retention: defaultRetention},
-		orders:   order.Config{Currencies: []card.Currency{card.Monero()}}, pool: devPool,
+		orders:   order.Config{Currencies: coins}, pool: devPool,
 		started: func(ctx context.Context, accounts *account.Service, url string) error {
 			token, err := accounts.DevToken(ctx)
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(g.stdout, welcome, url, token.Reveal())
+			_, err = fmt.Fprintf(g.stdout, welcome, url, token.Reveal(), coins[0].Code)
 			return err
 		},
 	})
-}
-
-// simulated are the chains of the sandbox.
-func simulated(db *store.Store) ([]watched, map[string]order.Sandbox, error) {
-	coin := card.Monero()
-	c := chain.NewSimulated(coin.Code, db, time.Now)
-	return []watched{{chain: c, every: time.Second, fillBatch: devPool}}, map[string]order.Sandbox{coin.Code: c}, nil
 }
 
 const welcome = `api: %[1]s
@@ -71,7 +67,7 @@ token: %[2]s
 
 Create a card, pay for it, read it with its credentials:
 
-  card=$(curl -sS %[1]s/api/cards -H "Authorization: Bearer %[2]s" -H "Content-Type: application/json" -d '{"usd_amount": "150", "currency": "monero"}' | tee /dev/stderr | sed 's/.*"uuid":"\([^"]*\)".*/\1/')
+  card=$(curl -sS %[1]s/api/cards -H "Authorization: Bearer %[2]s" -H "Content-Type: application/json" -d '{"usd_amount": "150", "currency": "%[3]s"}' | tee /dev/stderr | sed 's/.*"uuid":"\([^"]*\)".*/\1/')
 
   curl -sS -X POST %[1]s/api/sandbox/cards/$card/payments -H "Authorization: Bearer %[2]s"
 

@@ -13,6 +13,7 @@ type loop struct {
 	every  time.Duration
 	woken  wake // nil if nobody wakes it
 	tick   func(context.Context) error
+	coin   string                      // that can't be sold for while the loop is not well; "" for all
 	health func(context.Context) error // what readiness asks; nil for nothing
 	close  func(context.Context) error // called after the last tick; nil for nothing
 	grace  time.Duration               // that close may take

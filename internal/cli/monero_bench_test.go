@@ -34,7 +34,7 @@ func BenchmarkMoneroPass(b *testing.B) {
 		w, err := settle.New(s.store, s.rates, monero, quietWake(), slog.New(slog.DiscardHandler), settle.Config{FillBatch: 1})
 		must(b, err)
 		must(b, w.Tick(b.Context()))
-		cursor, err := s.store.Cursor(b.Context(), "monero")
+		cursor, err := s.store.Cursor(b.Context(), chain.Currencies()[0])
 		must(b, err)
 		for range passes {
 			net.Mine(b, 1)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/store"
@@ -40,7 +41,7 @@ func explain(err error) error {
 func (g *globals) openStore(ctx context.Context, conns int) (*store.Store, error) {
 	opening, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	s, err := store.Open(opening, g.DatabaseURL, conns)
+	s, err := store.Open(opening, g.DatabaseURL, conns, chain.Currencies())
 	if err != nil {
 		return nil, explainDatabase(err)
 	}

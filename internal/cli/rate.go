@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/rate"
 )
@@ -93,7 +94,7 @@ func (f liveFlags) open(codes []string) (*rate.Live, error) {
 			return nil, hint(fmt.Errorf("rate floor of %s: %q %w", code, text, err), "--rate-floor takes US dollars for one coin, for example monero=50")
 		}
 	}
-	sources, err := rate.Sources(f.RateSources, f.RateURL)
+	sources, err := rate.Sources(f.RateSources, f.RateURL, chain.Markets())
 	if err != nil {
 		return nil, hint(err, "see the sources with: cardmint rate show --help")
 	}
@@ -110,7 +111,7 @@ func percent(flag, text string) (card.Decimal, error) {
 }
 
 type rateShowCommand struct {
-	Coins []string  `arg:"" optional:"" help:"Codes of currencies. Without any: monero."`
+	Coins []string  `arg:"" optional:"" default:"${default_coin}" help:"Codes of currencies (${default})."`
 	Flags liveFlags `embed:""`
 }
 
@@ -122,9 +123,6 @@ func (rateShowCommand) Help() string {
 
 // Run asks the sources.
 func (c rateShowCommand) Run(ctx context.Context, g *globals) error {
-	if len(c.Coins) == 0 {
-		c.Coins = []string{card.Monero().Code}
-	}
 	live, err := c.Flags.open(c.Coins)
 	if err != nil {
 		return err

@@ -35,7 +35,7 @@ func table(t *testing.T, prefix string) []string {
 
 func model(t *testing.T) *kong.Node {
 	t.Helper()
-	parser, err := kong.New(&commands{})
+	parser, err := kong.New(newCommands(), coinVars())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,13 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -164,7 +164,7 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 	if err != nil {
 		return nil, err
 	}
-	w := &wired{config: server.Config{Log: g.log, Checks: map[string]func(context.Context) error{"database": dbs.api.Ping}}}
+	w := &wired{config: server.Config{Log: g.log, Checks: []server.Check{{Name: "database", Ask: dbs.api.Ping}}}}
 	if w.accounts, err = account.New(dbs.api, v, account.Config{Mode: g.Mode}); err != nil {
 		return nil, err
 	}
@@ -176,8 +176,14 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 		passes[i] = make(wake, 1)
 	}
 	if p.live != nil {
-		w.add(loop{name: "rates", every: p.ratesEvery, tick: p.live.Tick,
-			health: func(context.Context) error { return freshRates(p.live, p.orders.Currencies) }})
+		w.add(loop{name: "rates", every: p.ratesEvery, tick: p.live.Tick})
+		for _, coin := range p.orders.Currencies {
+			check := server.Check{Name: "rates", Coin: coin.Code, Ask: func(context.Context) error { return freshRate(p.live, coin.Code) }}
+			if len(p.orders.Currencies) > 1 { // where there is one coin, alerts know the short name
+				check.Name += " " + coin.Code
+			}
+			w.config.Checks = append(w.config.Checks, check)
+		}
 	}
 	if p.worker {
 		if err := g.wireWorker(w, v, dbs, poster, p, chains, passes, sending); err != nil {
@@ -203,13 +209,13 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 func (g *globals) wireWorker(w *wired, v *vault.Vault, dbs stores, poster *webhook.HTTPPoster, p plan, chains []watched, passes wakes, sending wake) error {
 	issuing := make(wake, 1)
 	for i, c := range chains {
-		name := "watch " + c.chain.Currency()
+		name := "watch " + c.chain.Currency().Code
 		watcher, err := settle.New(dbs.worker, p.rates, c.chain, settle.Wake{Pass: passes[i].up, Issuer: issuing.up, Sender: sending.up},
 			g.log.With("loop", name), settle.Config{FillBatch: c.fillBatch, PoolSize: p.pool})
 		if err != nil {
 			return err
 		}
-		w.add(loop{name: name, every: c.every, woken: passes[i], tick: watcher.Tick, close: watcher.Close, grace: closeGrace,
+		w.add(loop{name: name, coin: c.chain.Currency().Code, every: c.every, woken: passes[i], tick: watcher.Tick, close: watcher.Close, grace: closeGrace,
 			health: func(context.Context) error { return watcher.Health() }})
 	}
 	issuer := issue.New(dbs.worker, v, supplier.NewSandbox(time.Now), sending.up, g.log.With("loop", "issue"), time.Now)
@@ -227,18 +233,18 @@ func (g *globals) wireWorker(w *wired, v *vault.Vault, dbs stores, poster *webho
 func (w *wired) add(l loop) {
 	w.loops = append(w.loops, l)
 	if l.health != nil {
-		w.config.Checks[l.name] = l.health
+		w.config.Checks = append(w.config.Checks, server.Check{Name: l.name, Coin: l.coin, Ask: l.health})
 	}
 }
 
 // awaitReady waits until every check is passed, or for a while.
-func awaitReady(ctx context.Context, checks map[string]func(context.Context) error) {
+func awaitReady(ctx context.Context, checks []server.Check) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
 	for _, check := range checks {
-		for check(ctx) != nil {
+		for check.Ask(ctx) != nil {
 			select {
 			case <-again.C:
 			case <-ctx.Done():
@@ -248,17 +254,10 @@ func awaitReady(ctx context.Context, checks map[string]func(context.Context) err
 	}
 }
 
-// freshRates says of which coins there is no fresh rate. Why, which may name addresses and bounds of ours, is for the log.
-func freshRates(live *rate.Live, coins []card.Currency) error {
-	why := live.Health()
-	if why == nil {
+// freshRate fails if there is no fresh rate of a coin. Why, which may name addresses and bounds of ours, is for the log.
+func freshRate(live *rate.Live, coin string) error {
+	if _, err := live.Rate(coin); err == nil {
 		return nil
 	}
-	var without []string
-	for _, coin := range coins {
-		if _, err := live.Rate(coin.Code); err != nil {
-			without = append(without, coin.Code)
-		}
-	}
-	return fmt.Errorf("%w: %w", card.Unready("no fresh rate of "+strings.Join(without, ", ")), why)
+	return fmt.Errorf("%w: %w", card.Unready("no fresh rate of "+coin), cmp.Or[error](live.Health(), card.ErrNoRate))
 }

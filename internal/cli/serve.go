@@ -24,7 +24,7 @@ type serveCommand struct {
 	Freeze      bool          `name:"freeze-reversed" env:"CARDMINT_FREEZE_REVERSED" default:"true" negatable:"" help:"Give no new cards to an account while a generated card of its lost its money (on)."`
 	MaxBlind    time.Duration `name:"max-blind" env:"CARDMINT_MAX_BLIND" default:"15m" placeholder:"DURATION" help:"For how long cards are still accepted while their chain can't be watched (${default})."`
 	Webhooks    webhookFlags  `embed:""`
-	Monero      moneroFlags   `embed:"" prefix:"monero-" envprefix:"CARDMINT_MONERO_"`
+	Coins       coinFlags     `embed:""`
 }
 
 func (serveCommand) Help() string {
@@ -42,16 +42,17 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 		return hint(errors.New("live mode needs an issuer of real cards, and this version has none yet"),
 			"use --mode test; how to build in an issuer stands in the README")
 	}
-	coin := card.Monero()
-	coin.Confirmations = c.Monero.Confirmations
 	if c.MaxBlind <= 0 || c.MaxOpenUSD < 0 || c.MaxOpenUSD > mostOpenUSD {
 		return hint(errors.New("--max-blind and --max-open-usd: out of bounds"), "--max-blind takes more than 0, and --max-open-usd 0 to %d US dollars", int64(mostOpenUSD))
 	}
 	if err := c.Webhooks.check(g.Mode); err != nil {
 		return err
 	}
-	coins := []card.Currency{coin}
-	rates, live, err := c.Rates.open(g.Mode, coins)
+	coins, err := c.Coins.enabled()
+	if err != nil {
+		return err
+	}
+	rates, live, err := c.Rates.open(g.Mode, currencies(coins))
 	if err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 		listen: c.Listen, api: c.Role != "worker", worker: c.Role != "api",
 		rates: rates, live: live, ratesEvery: c.Rates.Live.RateEvery,
 		webhooks: c.Webhooks,
-		orders:   order.Config{Currencies: coins, QuoteTTL: c.QuoteTTL, MaxOpenUSD: card.USD(c.MaxOpenUSD * 100), FreezeReversed: c.Freeze, MaxBlind: c.MaxBlind},
+		orders:   order.Config{Currencies: currencies(coins), QuoteTTL: c.QuoteTTL, MaxOpenUSD: card.USD(c.MaxOpenUSD * 100), FreezeReversed: c.Freeze, MaxBlind: c.MaxBlind},
 		pool:     c.AddressPool,
 		started: func(_ context.Context, _ *account.Service, url string) error {
 			g.log.Info("started", "role", c.Role, "url", url)
@@ -72,18 +73,16 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 	}
 	switch {
 	case c.Simulated:
-		p.chains, p.simulated = simulated, true
+		p.chains, p.simulated = simulated(currencies(coins)), true
 	case !p.worker:
 		p.chains = func(*store.Store) ([]watched, map[string]order.Sandbox, error) { return nil, nil, nil }
 	default:
-		monero, err := c.Monero.start(ctx, g.log)
+		chains, end, err := nodes(ctx, g.log, coins)
 		if err != nil {
 			return err
 		}
-		defer monero.Close()
-		p.chains = func(*store.Store) ([]watched, map[string]order.Sandbox, error) {
-			return []watched{{chain: monero, every: moneroEvery}}, nil, nil
-		}
+		defer end()
+		p.chains = func(*store.Store) ([]watched, map[string]order.Sandbox, error) { return chains, nil, nil }
 	}
 	return g.run(ctx, v, p)
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/cli"
 	"github.com/cardmint/cardmint/internal/outbound"
 	"github.com/cardmint/cardmint/internal/rig"
@@ -44,7 +45,7 @@ func newMailing(b *testing.B, cfg webhook.Config) *mailing {
 	v, err := vault.Open(keys)
 	must(b, err)
 	url := rig.Postgres(b)
-	s, err := store.Open(ctx, url, 16)
+	s, err := store.Open(ctx, url, 16, chain.Currencies())
 	must(b, err)
 	b.Cleanup(func() { _ = s.Close() })
 	poster := webhook.NewHTTPPoster(outbound.Guard{Insecure: true})

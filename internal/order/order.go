@@ -93,17 +93,14 @@ type Config struct {
 	Now      func() time.Time // Defaults to time.Now.
 }
 
-// MaxConfirmations is the most that may be required: half of the blocks that a watcher reads again in every pass.
-const MaxConfirmations = 60
-
 // Validate reports what is wrong, and fills in the defaults.
 func (c *Config) Validate() error {
 	if len(c.Currencies) == 0 {
 		return errors.New("no currency is enabled")
 	}
 	for _, coin := range c.Currencies {
-		if coin.Confirmations < 1 || coin.Confirmations > MaxConfirmations {
-			return fmt.Errorf("%s: confirmations must be between 1 and %d", coin.Code, MaxConfirmations)
+		if coin.Confirmations < 1 || coin.Confirmations > coin.MaxConfirmations() {
+			return fmt.Errorf("%s: confirmations must be between 1 and %d", coin.Code, coin.MaxConfirmations())
 		}
 	}
 	if c.QuoteTTL == 0 {

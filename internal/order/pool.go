@@ -106,20 +106,25 @@ func (s *Service) fillMemory(ctx context.Context, currency string) error {
 }
 
 // Prepare takes addresses ahead of the requests that will need them, and hands out none while nobody could see what they
-// receive. It is to be called every second or so.
+// receive. It is to be called every second or so. What fails for one currency does not keep the others from theirs.
 func (s *Service) Prepare(ctx context.Context) error {
+	var failed []error
 	for _, coin := range s.cfg.Currencies {
-		age, err := s.store.PoolAge(ctx, coin.Code)
-		switch {
-		case errors.Is(err, card.ErrNotFound):
-			continue // no addresses either
-		case err != nil:
-			return err
-		}
-		s.pools[coin.Code].setBlind(age > s.cfg.MaxBlind)
-		if err := s.fillMemory(ctx, coin.Code); err != nil {
-			return err
+		if err := s.prepare(ctx, coin.Code); err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", coin.Code, err))
 		}
 	}
-	return nil
+	return errors.Join(failed...)
+}
+
+func (s *Service) prepare(ctx context.Context, currency string) error {
+	age, err := s.store.PoolAge(ctx, currency)
+	if errors.Is(err, card.ErrNotFound) {
+		return nil // no addresses either
+	}
+	if err != nil {
+		return err
+	}
+	s.pools[currency].setBlind(age > s.cfg.MaxBlind)
+	return s.fillMemory(ctx, currency)
 }

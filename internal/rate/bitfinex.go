@@ -10,10 +10,7 @@ import (
 // Source: https://docs.bitfinex.com/reference/rest-public-tickers.
 type bitfinex struct{ site }
 
-func newBitfinex(s site) Source {
-	s.markets = map[string]string{"monero": "tXMRUSD", "bitcoin": "tBTCUSD", "litecoin": "tLTCUSD"}
-	return bitfinex{s}
-}
+func newBitfinex(s site) Source { return bitfinex{s} }
 
 // Fetch implements Source.
 func (b bitfinex) Fetch(ctx context.Context, coins []string) (map[string]Quote, error) {

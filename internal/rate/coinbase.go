@@ -6,14 +6,11 @@ import (
 	"time"
 )
 
-// coinbase quotes the price and time of the last trade on Coinbase Exchange, one market a request. It has none for monero.
+// coinbase quotes the price and time of the last trade on Coinbase Exchange, one market a request.
 // Source: https://docs.cdp.coinbase.com/api-reference/exchange-api/rest-api/products/get-product-ticker.
 type coinbase struct{ site }
 
-func newCoinbase(s site) Source {
-	s.markets = map[string]string{"bitcoin": "BTC-USD", "litecoin": "LTC-USD"}
-	return coinbase{s}
-}
+func newCoinbase(s site) Source { return coinbase{s} }
 
 // Fetch implements Source.
 func (c coinbase) Fetch(ctx context.Context, coins []string) (map[string]Quote, error) {

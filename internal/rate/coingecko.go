@@ -11,10 +11,7 @@ import (
 // Source: https://docs.coingecko.com/v3.0.1/reference/simple-price.
 type coingecko struct{ site }
 
-func newCoinGecko(s site) Source {
-	s.markets = map[string]string{"monero": "monero", "bitcoin": "bitcoin", "litecoin": "litecoin"}
-	return coingecko{s}
-}
+func newCoinGecko(s site) Source { return coingecko{s} }
 
 // Fetch implements Source.
 func (c coingecko) Fetch(ctx context.Context, coins []string) (map[string]Quote, error) {

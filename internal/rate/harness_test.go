@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/rate"
 )
 
@@ -119,7 +120,7 @@ func playing(t testing.TB, handle http.HandlerFunc) *site {
 // open returns the source of a name, asked at address.
 func open(t testing.TB, name, address string) rate.Source {
 	t.Helper()
-	sources, err := rate.Sources([]string{name}, map[string]string{name: address})
+	sources, err := rate.Sources([]string{name}, map[string]string{name: address}, chain.Markets())
 	if err != nil {
 		t.Fatal(err)
 	}

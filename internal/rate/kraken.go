@@ -14,10 +14,7 @@ import (
 // Source: https://docs.kraken.com/api-reference/market-data/get-ticker-information.
 type kraken struct{ site }
 
-func newKraken(s site) Source {
-	s.markets = map[string]string{"monero": "XXMRZUSD", "bitcoin": "XXBTZUSD", "litecoin": "XLTCZUSD"}
-	return kraken{s}
-}
+func newKraken(s site) Source { return kraken{s} }
 
 // Fetch implements Source.
 func (k kraken) Fetch(ctx context.Context, coins []string) (map[string]Quote, error) {

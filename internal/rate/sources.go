@@ -101,8 +101,9 @@ func Known() map[string]string {
 }
 
 // Sources returns the sources of these names, or all if there are none. A source is asked at its entry in urls, if it has one, such as
-// a mirror's: https, or http on this machine.
-func Sources(names []string, urls map[string]string) ([]Source, error) {
+// a mirror's: https, or http on this machine. markets are what the sources call the markets of coins, by the currency's code and the
+// source's name.
+func Sources(names []string, urls map[string]string, markets map[string]map[string]string) ([]Source, error) {
 	addresses := Known()
 	all := make([]string, 0, len(addresses))
 	for _, k := range known() {
@@ -132,10 +133,21 @@ func Sources(names []string, urls map[string]string) ([]Source, error) {
 	var sources []Source
 	for _, k := range known() {
 		if slices.Contains(names, k.name) {
-			sources = append(sources, k.open(site{name: k.name, base: strings.TrimSuffix(addresses[k.name], "/"), client: client}))
+			sources = append(sources, k.open(site{name: k.name, base: strings.TrimSuffix(addresses[k.name], "/"), client: client, markets: at(k.name, markets)}))
 		}
 	}
 	return sources, nil
+}
+
+// at returns the markets of one source, by the currency's code.
+func at(source string, markets map[string]map[string]string) map[string]string {
+	here := map[string]string{}
+	for coin, names := range markets {
+		if name, has := names[source]; has {
+			here[coin] = name
+		}
+	}
+	return here
 }
 
 // checkURL keeps rates from being read over a line on which anybody could change them. Errors don't repeat the address.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/rate"
 )
 
@@ -254,7 +255,7 @@ func TestLive_RedirectTLSErrorAndEndlessBodyAreDropped(t *testing.T) {
 // liveFrom returns rates from the sources that have addresses, at noon.
 func liveFrom(t testing.TB, urls map[string]string, coins []string, timeout time.Duration) *rate.Live {
 	t.Helper()
-	sources, err := rate.Sources(slices.Collect(maps.Keys(urls)), urls)
+	sources, err := rate.Sources(slices.Collect(maps.Keys(urls)), urls, chain.Markets())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -402,11 +403,11 @@ func TestSources_AreChosenByName(t *testing.T) {
 		}
 		return names
 	}
-	all, err := rate.Sources(nil, nil)
+	all, err := rate.Sources(nil, nil, chain.Markets())
 	if diff := cmp.Diff([]string{"bitfinex", "coinbase", "coingecko", "kraken"}, names(all)); diff != "" || err != nil {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
 	}
-	two, err := rate.Sources([]string{"kraken", "bitfinex"}, map[string]string{"kraken": "http://localhost:1/mirror"})
+	two, err := rate.Sources([]string{"kraken", "bitfinex"}, map[string]string{"kraken": "http://localhost:1/mirror"}, chain.Markets())
 	if diff := cmp.Diff([]string{"bitfinex", "kraken"}, names(two)); diff != "" || err != nil {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
 	}
@@ -423,7 +424,7 @@ func TestSources_AreChosenByName(t *testing.T) {
 		`rate source kraken is there twice`:                                            {[]string{"kraken", "kraken"}, nil},
 		`rate source "bitfinex" has an address but is not used`:                        {[]string{"kraken"}, map[string]string{"bitfinex": "https://example.com"}},
 	} {
-		if _, err := rate.Sources(test.names, test.urls); err == nil || err.Error() != want {
+		if _, err := rate.Sources(test.names, test.urls, chain.Markets()); err == nil || err.Error() != want {
 			t.Errorf("%v; want %s", err, want)
 		}
 	}
@@ -431,13 +432,13 @@ func TestSources_AreChosenByName(t *testing.T) {
 
 func TestSources_AreNotReadOverALineThatAnybodyCanChange(t *testing.T) {
 	for _, address := range []string{"https://example.com", "https://example.com:8443/mirror/", "http://127.0.0.1:8080", "http://[::1]:8080", "http://localhost"} {
-		if _, err := rate.Sources([]string{"kraken"}, map[string]string{"kraken": address}); err != nil {
+		if _, err := rate.Sources([]string{"kraken"}, map[string]string{"kraken": address}, chain.Markets()); err != nil {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
 	for _, address := range []string{"", "example.com", "http://example.com", "http://10.0.0.1", "http://127.0.0.1.example.com", "http://localhost.example.com", "ftp://example.com",
 		"file:///etc/passwd", "https://", "https://user:canary@example.com", "https://example.com?key=canary", "https://example.com#canary", "http://[::1", "://canary"} {
-		if _, err := rate.Sources([]string{"kraken"}, map[string]string{"kraken": address}); err == nil || strings.Contains(err.Error(), "canary") {
+		if _, err := rate.Sources([]string{"kraken"}, map[string]string{"kraken": address}, chain.Markets()); err == nil || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: %v", address, err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 // Chain is what the watcher asks of the node and wallet of one coin.
 type Chain interface {
-	Currency() string
+	Currency() card.Currency
 	// Scan returns the chain's tip, and every incoming transfer above the height since and in the mempool. known are the tips of views
 	// before, newest first: View.Kept is the height of the first that is still part of the chain, 0 if none is. newest is the newest position of an address, NoPosition if there is none: a chain that keeps nothing looks for payments
 	// up to there.
@@ -33,7 +33,7 @@ const NoPosition int64 = -1
 type Address struct {
 	Currency string
 	Address  string
-	Position int64 // where the wallet keeps it; for monero the subaddress index
+	Position int64 // where the wallet keeps it
 }
 
 // View is what a chain shows at one moment.
@@ -53,16 +53,12 @@ type Lease struct {
 	Fence  int64 // grows with every change of hands
 }
 
-// LongestLock is for how many blocks a locked transfer is read again and again. That one which is locked for longer was unlocked
-// is noticed when the wallet looks through its whole chain.
-const LongestLock = 5000
-
 // Cursor is how far a chain has been applied.
 type Cursor struct {
 	Fingerprint  string
 	Tip          card.Tip
 	Deep         card.Tip // see View; without its time
-	LowestLocked int64    // height of the lowest counted transfer that is locked, in the newest LongestLock blocks; 0 if none
+	LowestLocked int64    // height of the lowest counted transfer that is locked, in the newest blocks up to the coin's lock horizon; 0 if none
 	// Rescan says why the wallet has to look through its whole chain again before it is believed, and how far it is; "" if it has not.
 	Rescan string
 	// Newest is the newest position of an address that is stored; NoPosition if there is none.

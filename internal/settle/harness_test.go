@@ -44,7 +44,7 @@ type shop struct {
 	account  uuid.UUID
 	now      time.Time
 	url      string
-	name     string // of the process
+	name     string   // of the process
 	doubts   []string // what the books may doubt when the test ends
 }
 
@@ -84,11 +84,11 @@ func nobody() settle.Wake {
 func (s *shop) start() {
 	s.t.Helper()
 	var err error
-	s.store, err = store.Open(s.t.Context(), s.url, 4)
+	s.store, err = store.Open(s.t.Context(), s.url, 4, chain.Currencies())
 	check(s.t, err)
 	s.t.Cleanup(func() { _ = s.store.Close() })
-	s.chain = chain.NewSimulated("monero", s.store, s.clock)
-	s.orders, err = order.New(s.store, s.vault, s.rates, nil, func() {}, order.Config{Currencies: []card.Currency{card.Monero()}, Now: s.clock})
+	s.chain = chain.NewSimulated(chain.Currencies()[0], s.store, s.clock)
+	s.orders, err = order.New(s.store, s.vault, s.rates, nil, func() {}, order.Config{Currencies: chain.Currencies(), Now: s.clock})
 	check(s.t, err)
 	s.desk = operator.New(s.store, s.rates, quiet)
 	s.issuer = issue.New(s.store, s.vault, s.supplier, func() {}, quiet, s.clock)
@@ -104,6 +104,18 @@ func (s *shop) watch(c settle.Chain, cfg settle.Config) *settle.Watcher {
 	w, err := settle.New(s.store, s.rates, c, nobody(), quiet, cfg)
 	check(s.t, err)
 	return w
+}
+
+// coins opens the store anew, for cards of these currencies.
+func (s *shop) coins(coins []card.Currency) {
+	s.t.Helper()
+	db, err := store.Open(s.t.Context(), s.url, 4, coins)
+	check(s.t, err)
+	s.t.Cleanup(func() { _ = db.Close() })
+	s.store = db
+	s.issuer = issue.New(db, s.vault, s.supplier, func() {}, quiet, s.clock)
+	s.orders, err = order.New(db, s.vault, s.rates, nil, func() {}, order.Config{Currencies: coins, Now: s.clock})
+	check(s.t, err)
 }
 
 // replica starts another process on the same database.

@@ -175,7 +175,7 @@ type hanging struct {
 	meanwhile func()
 }
 
-func (h hanging) Cursor(ctx context.Context, currency string) (settle.Cursor, error) {
+func (h hanging) Cursor(ctx context.Context, coin card.Currency) (settle.Cursor, error) {
 	h.meanwhile()
-	return h.Store.Cursor(ctx, currency)
+	return h.Store.Cursor(ctx, coin)
 }

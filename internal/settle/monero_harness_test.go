@@ -78,7 +78,7 @@ func newTill(t *testing.T, url string, changes ...func(*till)) *till {
 	// monerod takes 25 connections from one machine, and only a proxy ends those that nobody needs any more.
 	s.node, s.wallet = rig.NewProxy(t, s.net.DaemonURL), rig.NewProxy(t, s.net.WalletURL)
 	s.config = chain.MoneroConfig{DaemonURL: s.node.URL, WalletURL: s.wallet.URL}
-	s.policy, s.pool = order.Config{Currencies: []card.Currency{card.Monero()}}, 24
+	s.policy, s.pool = order.Config{Currencies: chain.Currencies()}, 24
 	for _, change := range changes {
 		change(s)
 	}
@@ -94,7 +94,7 @@ func newTill(t *testing.T, url string, changes ...func(*till)) *till {
 func (s *till) open() {
 	s.t.Helper()
 	var err error
-	s.store, err = store.Open(s.t.Context(), s.url, 8)
+	s.store, err = store.Open(s.t.Context(), s.url, 8, chain.Currencies())
 	check(s.t, err)
 	opened := s.store
 	s.t.Cleanup(func() { _ = opened.Close() })

@@ -13,7 +13,7 @@ import (
 
 // pass reads the chain once and applies what it shows: read, compare, assess, commit, then addresses. It has the lease.
 func (w *Watcher) pass(ctx context.Context) error {
-	cursor, err := w.store.Cursor(ctx, w.currency)
+	cursor, err := w.store.Cursor(ctx, w.coin)
 	if err != nil {
 		return err
 	}

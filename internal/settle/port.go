@@ -31,7 +31,7 @@ type Store interface {
 	NoteRescan(ctx context.Context, currency, progress string) error
 
 	// Cursor returns how far the chain has been applied; the zero Cursor before the first time.
-	Cursor(ctx context.Context, currency string) (Cursor, error)
+	Cursor(ctx context.Context, coin card.Currency) (Cursor, error)
 }
 
 // Tx is what happens within one transaction. The rows it locks are locked in the order cards, webhooks, accounts.

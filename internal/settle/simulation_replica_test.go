@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/order"
@@ -52,7 +53,7 @@ func (h *history) start() *replica {
 
 // till returns a service of this process that requires k confirmations.
 func (r *replica) till(k int) *order.Service {
-	coin := card.Monero()
+	coin := chain.Currencies()[0]
 	coin.Confirmations = k
 	s, err := order.New(r.disk, r.h.db.vault, r.h, nil, func() {}, order.Config{Currencies: []card.Currency{coin}, Now: r.h.clock, QuoteTTL: r.h.quoteTTL})
 	if err != nil {
@@ -62,7 +63,7 @@ func (r *replica) till(k int) *order.Service {
 }
 
 // Currency implements settle.Chain.
-func (r *replica) Currency() string { return "monero" }
+func (r *replica) Currency() card.Currency { return chain.Currencies()[0] }
 
 // Scan implements settle.Chain.
 func (r *replica) Scan(_ context.Context, known []card.Tip, since, _ int64) (settle.View, error) {

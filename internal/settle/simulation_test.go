@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/vault"
@@ -163,7 +164,7 @@ func openDatabase(t *testing.T, url string) *database {
 	check(t, vault.Create(keys))
 	v, err := vault.Open(keys)
 	check(t, err)
-	s, err := store.Open(t.Context(), url, 2)
+	s, err := store.Open(t.Context(), url, 2, chain.Currencies())
 	check(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	db := &database{store: s, vault: v, beside: rig.OpenSQL(t, url), tally: map[string]int{}}

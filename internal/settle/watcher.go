@@ -23,7 +23,7 @@ const checkPoolEvery = 15 * time.Second
 // Config is how a watcher works.
 type Config struct {
 	// Reread is how many blocks below the applied tip are read again in every pass. A reorganisation that is deeper than this is
-	// not noticed, so it must exceed the deepest confirmations by far. Defaults to 120.
+	// not noticed, so it must exceed the deepest confirmations by far. Defaults to the coin's reorg horizon.
 	Reread int64
 	// PoolSize is how many free addresses are kept ahead. Defaults to 1000.
 	PoolSize int
@@ -38,9 +38,6 @@ type Config struct {
 
 // Validate reports what is wrong, and fills in the defaults.
 func (c *Config) Validate() error {
-	if c.Reread == 0 {
-		c.Reread = 120
-	}
 	if c.PoolSize == 0 {
 		c.PoolSize = 1000
 	}
@@ -59,7 +56,7 @@ func (c *Config) Validate() error {
 	switch {
 	case c.PoolSize < 1:
 		return errors.New("the address pool must hold at least 1 address")
-	case c.Reread < 1 || c.FillBatch < 1 || c.LeaseTTL < 0:
+	case c.Reread < 0 || c.FillBatch < 1 || c.LeaseTTL < 0:
 		return errors.New("blocks, addresses and times must be positive")
 	}
 	return nil
@@ -77,7 +74,8 @@ type Watcher struct {
 	store    Store
 	rates    Rates
 	chain    Chain
-	currency string
+	coin     card.Currency
+	currency string // its code
 	wake     Wake
 	log      *slog.Logger
 	cfg      Config
@@ -105,7 +103,11 @@ func New(store Store, rates Rates, chain Chain, wake Wake, log *slog.Logger, cfg
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	w := &Watcher{store: store, rates: rates, chain: chain, currency: chain.Currency(), wake: wake, log: log, cfg: cfg}
+	coin := chain.Currency()
+	if cfg.Reread == 0 {
+		cfg.Reread = coin.ReorgHorizonBlocks()
+	}
+	w := &Watcher{store: store, rates: rates, chain: chain, coin: coin, currency: coin.Code, wake: wake, log: log, cfg: cfg}
 	w.note(errors.New("has not looked yet"))
 	return w, nil
 }

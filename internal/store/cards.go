@@ -70,8 +70,8 @@ type cardRow struct {
 	URLPassword           []byte            `db:"url_password"`
 }
 
-func (r *cardRow) card() (*card.Card, error) {
-	coin, known := card.CurrencyByCode(r.Currency)
+func (s *Store) card(r *cardRow) (*card.Card, error) {
+	coin, known := s.coins[r.Currency]
 	if !known {
 		return nil, fmt.Errorf("card %s: currency %q is not one this program knows", r.UUID, r.Currency)
 	}
@@ -126,7 +126,7 @@ func (s *Store) oneCard(ctx context.Context, stmt *sqlx.Stmt, args ...any) (*car
 	if err := stmt.GetContext(ctx, &row, args...); err != nil {
 		return nil, s.fail("select card", err)
 	}
-	return row.card()
+	return s.card(&row)
 }
 
 // Cards implements order.Store.
@@ -142,7 +142,7 @@ func (s *Store) Cards(ctx context.Context, filter order.Filter) ([]*card.Card, e
 	if err := s.list(ctx, s.r, &found, "select cards", query+" ORDER BY c.uuid DESC LIMIT ?", append(args, filter.Limit)...); err != nil {
 		return nil, err
 	}
-	return toCards(found)
+	return s.toCards(found)
 }
 
 // CardsByUUID implements issue.Store.
@@ -161,18 +161,18 @@ func (s *Store) cardsByUUID(ctx context.Context, on runner, ids []uuid.UUID) ([]
 		if err := s.list(ctx, on, &found, "select cards", query, args...); err != nil {
 			return err
 		}
-		these, err := toCards(found)
+		these, err := s.toCards(found)
 		cards = append(cards, these...)
 		return err
 	})
 	return cards, err
 }
 
-func toCards(found []cardRow) ([]*card.Card, error) {
+func (s *Store) toCards(found []cardRow) ([]*card.Card, error) {
 	cards := make([]*card.Card, len(found))
 	for i := range found {
 		var err error
-		if cards[i], err = found[i].card(); err != nil {
+		if cards[i], err = s.card(&found[i]); err != nil {
 			return nil, err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/settle"
@@ -20,6 +21,9 @@ import (
 )
 
 const expiredAtOnce = 0 // a time to live that is over when the statement ends
+
+// lockHorizon is monero's.
+const lockHorizon = 5000
 
 func TestAcquireLease_OneHolderAndAFenceThatGrows(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
@@ -220,7 +224,7 @@ func TestUpsertTransfers_TheSameFactsAgainChangeNothing(t *testing.T) {
 			}
 			return tx.SaveCursor(ctx, "monero", settle.Cursor{Fingerprint: "f", Tip: card.Tip{Height: 101, Hash: "h", Time: epoch}})
 		})
-		cursor, err := s.Cursor(t.Context(), "monero")
+		cursor, err := s.Cursor(t.Context(), chain.Currencies()[0])
 		check(t, err)
 		if diff := cmp.Diff(settle.Cursor{Fingerprint: "f", Tip: card.Tip{Height: 101, Hash: "h", Time: epoch}, LowestLocked: 100, Newest: settle.NoPosition}, cursor); diff != "" {
 			t.Error(diff)
@@ -241,10 +245,10 @@ func TestCursor_LocksThatLastTooLongAreNotWaitedFor(t *testing.T) {
 		}{
 			{"in the mempool", locked(1, 0, true), 0},
 			{"for ever", locked(2, 500, true), 0},
-			{"a block too long", locked(3, tip-settle.LongestLock, true), 0},
-			{"nearly too long", locked(4, tip-settle.LongestLock+1, true), tip - settle.LongestLock + 1},
-			{"for less", locked(5, tip-100, true), tip - settle.LongestLock + 1},
-			{"no longer", locked(4, tip-settle.LongestLock+1, false), tip - 100},
+			{"a block too long", locked(3, tip-lockHorizon, true), 0},
+			{"nearly too long", locked(4, tip-lockHorizon+1, true), tip - lockHorizon + 1},
+			{"for less", locked(5, tip-100, true), tip - lockHorizon + 1},
+			{"no longer", locked(4, tip-lockHorizon+1, false), tip - 100},
 		} {
 			inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 				if err := tx.UpsertTransfers(ctx, []card.Transfer{tt.add}); err != nil {
@@ -252,7 +256,7 @@ func TestCursor_LocksThatLastTooLongAreNotWaitedFor(t *testing.T) {
 				}
 				return tx.SaveCursor(ctx, "monero", settle.Cursor{Fingerprint: "f", Tip: card.Tip{Height: tip, Hash: "h", Time: epoch}})
 			})
-			if cursor, err := s.Cursor(t.Context(), "monero"); err != nil || cursor.LowestLocked != tt.want {
+			if cursor, err := s.Cursor(t.Context(), chain.Currencies()[0]); err != nil || cursor.LowestLocked != tt.want {
 				t.Errorf("%s: lowest locked is %d, want %d (%v)", tt.name, cursor.LowestLocked, tt.want, err)
 			}
 		}

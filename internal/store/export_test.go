@@ -3,11 +3,13 @@ package store
 import (
 	"context"
 	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
 )
 
 // OpenImpatient opens a database that has its schema as Open does, but with other bounds of a statement.
-func OpenImpatient(ctx context.Context, databaseURL string, conns int, longest time.Duration) (*Store, error) {
-	return open(ctx, databaseURL, conns, longest)
+func OpenImpatient(ctx context.Context, databaseURL string, conns int, longest time.Duration, coins []card.Currency) (*Store, error) {
+	return open(ctx, databaseURL, conns, longest, coins)
 }
 
 // Scalar runs a query on a connection of the store.

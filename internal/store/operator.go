@@ -50,7 +50,7 @@ func (s *Store) FindCards(ctx context.Context, search operator.Search) ([]*card.
 	if err := s.list(ctx, s.r, &found, "find cards", query+order, append(args, search.Limit)...); err != nil {
 		return nil, err
 	}
-	return toCards(found)
+	return s.toCards(found)
 }
 
 // Unattributed implements card.Store.

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/settle"
@@ -179,7 +180,7 @@ func TestRescan_IsAskedForOnceAndEnds(t *testing.T) {
 		}
 		rescan := func(want string) {
 			t.Helper()
-			cursor, err := s.Cursor(ctx, "monero")
+			cursor, err := s.Cursor(ctx, chain.Currencies()[0])
 			check(t, err)
 			if cursor.Rescan != want {
 				t.Errorf("rescan %q, want %q", cursor.Rescan, want)
@@ -191,14 +192,14 @@ func TestRescan_IsAskedForOnceAndEnds(t *testing.T) {
 		check(t, s.RequestRescan(ctx, "monero", "first", false))
 		check(t, s.RequestRescan(ctx, "monero", "second", true))
 		rescan("first")
-		if cursor, err := s.Cursor(ctx, "monero"); err != nil || !cursor.Believe {
+		if cursor, err := s.Cursor(ctx, chain.Currencies()[0]); err != nil || !cursor.Believe {
 			t.Errorf("to be believed: %t, error %v", cursor.Believe, err)
 		}
 		check(t, s.NoteRescan(ctx, "monero", "half"))
 		rescan("half")
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.EndRescan(ctx, "monero") })
 		rescan("")
-		if cursor, err := s.Cursor(ctx, "monero"); err != nil || cursor.Believe {
+		if cursor, err := s.Cursor(ctx, chain.Currencies()[0]); err != nil || cursor.Believe {
 			t.Errorf("to be believed: %t, error %v", cursor.Believe, err)
 		}
 		check(t, s.DistrustPool(ctx, "monero"))

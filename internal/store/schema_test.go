@@ -22,6 +22,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
@@ -87,14 +88,14 @@ func TestOpen_NewerSchemaIsRefused(t *testing.T) {
 		check(t, err)
 		_, err = rig.OpenSQL(t, url).Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, TRUE)")
 		check(t, err)
-		_, err = store.Open(t.Context(), url, 2)
+		_, err = store.Open(t.Context(), url, 2, chain.Currencies())
 		wantError(t, err, store.ErrNewerSchema)
 	})
 }
 
 func TestOpen_BadURLs(t *testing.T) {
 	for _, url := range []string{"", "sqlite:", "mysql://x", "cardmint.db", "sqlite:" + filepath.Join(t.TempDir(), "no", "such", "x.db")} {
-		if _, err := store.Open(t.Context(), url, 2); err == nil {
+		if _, err := store.Open(t.Context(), url, 2, chain.Currencies()); err == nil {
 			t.Errorf("%q: no error", url)
 		}
 	}
@@ -103,7 +104,7 @@ func TestOpen_BadURLs(t *testing.T) {
 // TestHotPaths_CostOneRoundTrip counts, on the wire, how often PostgreSQL answers that it is ready for the next query.
 func TestHotPaths_CostOneRoundTrip(t *testing.T) {
 	proxy := startCountingProxy(t, rig.Postgres(t))
-	s, err := store.Open(t.Context(), proxy.url, 1)
+	s, err := store.Open(t.Context(), proxy.url, 1, chain.Currencies())
 	check(t, err)
 	defer func() { _ = s.Close() }()
 	owner := newAccount(t, s)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
@@ -128,7 +129,7 @@ func impatient(t *testing.T) (*store.Store, *silencer) {
 	_, err := store.Migrate(t.Context(), url)
 	check(t, err)
 	p := startSilencer(t, url)
-	s, err := store.OpenImpatient(t.Context(), p.url, 1, time.Second)
+	s, err := store.OpenImpatient(t.Context(), p.url, 1, time.Second, chain.Currencies())
 	check(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s, p
@@ -221,7 +222,7 @@ func TestOpen_ServerThatSaysNothing(t *testing.T) {
 	check(t, err)
 	defer func() { _ = l.Close() }()
 	err = within(t, 20*time.Second, func(ctx context.Context) error {
-		_, err := store.Open(ctx, "postgres://x@"+l.Addr().String()+"/x?sslmode=disable&connect_timeout=1", 1)
+		_, err := store.Open(ctx, "postgres://x@"+l.Addr().String()+"/x?sslmode=disable&connect_timeout=1", 1, chain.Currencies())
 		return err
 	})
 	wantError(t, err, card.ErrUnavailable)

@@ -17,6 +17,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/cardmint/cardmint/internal/account"
+	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/order"
@@ -28,6 +29,7 @@ import (
 type Store struct {
 	w, r    *sqlx.DB // the same on PostgreSQL; on SQLite one connection that writes, and several that read
 	dialect dialect
+	coins   map[string]card.Currency // that cards may be of, by code
 	hot     struct{ insertCard, cardByUUID, cardByKey, tokenByHash, dueDeliveries, saveDeliveries *sqlx.Stmt }
 }
 
@@ -41,19 +43,23 @@ var (
 )
 
 // Open opens the database at url, "sqlite:PATH" or "postgres://...", with at most conns connections at once, and brings
-// its schema up to date. A database with a newer schema than this program's is an error.
+// its schema up to date. coins are the currencies that its cards may be of. A database with a newer schema than this program's is an error.
 // The first use of a statement prepares it on its connection; from then on it costs one round trip.
-func Open(ctx context.Context, databaseURL string, conns int) (*Store, error) {
+func Open(ctx context.Context, databaseURL string, conns int, coins []card.Currency) (*Store, error) {
 	if _, err := Migrate(ctx, databaseURL); err != nil {
 		return nil, err
 	}
-	return open(ctx, databaseURL, conns, longestTx)
+	return open(ctx, databaseURL, conns, longestTx, coins)
 }
 
-func open(ctx context.Context, databaseURL string, conns int, longest time.Duration) (*Store, error) {
+func open(ctx context.Context, databaseURL string, conns int, longest time.Duration, coins []card.Currency) (*Store, error) {
 	s, err := connect(databaseURL, conns, longest)
 	if err != nil {
 		return nil, err
+	}
+	s.coins = make(map[string]card.Currency, len(coins))
+	for _, c := range coins {
+		s.coins[c.Code] = c
 	}
 	if err := s.prepare(ctx); err != nil {
 		_ = s.Close()

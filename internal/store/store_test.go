@@ -11,6 +11,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
 )
@@ -37,7 +38,7 @@ func conform(t *testing.T, f func(t *testing.T, s *store.Store)) {
 
 func open(t testing.TB, url string) *store.Store {
 	t.Helper()
-	s, err := store.Open(t.Context(), url, 8)
+	s, err := store.Open(t.Context(), url, 8, chain.Currencies())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func newAccount(t testing.TB, s *store.Store) uuid.UUID {
 
 func newCard(account uuid.UUID) *card.Card {
 	return &card.Card{
-		UUID: uuid.Must(uuid.NewV7()), AccountID: account, CreatedAt: epoch, USD: 150_50, Coin: card.Monero(), Amount: 1_003333333334,
+		UUID: uuid.Must(uuid.NewV7()), AccountID: account, CreatedAt: epoch, USD: 150_50, Coin: chain.Currencies()[0], Amount: 1_003333333334,
 		Address: "address " + uuid.NewString(), Rate: card.Rate{USD: card.Decimal{Units: 150_00000000, Scale: 8}, At: epoch, Source: "fixed"},
 		ExpiresAt: epoch.Add(time.Hour), ConfirmationsRequired: 10, Status: card.AwaitingPayment, State: card.Unpaid,
 	}

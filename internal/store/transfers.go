@@ -77,7 +77,7 @@ func (t *tx) UpsertTransfers(ctx context.Context, ts []card.Transfer) error {
 }
 
 // Cursor implements settle.Store.
-func (s *Store) Cursor(ctx context.Context, currency string) (settle.Cursor, error) {
+func (s *Store) Cursor(ctx context.Context, coin card.Currency) (settle.Cursor, error) {
 	var row struct {
 		Fingerprint  string `db:"fingerprint"`
 		Height       int64  `db:"height"`
@@ -94,7 +94,7 @@ func (s *Store) Cursor(ctx context.Context, currency string) (settle.Cursor, err
 		WHERE t.currency = chains.currency AND t.counted AND t.locked AND t.height > 0 AND t.height > chains.height - ?) AS lowest_locked,
 		COALESCE(p.rescan, '') AS rescan, COALESCE(p.rescan_believed, FALSE) AS believe,
 		(SELECT COALESCE(MAX(a.position), ?) FROM addresses a WHERE a.currency = chains.currency) AS newest
-		FROM chains LEFT JOIN address_pools p ON p.currency = chains.currency WHERE chains.currency = ?`, settle.LongestLock, settle.NoPosition, currency)
+		FROM chains LEFT JOIN address_pools p ON p.currency = chains.currency WHERE chains.currency = ?`, coin.LockHorizonBlocks(), settle.NoPosition, coin.Code)
 	if errors.Is(err, card.ErrNotFound) {
 		return settle.Cursor{Newest: settle.NoPosition}, nil
 	}

@@ -99,7 +99,7 @@ func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
 func (s *shop) open() {
 	s.t.Helper()
 	var err error
-	s.store, err = store.Open(s.t.Context(), s.url, 4)
+	s.store, err = store.Open(s.t.Context(), s.url, 4, chain.Currencies())
 	check(s.t, err)
 	opened := s.store
 	s.t.Cleanup(func() { _ = opened.Close() })
@@ -107,12 +107,12 @@ func (s *shop) open() {
 	s.t.Cleanup(poster.Close)
 	rates, err := rate.NewFixed(map[string]string{"monero": "150"}, s.clock)
 	check(s.t, err)
-	s.orders, err = order.New(s.store, s.vault, rates, nil, func() {}, order.Config{Currencies: []card.Currency{card.Monero()}, Now: s.clock})
+	s.orders, err = order.New(s.store, s.vault, rates, nil, func() {}, order.Config{Currencies: chain.Currencies(), Now: s.clock})
 	check(s.t, err)
 	s.cfg.Now = s.clock
 	s.webhooks, err = webhook.New(unreliable{s.store, s}, s.vault, poster, func() {}, s.cfg)
 	check(s.t, err)
-	s.chain = chain.NewSimulated("monero", s.store, s.clock)
+	s.chain = chain.NewSimulated(chain.Currencies()[0], s.store, s.clock)
 	s.issuer = issue.New(s.store, s.vault, supplier.NewSandbox(s.clock), func() {}, slog.New(slog.DiscardHandler), s.clock)
 	s.watcher, err = settle.New(s.store, rates, s.chain, settle.Wake{Pass: func() {}, Issuer: func() {}, Sender: func() {}}, slog.New(slog.DiscardHandler),
 		settle.Config{PoolSize: 20, FillBatch: 20, Now: s.clock})

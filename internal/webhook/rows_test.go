@@ -12,6 +12,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/webhook"
@@ -39,7 +40,7 @@ func onEachStore(t *testing.T, f func(t *testing.T, s *store.Store)) {
 
 func open(t testing.TB, url string) *store.Store {
 	t.Helper()
-	s, err := store.Open(t.Context(), url, 8)
+	s, err := store.Open(t.Context(), url, 8, chain.Currencies())
 	check(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
@@ -55,7 +56,7 @@ func newAccount(t testing.TB, s *store.Store) uuid.UUID {
 func insertCard(t testing.TB, s *store.Store, account uuid.UUID) *card.Card {
 	t.Helper()
 	c := &card.Card{
-		UUID: uuid.Must(uuid.NewV7()), AccountID: account, CreatedAt: epoch, USD: 150_50, Coin: card.Monero(), Amount: 1_003333333334,
+		UUID: uuid.Must(uuid.NewV7()), AccountID: account, CreatedAt: epoch, USD: 150_50, Coin: chain.Currencies()[0], Amount: 1_003333333334,
 		Address: "address " + uuid.NewString(), Rate: card.Rate{USD: card.Decimal{Units: 150_00000000, Scale: 8}, At: epoch, Source: "fixed"},
 		ExpiresAt: epoch.Add(time.Hour), ConfirmationsRequired: 10, Status: card.AwaitingPayment, State: card.Unpaid,
 	}

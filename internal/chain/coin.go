@@ -1,0 +1,118 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/settle"
+)
+
+// Coin is everything that the rest of the program knows of a coin.
+type Coin struct {
+	card.Currency
+	// Markets are the names of the coin's markets against US dollars, by the rate source.
+	Markets map[string]string
+	// Every is how often node and wallet are asked.
+	Every time.Duration
+	// Settings returns what an operator sets for the coin: a pointer to a struct whose fields are flags, by kong's tags. It is nil for a
+	// coin whose rate is known but whose payments nobody can watch yet.
+	Settings func() Settings
+}
+
+// Settings are what an operator sets for a coin.
+type Settings interface {
+	// RequiredConfirmations is how many confirmations a payment needs.
+	RequiredConfirmations() int
+	// Open returns the coin's chain. It asks nobody yet. Its error may have a hint.
+	Open() (Node, error)
+}
+
+// Node is a chain by way of a node and a wallet.
+type Node interface {
+	settle.Chain
+	// Check asks node and wallet whether they are fit for use. The error is ErrUnfit if they can never be, as they are; any other may
+	// pass. It may have a hint; the report holds what was found before it.
+	Check(ctx context.Context) (Report, error)
+	// Close ends idle connections.
+	Close()
+}
+
+// ErrUnfit means that node and wallet can't be used as they are, whatever is waited for.
+var ErrUnfit = errors.New("node or wallet is not fit")
+
+// unfit is an error that is ErrUnfit too.
+type unfit struct{ error }
+
+func (u unfit) Unwrap() error        { return u.error }
+func (u unfit) Is(target error) bool { return target == ErrUnfit }
+
+// Report is what node and wallet say of themselves, in rows for an operator.
+type Report []struct{ Name, Text string }
+
+// all is the registry: one line for each coin.
+func all() []Coin {
+	return []Coin{
+		monero(),
+		bitcoin(),
+		litecoin(),
+	}
+}
+
+// Coins returns the coins that cards can be paid with. The first is what a service sells for unless it is told otherwise.
+func Coins() []Coin {
+	var coins []Coin
+	for _, c := range all() {
+		if c.Settings != nil {
+			coins = append(coins, c)
+		}
+	}
+	return coins
+}
+
+// Currencies returns their currencies.
+func Currencies() []card.Currency {
+	var currencies []card.Currency
+	for _, c := range Coins() {
+		currencies = append(currencies, c.Currency)
+	}
+	return currencies
+}
+
+// ByCode returns a coin that cards can be paid with.
+func ByCode(code string) (Coin, bool) {
+	for _, c := range Coins() {
+		if c.Code == code {
+			return c, true
+		}
+	}
+	return Coin{}, false
+}
+
+// Markets returns the names of markets by currency and rate source, also of coins that cards can't be paid with yet.
+func Markets() map[string]map[string]string {
+	markets := map[string]map[string]string{}
+	for _, c := range all() {
+		markets[c.Code] = c.Markets
+	}
+	return markets
+}
+
+// hinted is an error with what an operator can do about it.
+type hinted struct {
+	error
+	hint string
+}
+
+func (h hinted) Unwrap() error { return h.error }
+
+// Hint returns what can be done.
+func (h hinted) Hint() string { return h.hint }
+
+func withHint(err error, hint string) error {
+	if err == nil {
+		return nil
+	}
+	return hinted{err, hint}
+}

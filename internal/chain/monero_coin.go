@@ -1,0 +1,123 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// monero describes the coin. Its payment URI is that of https://docs.getmonero.org/, "Payment request URI".
+func monero() Coin {
+	return Coin{
+		Currency: card.Currency{Code: "monero", Name: "Monero", Decimals: 12, Confirmations: 10, BlockTime: 2 * time.Minute, AmountKey: "tx_amount"},
+		Markets:  map[string]string{"bitfinex": "tXMRUSD", "coingecko": "monero", "kraken": "XXMRZUSD"},
+		Every:    2 * time.Second,
+		Settings: func() Settings { return new(moneroSettings) },
+	}
+}
+
+// moneroSettings are an operator's.
+type moneroSettings struct {
+	Flags moneroFlags `embed:"" prefix:"monero-" envprefix:"CARDMINT_MONERO_"`
+}
+
+// moneroFlags say where node and wallet are. Logins are in files, so that no password stands in a list of processes.
+type moneroFlags struct {
+	DaemonURL     string        `name:"daemon-url" env:"DAEMON_URL" default:"http://127.0.0.1:18081" placeholder:"URL" help:"monerod's RPC (${default})."`
+	DaemonLogin   string        `name:"daemon-login" env:"DAEMON_LOGIN" placeholder:"FILE" help:"A file with USER:PASSWORD for it, if it was started with --rpc-login."`
+	WalletURL     string        `name:"wallet-url" env:"WALLET_URL" default:"http://127.0.0.1:18083" placeholder:"URL" help:"monero-wallet-rpc with a view-only wallet open (${default})."`
+	WalletLogin   string        `name:"wallet-login" env:"WALLET_LOGIN" placeholder:"FILE" help:"A file with USER:PASSWORD for it, if it was started with --rpc-login."`
+	WalletFile    string        `name:"wallet-file" env:"WALLET_FILE" placeholder:"NAME" help:"The wallet to open, in the --wallet-dir of monero-wallet-rpc, if it has none open."`
+	WalletPass    string        `name:"wallet-password" env:"WALLET_PASSWORD" placeholder:"FILE" help:"A file with the password of that wallet."`
+	MaxTipAge     time.Duration `name:"max-tip-age" env:"MAX_TIP_AGE" default:"30m" placeholder:"DURATION" help:"A node whose newest block is older is not believed (${default})."`
+	Confirmations int           `env:"CONFIRMATIONS" default:"10" placeholder:"N" help:"Confirmations that a payment needs (${default})."`
+}
+
+// RequiredConfirmations implements Settings.
+func (s *moneroSettings) RequiredConfirmations() int { return s.Flags.Confirmations }
+
+// Open implements Settings.
+func (s *moneroSettings) Open() (Node, error) {
+	f := s.Flags
+	config := MoneroConfig{Coin: monero().Currency, DaemonURL: f.DaemonURL, WalletURL: f.WalletURL, WalletFile: f.WalletFile, MaxTipAge: f.MaxTipAge}
+	config.Coin.Confirmations = f.Confirmations
+	var err error
+	if config.DaemonUser, config.DaemonPassword, err = readLogin(f.DaemonLogin); err != nil {
+		return nil, err
+	}
+	if config.WalletUser, config.WalletPassword, err = readLogin(f.WalletLogin); err != nil {
+		return nil, err
+	}
+	if f.WalletPass != "" {
+		text, err := os.ReadFile(f.WalletPass)
+		if err != nil {
+			return nil, withHint(fmt.Errorf("read password of wallet: %w", err), "--monero-wallet-password takes a file that holds it in one line")
+		}
+		config.WalletFilePassword = card.Secret(strings.TrimRight(string(text), "\r\n"))
+	}
+	m, err := NewMonero(config)
+	if err != nil {
+		return nil, withHint(err, "--monero-daemon-url and --monero-wallet-url take addresses such as http://127.0.0.1:18081")
+	}
+	return moneroNode{m}, nil
+}
+
+// readLogin reads a file that holds user:password in one line; no file is no login.
+func readLogin(path string) (user string, password card.Secret, err error) {
+	if path == "" {
+		return "", "", nil
+	}
+	const help = "the file holds one line, USER:PASSWORD, as it was given to --rpc-login"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", "", withHint(fmt.Errorf("read login: %w", err), help)
+	}
+	user, secret, ok := strings.Cut(strings.TrimSpace(string(text)), ":")
+	if !ok || user == "" || secret == "" {
+		return "", "", withHint(fmt.Errorf("login file %s: not USER:PASSWORD", path), help)
+	}
+	return user, card.Secret(secret), nil
+}
+
+// moneroNode is a Monero that reports to an operator.
+type moneroNode struct{ *Monero }
+
+// Check implements Node.
+func (n moneroNode) Check(ctx context.Context) (Report, error) {
+	r, err := n.Monero.Check(ctx)
+	switch {
+	case errors.Is(err, ErrSpendKey):
+		err = withHint(unfit{err}, "make a view-only wallet of its address and view key, with generate_from_keys, and keep the spend key off this machine")
+	case errors.Is(err, card.ErrWrongChain):
+		err = withHint(unfit{err}, "let --monero-daemon-url and --monero-wallet-url point to the same network")
+	case err != nil:
+		err = withHint(err, "start monerod, and monero-wallet-rpc with the view-only wallet open, and check --monero-daemon-url, --monero-wallet-url and the logins")
+	case !r.DaemonSynchronized:
+		err = withHint(errors.New("the node is not synchronised"), "wait until monerod has caught up with the network")
+	}
+	return r.rows(), err
+}
+
+func (r MoneroReport) rows() Report {
+	if r.Network == "" {
+		return nil
+	}
+	yesNo := map[bool]string{true: "yes", false: "no"}
+	rows := Report{
+		{"network", r.Network},
+		{"node", fmt.Sprintf("version %s, block %d of %s, synchronised: %s", r.DaemonVersion, r.DaemonHeight, r.DaemonTime.UTC().Format(time.RFC3339), yesNo[r.DaemonSynchronized])},
+	}
+	if r.PrimaryAddress != "" {
+		rows = append(rows, Report{
+			{"wallet", fmt.Sprintf("%s, block %d, view-only: %s", r.WalletVersion, r.WalletHeight, yesNo[r.ViewOnly])},
+			{"address", r.PrimaryAddress},
+			{"subaddresses", fmt.Sprint(r.Subaddresses)},
+		}...)
+	}
+	return rows
+}

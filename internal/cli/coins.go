@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/order"
+	"github.com/cardmint/cardmint/internal/store"
+)
+
+// coinFlags are the flags of every coin, in the order of the registry.
+type coinFlags struct {
+	Enabled  []string     `name:"coins" env:"CARDMINT_COINS" default:"${default_coin}" placeholder:"COIN" help:"What cards can be paid with, of: ${coins} (${default})."`
+	Settings kong.Plugins `embed:""` // of chain.Settings
+}
+
+func newCoinFlags() coinFlags {
+	var f coinFlags
+	for _, c := range chain.Coins() {
+		f.Settings = append(f.Settings, c.Settings())
+	}
+	return f
+}
+
+// coinVars are what texts of help say of coins.
+func coinVars() kong.Vars {
+	var codes []string
+	for _, c := range chain.Coins() {
+		codes = append(codes, c.Code)
+	}
+	return kong.Vars{"default_coin": codes[0], "coins": strings.Join(codes, ", ")}
+}
+
+// enabled is a coin that is to be used, as it was set.
+type enabled struct {
+	chain.Coin
+	settings chain.Settings
+}
+
+// enabled returns the coins that are to be used, with the confirmations that were set.
+func (f coinFlags) enabled() ([]enabled, error) {
+	var all []enabled
+	for i, c := range chain.Coins() {
+		for _, code := range f.Enabled {
+			if code == c.Code {
+				settings := f.Settings[i].(chain.Settings)
+				c.Confirmations = settings.RequiredConfirmations()
+				all = append(all, enabled{c, settings})
+				break
+			}
+		}
+	}
+	for _, code := range f.Enabled {
+		if _, known := chain.ByCode(code); !known {
+			return nil, hint(fmt.Errorf("--coins: %q is not a coin of this program", code), "it knows: %s", coinVars()["coins"])
+		}
+	}
+	if len(all) == 0 {
+		return nil, hint(errors.New("--coins: none"), "name at least one of: %s", coinVars()["coins"])
+	}
+	return all, nil
+}
+
+func currencies(coins []enabled) []card.Currency {
+	all := make([]card.Currency, len(coins))
+	for i, c := range coins {
+		all[i] = c.Currency
+	}
+	return all
+}
+
+// nodes are the real chains of a process. What is not fit is refused; what does not answer yet is waited for: the watcher tries again and
+// again, and readiness says so.
+func nodes(ctx context.Context, log *slog.Logger, coins []enabled) ([]watched, func(), error) {
+	var all []watched
+	var open []chain.Node
+	end := func() {
+		for _, n := range open {
+			n.Close()
+		}
+	}
+	for _, c := range coins {
+		n, err := c.settings.Open()
+		if err != nil {
+			end()
+			return nil, nil, err
+		}
+		open = append(open, n)
+		switch _, err := n.Check(ctx); {
+		case errors.Is(err, chain.ErrUnfit):
+			end()
+			return nil, nil, err
+		case err != nil:
+			log.Warn("node or wallet does not answer yet, or is not ready", "currency", c.Code, "error", err)
+		}
+		all = append(all, watched{chain: n, every: c.Every})
+	}
+	return all, end, nil
+}
+
+// simulated returns what makes the simulated chains of currencies.
+func simulated(coins []card.Currency) func(*store.Store) ([]watched, map[string]order.Sandbox, error) {
+	return func(db *store.Store) ([]watched, map[string]order.Sandbox, error) {
+		var all []watched
+		sandbox := map[string]order.Sandbox{}
+		for _, coin := range coins {
+			c := chain.NewSimulated(coin, db, time.Now)
+			all, sandbox[coin.Code] = append(all, watched{chain: c, every: time.Second, fillBatch: devPool}), c
+		}
+		return all, sandbox, nil
+	}
+}

@@ -1,0 +1,180 @@
+package settle_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/order"
+	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/settle"
+)
+
+// pebble is a coin that only exists here.
+var pebble = card.Currency{Code: "pebble", Name: "Pebble", Decimals: 8, Confirmations: 2, BlockTime: 10 * time.Minute, AmountKey: "amount"}
+
+// quarry is the network of pebbles: blocks that anybody may read, and no wallet.
+type quarry struct {
+	blocks []string // hashes; blocks[i] has the height i+1
+	paid   []card.Transfer
+	down   bool
+	now    func() time.Time
+}
+
+// pay mines a payment.
+func (q *quarry) pay(address string, amount card.Amount) {
+	q.mine()
+	q.paid = append(q.paid, card.Transfer{Currency: pebble.Code, TxID: fmt.Sprint("t", len(q.paid)), Address: address, Amount: amount, Height: int64(len(q.blocks)),
+		FirstSeenAt: q.now()})
+}
+
+func (q *quarry) mine() { q.blocks = append(q.blocks, fmt.Sprint("b", len(q.blocks)+1)) }
+
+// derived is a chain without a wallet: it derives addresses from a public key and scans the blocks itself. Between two calls it keeps
+// nothing, so every call is made of a new one.
+type derived struct{ q *quarry }
+
+func derive(position int64) string {
+	return fmt.Sprintf("p%x", sha256.Sum256(fmt.Appendf(nil, "public key/%d", position)))[:30]
+}
+
+func (derived) Currency() card.Currency { return pebble }
+
+func (d derived) Scan(_ context.Context, known []card.Tip, since, newest int64) (settle.View, error) {
+	if d.q.down {
+		return settle.View{}, fmt.Errorf("%w: down", card.ErrChainNotReady)
+	}
+	height := int64(len(d.q.blocks))
+	v := settle.View{Fingerprint: "pebbles of public key", Since: since, Tip: card.Tip{Height: height, Hash: d.q.blocks[height-1], Time: d.q.now()}}
+	for _, k := range known {
+		if k.Height <= height && d.q.blocks[k.Height-1] == k.Hash {
+			v.Kept = max(v.Kept, k.Height)
+		}
+	}
+	ours := map[string]bool{}
+	for position := range newest + 1 {
+		ours[derive(position)] = true
+	}
+	for _, t := range d.q.paid {
+		if ours[t.Address] && t.Height > since {
+			v.Transfers = append(v.Transfers, t)
+		}
+	}
+	return v, nil
+}
+
+func (d derived) NewAddresses(_ context.Context, after int64, n int) ([]settle.Address, error) {
+	made := make([]settle.Address, n)
+	for i := range made {
+		position := after + 1 + int64(i)
+		made[i] = settle.Address{Currency: pebble.Code, Address: derive(position), Position: position}
+	}
+	return made, nil
+}
+
+func (d derived) Ahead(_ context.Context, newest settle.Address) (bool, error) {
+	if derive(newest.Position) != newest.Address {
+		return false, card.ErrWrongChain
+	}
+	return false, nil
+}
+
+func (derived) Recover(context.Context, string, *settle.Address, func(string)) error { return nil }
+
+// A chain that keeps nothing between calls fits the contract: positions come from the store, and so does how far to look for payments.
+func TestWatcher_AChainThatKeepsNothingBetweenCalls(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.coins(append(chain.Currencies(), pebble))
+		q := &quarry{now: s.clock}
+		q.mine()
+		orders, err := order.New(s.store, s.vault, s.rates, nil, func() {}, order.Config{Currencies: []card.Currency{pebble}, Now: s.clock})
+		check(t, err)
+		tick := func() { // by a process that has just started
+			t.Helper()
+			w := s.watch(derived{q}, settle.Config{FillBatch: 50})
+			check(t, w.Tick(t.Context()))
+			check(t, w.Close(t.Context()))
+		}
+		for range 4 {
+			tick()
+		}
+		free, newest, err := s.store.AddressPool(t.Context(), pebble.Code)
+		check(t, err)
+		if free != 200 || newest.Position != 199 {
+			t.Fatalf("%d addresses are free, the newest is %d", free, newest.Position)
+		}
+		var cards []*card.Card
+		seen := map[string]bool{}
+		for range 70 {
+			o, wrong := orders.Check("150", pebble.Code)
+			if len(wrong) > 0 {
+				t.Fatal(wrong)
+			}
+			c, _, err := orders.CreateCard(t.Context(), s.account, o, "")
+			check(t, err)
+			if seen[c.Address] {
+				t.Fatalf("address %s twice", c.Address)
+			}
+			seen[c.Address] = true
+			cards = append(cards, c)
+		}
+		first, last := cards[0], cards[69]
+		q.pay(first.Address, first.Amount)
+		q.pay(last.Address, last.Amount-1)
+		q.pay(derive(10_000), 5) // whose address nobody has made
+		tick()
+		q.pay(last.Address, 1)
+		tick()
+		for range 3 {
+			q.mine()
+		}
+		tick()
+		for _, c := range []*card.Card{first, last} {
+			s.want(c, card.AwaitingPayment, card.Paid, c.Amount, int64(len(q.blocks))-map[*card.Card]int64{first: 2, last: 5}[c]+1)
+		}
+		s.settle()
+		s.want(first, card.Generated, card.Paid, first.Amount, int64(len(q.blocks))-1)
+	})
+}
+
+// A coin whose node is away gets no new addresses and is not well; the others go on.
+func TestWatcher_ASickCoinIsOneSickCoin(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.coins(append(chain.Currencies(), pebble))
+		q := &quarry{now: s.clock}
+		q.mine()
+		w := s.watch(derived{q}, settle.Config{FillBatch: 200})
+		check(t, w.Tick(t.Context()))
+		orders, err := order.New(s.store, s.vault, s.rates, nil, func() {},
+			order.Config{Currencies: append(chain.Currencies(), pebble), Now: s.clock, MaxBlind: time.Minute})
+		check(t, err)
+		create := func(code string) error {
+			o, wrong := orders.Check("150", code)
+			if len(wrong) > 0 {
+				t.Fatal(wrong)
+			}
+			_, _, err := orders.CreateCard(t.Context(), s.account, o, "")
+			return err
+		}
+		q.down = true
+		if err := w.Tick(t.Context()); !errors.Is(err, card.ErrChainNotReady) || w.Health() == nil {
+			t.Errorf("error %v, health %v", err, w.Health())
+		}
+		_, err = rig.OpenSQL(t, s.url).Exec("UPDATE address_pools SET checked_at = 0 WHERE currency = 'pebble'") // as time would
+		check(t, err)
+		if err := orders.Prepare(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := create(pebble.Code); !errors.Is(err, card.ErrNoAddress) {
+			t.Errorf("the sick coin: %v", err)
+		}
+		if err := create("monero"); err != nil {
+			t.Errorf("the other coin: %v", err)
+		}
+	})
+}
