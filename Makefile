@@ -4,6 +4,7 @@ SHELL := /bin/bash
 
 OAPI_LINT  := tools/openapi-lint
 GOTESTSUM  := go tool -modfile=tools/gotestsum/go.mod gotestsum
+OASDIFF    := go tool -modfile=tools/oasdiff/go.mod oasdiff
 # The race detector needs a C compiler.
 RACE        = $(shell command -v gcc >/dev/null && echo -race)
 TEST_FLAGS ?=
@@ -44,7 +45,17 @@ lint: ## Check style: gofmt, vet, module files, and the contract by Redocly and 
 	cd $(OAPI_LINT) && npx redocly lint --config redocly.yaml ../../openapi/openapi.yaml
 	cd $(OAPI_LINT) && npx spectral lint --ruleset spectral.yaml --fail-severity hint ../../openapi/openapi.yaml
 
-verify: lint ## Check everything that is not a test: style, and that generated code is fresh
+CONTRACT := openapi/openapi.yaml
+compat: ## Compare the contract with the released one: fails where a client would break
+	tools/compat openapi/released.yaml $(CONTRACT)
+
+compat-prose: ## Fail if the contract differs from the released one in more than its prose and examples
+	$(OASDIFF) diff --fail-on-diff --exclude-elements description,examples,summary,title openapi/released.yaml $(CONTRACT)
+
+compat-check: ## Prove that compat and compat-prose can fail, by breaking copies of the released contract
+	cd tools/oasdiff && go vet ./... && go test -count=1 ./...
+
+verify: lint compat compat-check ## Check everything that is not a test: style, the contract, and that generated code is fresh
 	@before=$$(cat */*.gen.go | sha256sum); go generate ./... && after=$$(cat */*.gen.go | sha256sum); \
 	  test "$$before" = "$$after" || { echo "generated code was not fresh: commit what 'make generate' made"; exit 1; }
 
@@ -52,6 +63,6 @@ deps: ## Install what the tests need (PostgreSQL, Monero, a C compiler), by apt 
 	@tools/deps
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: run build test simulate e2e bench generate lint verify deps help
+.PHONY: run build test simulate e2e bench generate lint compat compat-prose compat-check verify deps help

@@ -1,0 +1,66 @@
+// Command view prints an OpenAPI document, as JSON, in the form in which oasdiff can tell whether clients break.
+//
+// Oasdiff does not check callbacks. Each becomes an operation that answers what a receiver is sent: to whoever reads
+// them, the two are the same. Enumerations that the contract allows to grow lose their values.
+package main
+
+import (
+	"encoding/json"
+	"log"
+	"os"
+
+	"github.com/getkin/kin-openapi/openapi3"
+)
+
+// growing names the enumerations whose descriptions tell clients to expect more values.
+var growing = []string{"EventType"}
+
+func main() {
+	log.SetFlags(0)
+	if len(os.Args) != 2 {
+		log.Fatal("usage: view FILE")
+	}
+	doc, err := openapi3.NewLoader().LoadFromFile(os.Args[1])
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, path := range doc.Paths.Map() {
+		for _, operation := range path.Operations() {
+			for _, callback := range operation.Callbacks {
+				for _, sent := range callback.Value.Map() {
+					for _, receive := range sent.Operations() {
+						doc.Paths.Set("/callbacks/"+receive.OperationID, &openapi3.PathItem{Get: answering(receive)})
+					}
+				}
+			}
+		}
+	}
+	for _, name := range growing {
+		if s := doc.Components.Schemas[name]; s != nil {
+			s.Value.Enum = nil
+		}
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(doc); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// answering returns an operation whose response has the headers and the body of a callback's request.
+func answering(receive *openapi3.Operation) *openapi3.Operation {
+	response := openapi3.NewResponse().WithDescription("What the receiver is sent.")
+	if receive.RequestBody != nil {
+		response.Content = receive.RequestBody.Value.Content
+	}
+	response.Headers = openapi3.Headers{}
+	for _, p := range receive.Parameters {
+		if p.Value.In == openapi3.ParameterInHeader {
+			response.Headers[p.Value.Name] = &openapi3.HeaderRef{Value: &openapi3.Header{Parameter: openapi3.Parameter{
+				Description: p.Value.Description, Required: p.Value.Required, Schema: p.Value.Schema,
+			}}}
+		}
+	}
+	return &openapi3.Operation{
+		OperationID: receive.OperationID,
+		Responses:   openapi3.NewResponses(openapi3.WithStatus(200, &openapi3.ResponseRef{Value: response})),
+	}
+}
