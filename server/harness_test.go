@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -25,6 +24,7 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/rate"
+	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/supplier"
@@ -39,7 +39,7 @@ const testRate = "152.52"
 func TestMain(m *testing.M) {
 	// The server under test logs where its test can read it; the rest of the service would only be noise here.
 	slog.SetDefault(slog.New(slog.DiscardHandler))
-	os.Exit(m.Run())
+	rig.Main(m)
 }
 
 // setup is what one deployment is made of. The zero value is a sandbox on SQLite.
@@ -79,9 +79,7 @@ func deploy(t testing.TB, s setup) *deployment {
 	t.Helper()
 	dir := t.TempDir()
 	if s.database == "" {
-		path := filepath.Join(dir, "cards.db")
-		need(t, os.WriteFile(path, emptyDatabase(), 0o600))
-		s.database = "sqlite:" + path
+		s.database = databases.SQLite(t)
 	}
 	if s.keys == "" {
 		s.keys = filepath.Join(dir, "keys.json")
@@ -159,23 +157,10 @@ func checksOf(byName map[string]func(context.Context) error) []server.Check {
 	return all
 }
 
-// emptyDatabase is a file with the schema and nothing in it, which takes longer to make than most tests take.
-var emptyDatabase = sync.OnceValue(func() []byte {
-	dir, err := os.MkdirTemp("", "cardmint")
-	if err != nil {
-		panic(err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	path := filepath.Join(dir, "empty.db")
-	if _, err = store.Migrate(context.Background(), "sqlite:"+path); err != nil {
-		panic(err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		panic(err)
-	}
-	return text
-})
+var databases = rig.Databases{Migrate: func(url string) error {
+	_, err := store.Migrate(context.Background(), url)
+	return err
+}}
 
 // stop ends the deployment in order, so that another may go on with its database.
 func (d *deployment) stop() {

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/rig"
 )
 
 const key = "Idempotency-Key"
@@ -20,7 +19,7 @@ const key = "Idempotency-Key"
 func eachDatabase(t *testing.T, test func(t *testing.T, database string)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) { test(t, "") })
-	t.Run("postgres", func(t *testing.T) { test(t, rig.Postgres(t)) })
+	t.Run("postgres", func(t *testing.T) { test(t, databases.Postgres(t)) })
 }
 
 // replayed fails the test unless an answer repeats the first one.
@@ -205,7 +204,7 @@ func TestIdempotency_KeysThatAreNotAllowed(t *testing.T) {
 // Fifty times the same request at three processes at once is one card, for which one address is spent.
 func TestIdempotency_ConcurrentRequestsMakeOneCard(t *testing.T) {
 	t.Parallel()
-	database := rig.Postgres(t)
+	database := databases.Postgres(t)
 	one := deploy(t, setup{database: database, pool: 500})
 	all := []*deployment{one, one.replica(t), one.replica(t)}
 	token := one.token(t)

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	_ "github.com/lib/pq" // the driver of the probe
+	_ "github.com/lib/pq" // the driver of the admin's connections
 )
 
 var cluster struct {
@@ -22,47 +22,46 @@ var cluster struct {
 	process *Process
 	dir     string
 	port    int
+	admin   *sql.DB
+	made    atomic.Int64 // databases
 }
-
-var databases atomic.Int64
 
 func endPostgres() {
 	cluster.Lock()
 	defer cluster.Unlock()
 	if cluster.process != nil {
-		cluster.process.Kill()
+		_ = cluster.admin.Close()
+		// Unlike one that is killed, a server that is told to quit ends its sessions and frees its shared memory.
+		_ = cluster.process.cmd.Process.Signal(syscall.SIGQUIT)
+		select {
+		case <-cluster.process.done:
+		case <-time.After(5 * time.Second):
+			cluster.process.Kill()
+		}
 		_ = os.RemoveAll(cluster.dir)
 	}
 }
 
-// Postgres returns the URL of an empty database of its own on a real PostgreSQL server, which all tests of a process share.
+// Postgres returns the URL of an empty database, as Databases does that has no Migrate.
 func Postgres(tb testing.TB) string {
 	tb.Helper()
-	initdb := postgresProgram(tb, "initdb")
-	postgres := postgresProgram(tb, "postgres")
-	cluster.Lock()
-	defer cluster.Unlock()
-	if cluster.process == nil {
-		startPostgres(tb, initdb, postgres)
-	}
-	name := fmt.Sprintf("test%d", databases.Add(1))
-	db, err := sql.Open("postgres", postgresURL("postgres"))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer func() { _ = db.Close() }()
-	if _, err := db.Exec("CREATE DATABASE " + name); err != nil {
-		tb.Fatal(err)
-	}
-	return postgresURL(name)
+	return new(Databases).Postgres(tb)
 }
 
 func postgresURL(database string) string {
 	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", cluster.port, database)
 }
 
-func startPostgres(tb testing.TB, initdb, postgres string) {
+// startPostgres starts the server unless it runs.
+func startPostgres(tb testing.TB) {
 	tb.Helper()
+	initdb := postgresProgram(tb, "initdb")
+	postgres := postgresProgram(tb, "postgres")
+	cluster.Lock()
+	defer cluster.Unlock()
+	if cluster.process != nil {
+		return
+	}
 	dir, err := os.MkdirTemp("", "rig-postgres")
 	if err != nil {
 		tb.Fatal(err)
@@ -92,15 +91,11 @@ func startPostgres(tb testing.TB, initdb, postgres string) {
 	cmd := exec.Command(postgres, "-D", data, "-p", strconv.Itoa(cluster.port), "-c", "listen_addresses=127.0.0.1",
 		"-c", "unix_socket_directories="+dir, "-c", "max_connections=200", "-c", "fsync=off")
 	cmd.SysProcAttr, cmd.Dir = attr(), dir
+	if cluster.admin, err = sql.Open("postgres", postgresURL("postgres")); err != nil {
+		tb.Fatal(err)
+	}
 	cluster.process = launch(tb, cmd)
-	cluster.process.Ready(tb, 30*time.Second, func() error {
-		db, err := sql.Open("postgres", postgresURL("postgres"))
-		if err != nil {
-			return err
-		}
-		defer func() { _ = db.Close() }()
-		return db.Ping()
-	})
+	cluster.process.Ready(tb, 30*time.Second, cluster.admin.Ping)
 }
 
 // postgresProgram finds a server program; Debian keeps them out of PATH.

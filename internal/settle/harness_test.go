@@ -48,29 +48,28 @@ type shop struct {
 	doubts   []string // what the books may doubt when the test ends
 }
 
+var databases = rig.Databases{Migrate: func(url string) error {
+	_, err := store.Migrate(context.Background(), url)
+	return err
+}}
+
 // onEach runs a test on every database.
 func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
 	t.Helper()
-	for name, url := range map[string]func(*testing.T) string{
-		"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "x.db") },
-		"postgres": func(t *testing.T) string { return rig.Postgres(t) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			keys := filepath.Join(t.TempDir(), "x.keys")
-			check(t, vault.Create(keys))
-			v, err := vault.Open(keys)
-			check(t, err)
-			first := &shop{t: t, url: url(t), vault: v, rates: &dial{usd: "150"}, now: time.Now()}
-			first.supplier = &scripted{real: supplier.NewSandbox(first.clock), asked: map[string]int{}}
-			first.start()
-			a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: first.now}
-			check(t, first.store.InsertAccount(t.Context(), a))
-			first.account = a.ID
-			f(t, first)
-			first.reconcile()
-		})
-	}
+	databases.Each(t, func(t *testing.T, url string) {
+		keys := filepath.Join(t.TempDir(), "x.keys")
+		check(t, vault.Create(keys))
+		v, err := vault.Open(keys)
+		check(t, err)
+		first := &shop{t: t, url: url, vault: v, rates: &dial{usd: "150"}, now: time.Now()}
+		first.supplier = &scripted{real: supplier.NewSandbox(first.clock), asked: map[string]int{}}
+		first.start()
+		a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: first.now}
+		check(t, first.store.InsertAccount(t.Context(), a))
+		first.account = a.ID
+		f(t, first)
+		first.reconcile()
+	})
 }
 
 var quiet = slog.New(slog.DiscardHandler)

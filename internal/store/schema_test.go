@@ -69,7 +69,7 @@ func TestMigrate_BothDialectsHaveTheSameTables(t *testing.T) {
 const newestSchema = 4
 
 func TestMigrate_SeveralProcessesAtOnce(t *testing.T) {
-	onEach(t, func(t *testing.T, url string) {
+	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		var all sync.WaitGroup
 		for range 4 {
 			all.Go(func() {
@@ -103,7 +103,7 @@ func TestOpen_BadURLs(t *testing.T) {
 
 // TestHotPaths_CostOneRoundTrip counts, on the wire, how often PostgreSQL answers that it is ready for the next query.
 func TestHotPaths_CostOneRoundTrip(t *testing.T) {
-	proxy := startCountingProxy(t, rig.Postgres(t))
+	proxy := startCountingProxy(t, databases.Postgres(t))
 	s, err := store.Open(t.Context(), proxy.url, 1, chain.Currencies())
 	check(t, err)
 	defer func() { _ = s.Close() }()
@@ -207,7 +207,7 @@ func migrateTo(t *testing.T, url string, version int64) (*goose.Provider, *sql.D
 
 // What the migration credits is what the rule would, for whatever an older version stored.
 func TestMigrate_CreditsOldCardsByTheRule(t *testing.T) {
-	onEach(t, func(t *testing.T, url string) {
+	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		_, beside := migrateTo(t, url, 3)
 		owner := uuid.Must(uuid.NewV7())
 		_, err := beside.Exec(fmt.Sprintf("INSERT INTO accounts (id, name, created_at) VALUES ('%s', 'a', 0)", owner))
@@ -238,7 +238,7 @@ func TestMigrate_CreditsOldCardsByTheRule(t *testing.T) {
 
 // A service that is updated keeps its events with their numbers, also when it has to go back.
 func TestMigrate_ToWebhooksAndBackKeepsEvents(t *testing.T) {
-	onEach(t, func(t *testing.T, url string) {
+	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		ctx := t.Context()
 		p, beside := migrateTo(t, url, 2)
 		c := newCard(uuid.Must(uuid.NewV7()))

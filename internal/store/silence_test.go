@@ -11,7 +11,6 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
-	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
 )
@@ -57,7 +56,7 @@ func stopIn(t *testing.T, s *store.Store, f func(ctx context.Context, tx *store.
 
 func TestAcquireLease_UnavailableWhileAStoppedProcessHasTheRow(t *testing.T) {
 	t.Parallel()
-	url := rig.Postgres(t)
+	url := databases.Postgres(t)
 	dead, alive := open(t, url), open(t, url)
 	l, err := dead.AcquireLease(t.Context(), "watch", "dead", time.Hour)
 	check(t, err)
@@ -73,7 +72,7 @@ func TestAcquireLease_UnavailableWhileAStoppedProcessHasTheRow(t *testing.T) {
 
 func TestTakeAddresses_UnavailableWhileAStoppedProcessHasThePool(t *testing.T) {
 	t.Parallel()
-	url := rig.Postgres(t)
+	url := databases.Postgres(t)
 	dead, alive := open(t, url), open(t, url)
 	addAddresses(t, alive, 0, 100)
 	take := func(ctx context.Context) error {
@@ -88,7 +87,7 @@ func TestTakeAddresses_UnavailableWhileAStoppedProcessHasThePool(t *testing.T) {
 
 func TestInTx_StoppedInsideEndsAndGivesUpItsLocks(t *testing.T) {
 	t.Parallel()
-	url := rig.Postgres(t)
+	url := databases.Postgres(t)
 	alive := open(t, url)
 	dead := open(t, url+"&idle_in_transaction_session_timeout=500")
 	l, err := dead.AcquireLease(t.Context(), "watch", "dead", time.Hour)
@@ -104,7 +103,7 @@ func TestInTx_StoppedInsideEndsAndGivesUpItsLocks(t *testing.T) {
 
 func TestOpen_SessionsEndWhenTheirProcessIsGone(t *testing.T) {
 	t.Parallel()
-	url := rig.Postgres(t)
+	url := databases.Postgres(t)
 	settings := func(url string) string {
 		var all string
 		check(t, open(t, url).Scalar(t.Context(), &all, `SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings
@@ -122,13 +121,10 @@ func TestOpen_SessionsEndWhenTheirProcessIsGone(t *testing.T) {
 	}
 }
 
-// impatient opens an empty database, by way of a proxy that can silence it, with a second for each statement.
+// impatient opens a database by way of a proxy that can silence it, with a second for each statement.
 func impatient(t *testing.T) (*store.Store, *silencer) {
 	t.Helper()
-	url := rig.Postgres(t)
-	_, err := store.Migrate(t.Context(), url)
-	check(t, err)
-	p := startSilencer(t, url)
+	p := startSilencer(t, databases.Postgres(t))
 	s, err := store.OpenImpatient(t.Context(), p.url, 1, time.Second, chain.Currencies())
 	check(t, err)
 	t.Cleanup(func() { _ = s.Close() })

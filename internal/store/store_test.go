@@ -3,7 +3,6 @@ package store_test
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -18,16 +17,16 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-// onEach runs a test on every database, each time on an empty one.
+var databases = rig.Databases{Migrate: func(url string) error {
+	_, err := store.Migrate(context.Background(), url)
+	return err
+}}
+
+// onEach runs a test on every database, each time on one with the schema and nothing in it.
 func onEach(t *testing.T, f func(t *testing.T, url string)) {
-	t.Run("sqlite", func(t *testing.T) {
-		t.Parallel()
-		f(t, "sqlite:"+filepath.Join(t.TempDir(), "x.db"))
-	})
-	t.Run("postgres", func(t *testing.T) {
-		t.Parallel()
-		f(t, rig.Postgres(t))
-	})
+	t.Helper()
+	t.Parallel()
+	databases.Each(t, f)
 }
 
 // conform runs a test on every database with a store that is open.

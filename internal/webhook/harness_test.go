@@ -73,26 +73,20 @@ const timeout = 2 * time.Second // of an attempt
 // onEach runs a test on every database.
 func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
 	t.Helper()
-	for name, url := range map[string]func(*testing.T) string{
-		"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "x.db") },
-		"postgres": func(t *testing.T) string { return rig.Postgres(t) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			keys := filepath.Join(t.TempDir(), "x.keys")
-			check(t, vault.Create(keys))
-			v, err := vault.Open(keys)
-			check(t, err)
-			s := &shop{t: t, url: url(t), vault: v, now: time.Now(), wake: func() {}}
-			s.open()
-			a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: s.now}
-			check(t, s.store.InsertAccount(t.Context(), a))
-			s.account = a.ID
-			s.card, err = create(t.Context(), s.orders, s.account, "150")
-			check(t, err)
-			f(t, s)
-		})
-	}
+	databases.Each(t, func(t *testing.T, url string) {
+		keys := filepath.Join(t.TempDir(), "x.keys")
+		check(t, vault.Create(keys))
+		v, err := vault.Open(keys)
+		check(t, err)
+		s := &shop{t: t, url: url, vault: v, now: time.Now(), wake: func() {}}
+		s.open()
+		a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: s.now}
+		check(t, s.store.InsertAccount(t.Context(), a))
+		s.account = a.ID
+		s.card, err = create(t.Context(), s.orders, s.account, "150")
+		check(t, err)
+		f(t, s)
+	})
 }
 
 // open wires a replica.

@@ -1,9 +1,9 @@
 package webhook_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -20,16 +20,15 @@ import (
 
 var epoch = time.Date(2026, 11, 20, 14, 46, 0, 120e6, time.UTC)
 
+var databases = rig.Databases{Migrate: func(url string) error {
+	_, err := store.Migrate(context.Background(), url)
+	return err
+}}
+
 // onEachURL runs a test on every database, each time on an empty one.
 func onEachURL(t *testing.T, f func(t *testing.T, url string)) {
-	t.Run("sqlite", func(t *testing.T) {
-		t.Parallel()
-		f(t, "sqlite:"+filepath.Join(t.TempDir(), "x.db"))
-	})
-	t.Run("postgres", func(t *testing.T) {
-		t.Parallel()
-		f(t, rig.Postgres(t))
-	})
+	t.Helper()
+	databases.Each(t, f)
 }
 
 // onEachStore runs a test on every database with a store that is open.

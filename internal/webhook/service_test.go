@@ -167,7 +167,7 @@ func (x *sending) insertBeside(t *testing.T, url string, statements ...string) {
 // The payment of a card must not fail because its owner deletes a webhook at that moment.
 func TestInsertEvents_WhileAWebhookIsDeleted(t *testing.T) {
 	t.Parallel()
-	url := rig.Postgres(t)
+	url := databases.Postgres(t)
 	x := newSending(t, open(t, url))
 	x.insertBeside(t, url, "DELETE FROM webhooks WHERE id = ?")
 	if got := seqs(t, x.store, x.card.AccountID); len(got) != 1 {
