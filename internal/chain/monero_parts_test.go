@@ -104,6 +104,7 @@ func TestMonero_AnAnswerThatIsTooLongIsAskedForInSmallerParts(t *testing.T) {
 }
 
 func TestMonero_AnAnswerThatTakesTooLongIsAskedForInSmallerParts(t *testing.T) {
+	t.Parallel()
 	const tip = 5000
 	m, asked := busy(t, tip, func(first, last int64) bool { return first < 600 && last-first >= 700 })
 	wantBlocks(t, scan(t, m, 0), tip)
@@ -113,6 +114,7 @@ func TestMonero_AnAnswerThatTakesTooLongIsAskedForInSmallerParts(t *testing.T) {
 }
 
 func TestMonero_AWalletThatHangsIsNotAskedAgainAndAgain(t *testing.T) {
+	t.Parallel()
 	m, asked := busy(t, 5000, func(int64, int64) bool { return true })
 	if _, err := m.Scan(t.Context(), nil, 4880, settle.NoPosition); !errors.Is(err, card.ErrChainNotReady) {
 		t.Errorf("error %v", err)

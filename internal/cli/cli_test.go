@@ -14,6 +14,7 @@ import (
 )
 
 func TestCLI_BadConfigurationEndsAtOnceWithOneLineAndAHint(t *testing.T) {
+	t.Parallel()
 	p := newProgram(t, "")
 	p.must(t, "keys", "create")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -94,6 +95,7 @@ func TestCLI_BadConfigurationEndsAtOnceWithOneLineAndAHint(t *testing.T) {
 }
 
 func TestCLI_TokensFromCreationToRevocation(t *testing.T) {
+	t.Parallel()
 	p := newProgram(t, "")
 	token := p.account(t)
 	if !regexp.MustCompile(`^cm_test_[0-9A-Za-z]{33}$`).MatchString(token) {
@@ -140,6 +142,7 @@ func TestCLI_HelpIsPrintedOnStandardOutput(t *testing.T) {
 }
 
 func TestDev_TheSameTokenAtEachStartAndNothingIsForgotten(t *testing.T) {
+	t.Parallel()
 	p := newProgram(t, "")
 	var tokens []string
 	for range 2 {

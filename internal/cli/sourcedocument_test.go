@@ -47,17 +47,14 @@ type sourceDocService struct{ base, token string }
 // sourceDocObject is a JSON object with its numbers kept as they were written.
 type sourceDocObject = map[string]any
 
-// startSourceDocService builds the program, runs it and stops it when t ends.
+// startSourceDocService runs the program and stops it when t ends.
 func startSourceDocService(t *testing.T) sourceDocService {
 	t.Helper()
 	dir := t.TempDir()
-	bin := filepath.Join(dir, "cardmint")
-	build := exec.Command("go", "build", "-o", bin, "./cmd/cardmint")
-	build.Dir = filepath.Join("..", "..")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	if out, err := build(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
 	}
-	cmd := exec.Command(bin, "dev", "--listen", "127.0.0.1:0",
+	cmd := exec.Command(binary, "dev", "--listen", "127.0.0.1:0",
 		"--database-url", "sqlite:"+filepath.Join(dir, "x.db"), "--keys", filepath.Join(dir, "x.keys"))
 	cmd.Dir = dir
 	var stderr bytes.Buffer
@@ -270,6 +267,7 @@ func sameSourceDocCard(t *testing.T, listed, created sourceDocObject, fields ...
 }
 
 func TestSourceDocument_Client(t *testing.T) {
+	t.Parallel()
 	s := startSourceDocService(t)
 
 	t.Run("EmptyListIsAnArray", func(t *testing.T) {

@@ -71,6 +71,9 @@ func timePasses(t *testing.T, url string) {
 // TestWebhooks_NothingIsLostWhenTheProcessIsKilled makes 250 cards, which are 500 events, while the process is killed 50 times and the
 // receiver fails half of the time.
 func TestWebhooks_NothingIsLostWhenTheProcessIsKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: kills the process 50 times, which takes 15 s")
+	}
 	const cards, kills = 250, 50
 	for name, open := range map[string]func(*testing.T) string{
 		"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "x.db") },

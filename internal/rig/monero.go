@@ -51,6 +51,7 @@ type MoneroNet struct {
 // A new one takes about 12 s.
 func Monero(tb testing.TB) *MoneroNet {
 	tb.Helper()
+	notShort(tb, "Monero")
 	Need(tb, "monerod", "monero")
 	Need(tb, "monero-wallet-rpc", "monero")
 	monero.Lock()

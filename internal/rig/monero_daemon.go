@@ -21,6 +21,7 @@ func newMoneroDaemon(tb testing.TB, dir string, network ...string) *MoneroDaemon
 // about 1 s.
 func Stagenet(tb testing.TB) *MoneroDaemon {
 	tb.Helper()
+	notShort(tb, "Monero")
 	Need(tb, "monerod", "monero")
 	dir, err := os.MkdirTemp("", "rig-stagenet")
 	if err != nil {

@@ -55,6 +55,7 @@ func postgresURL(database string) string {
 // startPostgres starts the server unless it runs.
 func startPostgres(tb testing.TB) {
 	tb.Helper()
+	notShort(tb, "PostgreSQL")
 	initdb := postgresProgram(tb, "initdb")
 	postgres := postgresProgram(tb, "postgres")
 	cluster.Lock()
@@ -89,7 +90,7 @@ func startPostgres(tb testing.TB) {
 	}
 	cluster.dir, cluster.port = dir, FreePort(tb)
 	cmd := exec.Command(postgres, "-D", data, "-p", strconv.Itoa(cluster.port), "-c", "listen_addresses=127.0.0.1",
-		"-c", "unix_socket_directories="+dir, "-c", "max_connections=200", "-c", "fsync=off")
+		"-c", "unix_socket_directories="+dir, "-c", "max_connections=200", "-c", "fsync=off", "-c", "max_wal_size=128MB")
 	cmd.SysProcAttr, cmd.Dir = attr(), dir
 	if cluster.admin, err = sql.Open("postgres", postgresURL("postgres")); err != nil {
 		tb.Fatal(err)

@@ -1,7 +1,8 @@
 // Package rig starts real servers for tests: PostgreSQL, monerod and monero-wallet-rpc.
 //
 // It imports nothing of ours and is imported by tests only. What it starts listens on loopback, keeps its data in a
-// temporary directory, and ends with the test, or with the test's process if that is killed.
+// temporary directory, and ends with the test, or with the test's process if that is killed. With -short it starts
+// nothing: the tests that ask for a server are skipped.
 package rig
 
 import (
@@ -27,6 +28,14 @@ func Main(m *testing.M, cleanup ...func()) {
 	endPostgres()
 	endMonero()
 	os.Exit(code)
+}
+
+// notShort skips a test that needs a server if -short is set, which asks for an answer within seconds.
+func notShort(tb testing.TB, server string) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("left out by -short: starts " + server)
+	}
 }
 
 // Need returns the path of a program. If it is not installed the test is skipped, or fails where CI is set.
