@@ -1,0 +1,99 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// found is what gremlins says of a package.
+type found struct {
+	Files []struct {
+		Name      string `json:"file_name"`
+		Mutations []struct {
+			Type, Status string
+			Line, Column int
+		}
+	}
+}
+
+// copyTree copies what git keeps, or would, to a temporary directory. Gremlins copies the whole tree for each of its workers,
+// and would take along whatever else lies in it.
+func copyTree() (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "mutants"); err != nil {
+		return "", err
+	}
+	out, err := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	if err != nil {
+		return "", fmt.Errorf("git ls-files: %w", err)
+	}
+	for file := range strings.SplitSeq(strings.TrimRight(string(out), "\x00"), "\x00") {
+		text, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) { // deleted, but git was not told yet
+			continue
+		}
+		to := filepath.Join(dir, file)
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(to), 0o755)
+		}
+		if err == nil {
+			err = os.WriteFile(to, text, 0o644)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return dir, nil
+}
+
+// unleash runs gremlins over a package of the tree, and returns its mutants.
+//
+// Gremlins passes no flags to its tests, but they obey GOFLAGS. It gives each as long as the first run took, times the
+// coefficient: with a result out of Go's cache that would be too short.
+func unleash(tree, pkg string) ([]mutant, error) {
+	output := filepath.Join(tree, "gremlins.json")
+	defer func() { _ = os.Remove(output) }()
+	cmd := exec.Command("go", "tool", "-modfile=tools/gremlins/go.mod", "gremlins", "unleash", "--output", output,
+		"--timeout-coefficient", "10", "--invert-negatives=false", // ARITHMETIC_BASE does the same
+		"./"+pkg)
+	cmd.Dir = tree
+	cmd.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -short -count=1 -vet=off -ldflags=-w")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("gremlins: %w\n%s", err, out)
+	}
+	var all found
+	text, err := os.ReadFile(output)
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("gremlins found nothing: %w", err)
+	}
+	p, err := load(tree, pkg)
+	if err != nil {
+		return nil, err
+	}
+	var mutants []mutant
+	for _, file := range all.Files {
+		for _, mutation := range file.Mutations {
+			m := mutant{file: path.Join(pkg, file.Name), line: mutation.Line, column: mutation.Column, status: mutation.Status}
+			counts, err := p.describe(&m, mutation.Type)
+			if err != nil {
+				return nil, err
+			}
+			if counts {
+				mutants = append(mutants, m)
+			}
+		}
+	}
+	slices.SortFunc(mutants, mutant.compare)
+	number(mutants)
+	return mutants, nil
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestDescribe_NamesWhatCounts(t *testing.T) {
+	tree := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod": "module example.com/m\n\ngo 1.26\n",
+		"p/p.go": `package p
+
+const limit = 2 * 3
+
+type T struct{ n int }
+
+func (t *T) Add(a, b int, s string) string {
+	if a > limit ||
+		b > limit {
+		t.n = -a
+	}
+	t.n++
+	return s + "x"
+}
+
+func Twice(a int) bool { return a == 1 || !(a == 1) }
+`,
+	} {
+		path := filepath.Join(tree, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := load(tree, "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []mutant
+	for _, x := range []struct {
+		kind         string
+		line, column int
+	}{
+		{"ARITHMETIC_BASE", 3, 17}, // a constant
+		{"CONDITIONALS_BOUNDARY", 8, 7},
+		{"CONDITIONALS_NEGATION", 9, 5},
+		{"ARITHMETIC_BASE", 10, 9},
+		{"INCREMENT_DECREMENT", 12, 5},
+		{"ARITHMETIC_BASE", 13, 11}, // does not compile
+		{"CONDITIONALS_NEGATION", 16, 35},
+		{"CONDITIONALS_NEGATION", 16, 47},
+	} {
+		m := mutant{file: "p/p.go", line: x.line, column: x.column}
+		counts, err := p.describe(&m, x.kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if counts {
+			got = append(got, m)
+		}
+	}
+	number(got)
+	var names []string
+	for _, m := range got {
+		names = append(names, m.name)
+	}
+	want := []string{
+		"p/p.go T.Add: a > limit => a >= limit",
+		"p/p.go T.Add: b > limit => b <= limit",
+		"p/p.go T.Add: -a => +a",
+		"p/p.go T.Add: t.n++ => t.n--",
+		"p/p.go Twice: a == 1 => a != 1",
+		"p/p.go Twice: a == 1 => a != 1 #2",
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestCount_ListedSurvivorsAreFine(t *testing.T) {
+	may, err := parseSurvivors("# comment\n\na/x.go F: i > 0 => i >= 0 -- i is never 0\na/x.go G: i++ => i-- -- gone\nb/x.go F: i++ => i-- -- elsewhere\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mutants := []mutant{
+		{status: "KILLED"}, {status: "KILLED"}, {status: "TIMED OUT"}, {status: "NOT COVERED"},
+		{status: "LIVED", name: "a/x.go F: i > 0 => i >= 0"}, {status: "LIVED", name: "a/x.go F: j > 0 => j >= 0"},
+	}
+	got := count("a", mutants, may)
+	want := tally{pkg: "a", killed: 2, timedOut: 1, lived: 2, listed: 1, coverage: 500.0 / 6, efficacy: 80,
+		survivors: mutants[5:], uncovered: mutants[3:4], gone: []string{"a/x.go G: i++ => i--"}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(tally{}, mutant{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestParseSurvivors_NeedsAReasonForEach(t *testing.T) {
+	for _, text := range []string{"a/x.go F: i++ => i--\n", "a/x.go F: i++ => i-- -- \n", "a/x.go F: i++ => i-- -- x\na/x.go F: i++ => i-- -- y\n"} {
+		if _, err := parseSurvivors(text); err == nil {
+			t.Errorf("%q: no error", text)
+		}
+	}
+}
