@@ -49,17 +49,21 @@ func (s *Store) migrate(ctx context.Context) error {
 	// is done.
 	for attempt := 1; ; attempt++ {
 		current, target, err := p.GetVersions(ctx)
-		if err != nil {
-			return s.fail("read schema version", err)
-		}
-		if current > target {
+		switch {
+		case err != nil:
+			err = s.fail("read schema version", err)
+		case current > target:
 			return fmt.Errorf("%w: version %d, this program's is %d", ErrNewerSchema, current, target)
-		}
-		if current == target {
+		case current == target:
 			return nil
+		default:
+			if _, err = p.Up(ctx); err == nil {
+				return nil
+			}
+			err = s.fail("migrate", err)
 		}
-		if _, err := p.Up(ctx); err == nil || attempt == 20 || s.dialect.name != sqlite.name {
-			return s.fail("migrate", err)
+		if attempt == 20 || s.dialect.name != sqlite.name {
+			return err
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
