@@ -56,6 +56,7 @@ var databases = rig.Databases{Migrate: func(url string) error {
 // onEach runs a test on every database.
 func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
 	t.Helper()
+	t.Parallel()
 	databases.Each(t, func(t *testing.T, url string) {
 		keys := filepath.Join(t.TempDir(), "x.keys")
 		check(t, vault.Create(keys))

@@ -76,7 +76,6 @@ func (s *shop) outlast(ctx context.Context) error {
 func TestWatcher_APassLongerThanTheLeaseKeepsTheChain(t *testing.T) {
 	for _, slow := range []string{"Scan", "Ahead", "NewAddresses"} {
 		t.Run(slow, func(t *testing.T) {
-			t.Parallel()
 			onEach(t, func(t *testing.T, s *shop) {
 				c := s.order()
 				s.pay(c, coin, 10)

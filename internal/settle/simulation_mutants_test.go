@@ -24,6 +24,9 @@ type mutant struct {
 // TestSimulation_CatchesBrokenRules shows that the simulation finds what it is for: each rule is broken in a copy of the product's
 // source, and the simulation must fail.
 func TestSimulation_CatchesBrokenRules(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out: it builds this package again and again")
+	}
 	if *oneSeed > 0 {
 		t.Skip("left out: one seed is simulated")
 	}

@@ -30,7 +30,10 @@ var (
 // TestSimulation lives through random histories of payments, and compares the product with an oracle after every step.
 func TestSimulation(t *testing.T) {
 	first, n := *firstSeed, *seeds
-	if n == 0 {
+	switch {
+	case n == 0 && testing.Short():
+		n = 100
+	case n == 0:
 		n = pick(60, 3000)
 	}
 	if *oneSeed > 0 {
@@ -63,6 +66,9 @@ func TestSimulation(t *testing.T) {
 
 // TestSimulation_Postgres does the same on the other database.
 func TestSimulation_Postgres(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out: it needs PostgreSQL")
+	}
 	if *oneSeed > 0 {
 		t.Skip("left out: one seed is simulated on SQLite")
 	}
@@ -75,6 +81,9 @@ func TestSimulation_Postgres(t *testing.T) {
 
 // TestSimulation_RepeatsItself shows that a seed is all that is needed to see a failure again.
 func TestSimulation_RepeatsItself(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out: it takes seconds")
+	}
 	db := openDatabase(t, "sqlite:"+filepath.Join(memory(t), "x.db"))
 	for seed := range uint64(pick(3, 40)) {
 		first, bad := runHistory(t.Context(), db, *firstSeed+seed)

@@ -73,6 +73,7 @@ const timeout = 2 * time.Second // of an attempt
 // onEach runs a test on every database.
 func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
 	t.Helper()
+	t.Parallel()
 	databases.Each(t, func(t *testing.T, url string) {
 		keys := filepath.Join(t.TempDir(), "x.keys")
 		check(t, vault.Create(keys))

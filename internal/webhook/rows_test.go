@@ -28,6 +28,7 @@ var databases = rig.Databases{Migrate: func(url string) error {
 // onEachURL runs a test on every database, each time on an empty one.
 func onEachURL(t *testing.T, f func(t *testing.T, url string)) {
 	t.Helper()
+	t.Parallel()
 	databases.Each(t, f)
 }
 
