@@ -80,8 +80,8 @@ func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, o Order, ke
 	return earlier.AsCreated(), true, nil
 }
 
+// insertCard quotes an order and stores the card.
 func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o Order, key string) (c *card.Card, err error) {
-	coin := o.coin
 	takeBack, err := s.reserve(ctx, account, o.usd)
 	if err != nil {
 		return nil, err
@@ -91,53 +91,60 @@ func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o Order, ke
 			takeBack()
 		}
 	}()
-	rate, err := s.rates.Rate(coin.Code)
+	rate, err := s.rates.Rate(o.coin.Code)
 	if err != nil {
 		return nil, err
 	}
-	amount, err := coin.Price(o.usd, rate)
+	amount, err := o.coin.Price(o.usd, rate)
 	if err != nil {
 		return nil, card.ErrNoRate.Because(err)
 	}
-	for range 3 {
-		address, err := s.takeAddress(ctx, coin.Code)
+	for range 3 { // addresses that are taken after all
+		address, err := s.takeAddress(ctx, o.coin.Code)
 		if err != nil {
 			return nil, err
 		}
 		id := uuid.Must(uuid.NewV7()) // fails only if the system has no random numbers
 		createdAt := card.TimeOf(id)
-		made := &card.Card{
-			UUID: id, AccountID: account, CreatedAt: createdAt, USD: o.usd, Coin: coin, Amount: amount, Address: address, Rate: rate,
-			ExpiresAt: createdAt.Add(s.cfg.QuoteTTL), ConfirmationsRequired: coin.Confirmations, IdempotencyKey: key,
+		quoted := &card.Card{
+			UUID: id, AccountID: account, CreatedAt: createdAt, USD: o.usd, Coin: o.coin, Amount: amount, Address: address, Rate: rate,
+			ExpiresAt: createdAt.Add(s.cfg.QuoteTTL), ConfirmationsRequired: o.coin.Confirmations, IdempotencyKey: key,
 			Status: card.AwaitingPayment, State: card.Unpaid, Credit: card.Credit{Due: amount},
 		}
 		if key != "" {
-			made.RequestHash = o.hash()
+			quoted.RequestHash = o.hash()
 		}
-		inserted, err := s.store.InsertCard(ctx, made)
-		if err != nil {
-			return nil, err // the address may be in use now, so it is not handed out again
-		}
-		if inserted {
-			return made, nil
-		}
-		// Either the statement ran twice because its first reply was lost, or the key or the address is taken.
-		switch _, err := s.store.CardByUUID(ctx, account, id); {
-		case err == nil:
-			return made, nil
-		case !errors.Is(err, card.ErrNotFound):
+		switch stored, err := s.storeCard(ctx, quoted); {
+		case err != nil:
 			return nil, err
-		}
-		if key != "" {
-			_, err := s.store.CardByIdempotencyKey(ctx, account, key)
-			if err == nil {
-				s.pools[coin.Code].add(address)
-				return nil, errKeyTaken
-			}
-			if !errors.Is(err, card.ErrNotFound) {
-				return nil, err
-			}
+		case stored:
+			return quoted, nil
 		}
 	}
 	return nil, card.ErrNoAddress
+}
+
+// storeCard stores a card. It reports false if the card's address is taken, and fails with errKeyTaken if its idempotency key is.
+func (s *Service) storeCard(ctx context.Context, c *card.Card) (bool, error) {
+	inserted, err := s.store.InsertCard(ctx, c)
+	if inserted || err != nil {
+		return inserted, err // after an error the address may be in use, so it is not handed out again
+	}
+	// Either the statement ran twice because its first reply was lost, or the key or the address is taken.
+	_, err = s.store.CardByUUID(ctx, c.AccountID, c.UUID)
+	if !errors.Is(err, card.ErrNotFound) {
+		return err == nil, err
+	}
+	if c.IdempotencyKey == "" {
+		return false, nil
+	}
+	_, err = s.store.CardByIdempotencyKey(ctx, c.AccountID, c.IdempotencyKey)
+	if errors.Is(err, card.ErrNotFound) {
+		return false, nil
+	}
+	if err == nil {
+		s.pools[c.Coin.Code].add(c.Address)
+		err = errKeyTaken
+	}
+	return false, err
 }

@@ -1,0 +1,152 @@
+package internal_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	mostMethods   = 15  // of a port, and that an actor exports
+	longestFunc   = 60  // lines, of code that is written by hand
+	longestFile   = 500 // lines, likewise
+	largestDomain = 1500
+)
+
+// eachFile calls f with every file of Go that is written by hand and not a test.
+func eachFile(t *testing.T, f func(path string, lines int, fset *token.FileSet, file *ast.File)) {
+	t.Helper()
+	n := 0
+	for _, root := range []string{".", "../server", "../client", "../cmd", "../tools"} {
+		err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, ".gen.go") ||
+				strings.Contains(path, "node_modules") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			fset := token.NewFileSet()
+			file, err := parser.ParseFile(fset, path, text, 0)
+			if err == nil {
+				n++
+				f(path, strings.Count(string(text), "\n"), fset, file)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n < 80 {
+		t.Fatalf("only %d files were looked at", n)
+	}
+}
+
+func TestHouse_FilesAndFunctionsAreShort(t *testing.T) {
+	eachFile(t, func(path string, lines int, fset *token.FileSet, file *ast.File) {
+		if lines > longestFile {
+			t.Errorf("%s has %d lines", path, lines)
+		}
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok {
+				if n := fset.Position(f.End()).Line - fset.Position(f.Pos()).Line + 1; n > longestFunc {
+					t.Errorf("%s: %s has %d lines", path, f.Name.Name, n)
+				}
+			}
+		}
+	})
+}
+
+// The domain is vocabulary and pure rules: it waits for nothing, asks nobody, and does not know what time it is.
+func TestHouse_TheDomainIsPure(t *testing.T) {
+	domain := 0
+	eachFile(t, func(path string, lines int, fset *token.FileSet, file *ast.File) {
+		if filepath.Dir(path) != "card" {
+			return
+		}
+		domain += lines
+		for _, i := range file.Imports {
+			switch name := strings.Trim(i.Path.Value, `"`); name {
+			case "context", "os", "io/fs", "net", "net/http", "sync", "sync/atomic", "database/sql", "math/rand", "math/rand/v2", "crypto/rand":
+				t.Errorf("%s imports %s", path, name)
+			}
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch x := n.(type) {
+			case *ast.GoStmt:
+				t.Errorf("%s starts a goroutine", fset.Position(x.Pos()))
+			case *ast.SelectorExpr:
+				of, _ := x.X.(*ast.Ident)
+				if of != nil && slices.Contains([]string{"time.Now", "time.Since", "time.Until", "uuid.New", "uuid.NewV7", "slog.Default"}, of.Name+"."+x.Sel.Name) {
+					t.Errorf("%s asks %s.%s", fset.Position(x.Pos()), of.Name, x.Sel.Name)
+				}
+			}
+			return true
+		})
+	})
+	if domain == 0 || domain > largestDomain {
+		t.Errorf("the domain has %d lines", domain)
+	}
+}
+
+func TestHouse_PortsAndActorsAreSmall(t *testing.T) {
+	actors := []string{"account", "issue", "operator", "order", "settle", "webhook"}
+	exported := map[string]int{} // methods, by type
+	eachFile(t, func(path string, _ int, fset *token.FileSet, file *ast.File) {
+		if !slices.Contains(actors, filepath.Dir(path)) {
+			return
+		}
+		for _, d := range file.Decls {
+			switch x := d.(type) {
+			case *ast.FuncDecl:
+				if x.Recv != nil && x.Name.IsExported() {
+					if star, ok := x.Recv.List[0].Type.(*ast.StarExpr); ok {
+						exported[filepath.Dir(path)+"."+star.X.(*ast.Ident).Name]++
+					}
+				}
+			case *ast.GenDecl:
+				for _, spec := range x.Specs {
+					if s, ok := spec.(*ast.TypeSpec); ok {
+						if port, ok := s.Type.(*ast.InterfaceType); ok && port.Methods.NumFields() > mostMethods {
+							t.Errorf("%s: %s has %d methods", fset.Position(s.Pos()), s.Name.Name, port.Methods.NumFields())
+						}
+					}
+				}
+			}
+		}
+	})
+	if len(exported) < len(actors) {
+		t.Errorf("only %d types with methods were found", len(exported))
+	}
+	for name, n := range exported {
+		if n > mostMethods {
+			t.Errorf("%s exports %d methods", name, n)
+		}
+	}
+}
+
+// A map of a house that has been rebuilt leads nowhere.
+func TestREADME_NamesFilesThatExist(t *testing.T) {
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, found := range regexp.MustCompile("`((?:openapi|server|client|internal|cmd|tools)(?:/[A-Za-z0-9_.-]+)+)`").FindAllStringSubmatch(string(text), -1) {
+		n++
+		if _, err := os.Stat(filepath.Join("..", found[1])); err != nil {
+			t.Errorf("README names %s: %v", found[1], err)
+		}
+	}
+	if n < 20 {
+		t.Errorf("only %d names were found", n)
+	}
+}
