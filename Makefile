@@ -36,7 +36,7 @@ simulate: ## Live through SEEDS random histories of payments beside an oracle; a
 
 # Each mutant that a test reaches needs a test binary of its own, which is a second of work. PACKAGES="-v internal/card" also names those
 # that no test reaches. Survivors that may live are listed in tools/mutants/survivors.txt, with the reason.
-PACKAGES ?= internal/card
+PACKAGES ?= internal/card internal/order internal/settle internal/issue internal/operator internal/account internal/webhook
 mutants: ## Break PACKAGES on purpose: fails if their own tests, which start no servers, let too much pass
 	@tools/in-memory 2 go run ./tools/mutants $(PACKAGES)
 
