@@ -14,6 +14,8 @@ type Coin struct {
 	card.Currency
 	// Markets are the names of the coin's markets against US dollars, by the rate source.
 	Markets map[string]string
+	// Example shows the coin's flags in texts of help.
+	Example string
 	// Every is how often node and wallet are asked.
 	Every time.Duration
 	// Settings returns what an operator sets for the coin: a pointer to a struct whose fields are flags, by kong's tags. It is nil for a

@@ -1,7 +1,7 @@
 // Package cli is the command line: flags, configuration, and the only place where the packages are wired together.
 //
-// It may import every package. Whatever a command started it ends again; what a killed process left behind, leases and claims,
-// runs out by itself.
+// It may import every package. A command ends whatever it started. What a killed process leaves behind, leases and claims, expires by
+// itself.
 package cli
 
 import (
@@ -20,9 +20,9 @@ import (
 type globals struct {
 	DatabaseURL string `name:"database-url" env:"CARDMINT_DATABASE_URL" default:"sqlite:cardmint.db" placeholder:"URL" help:"Where cards are kept: sqlite:PATH or postgres://USER@HOST/NAME (${default})."`
 	Keys        string `env:"CARDMINT_KEYS" default:"cardmint.keys" placeholder:"FILE" help:"The key file that credentials are encrypted with, made by 'keys create' (${default})."`
-	Mode        string `env:"CARDMINT_MODE" default:"test" enum:"test,live" placeholder:"MODE" help:"Part of every token, so that one for tests is never taken for a real one: test or live (${default})."`
-	LogFormat   string `name:"log-format" env:"CARDMINT_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"How the log is written on standard error: text or json (${default})."`
-	LogLevel    string `name:"log-level" env:"CARDMINT_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"From which level on: debug, info, warn or error (${default})."`
+	Mode        string `env:"CARDMINT_MODE" default:"test" enum:"test,live" placeholder:"MODE" help:"Test or live. It is part of every token, so that a token for tests is never taken for a real one (${default})."`
+	LogFormat   string `name:"log-format" env:"CARDMINT_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"Format of the log on standard error: text or json (${default})."`
+	LogLevel    string `name:"log-level" env:"CARDMINT_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"Lowest level to log: debug, info, warn or error (${default})."`
 
 	stdout, stderr io.Writer
 	log            *slog.Logger
@@ -31,35 +31,35 @@ type globals struct {
 type commands struct {
 	globals
 
-	Dev     devCommand     `cmd:"" help:"Run everything in one process, with simulated money: for trying out and for development."`
+	Dev     devCommand     `cmd:"" help:"Run everything in one process, with simulated money, for trying it out and for development."`
 	Serve   serveCommand   `cmd:"" help:"Run the service: the API, the worker, or both."`
-	Listen  listenCommand  `cmd:"" help:"Print events as they come, and forward them to a program on this machine: for developing a receiver."`
-	Trigger triggerCommand `cmd:"" help:"Send a made-up event to a program on this machine."`
+	Listen  listenCommand  `cmd:"" help:"Print events as they come and forward them to a program on this machine, for developing a receiver."`
+	Trigger triggerCommand `cmd:"" help:"Send an example event to a program on this machine."`
 	Migrate migrateCommand `cmd:"" help:"Bring the database's schema up to date."`
 	Account struct {
-		Create accountCreateCommand `cmd:"" help:"Make an account."`
+		Create accountCreateCommand `cmd:"" help:"Create an account."`
 	} `cmd:"" help:"Customers. A card belongs to an account."`
 	Token struct {
-		Create tokenCreateCommand `cmd:"" help:"Make an API token and print it."`
+		Create tokenCreateCommand `cmd:"" help:"Create an API token and print it."`
 		List   tokenListCommand   `cmd:"" help:"List the tokens, without their texts."`
-		Revoke tokenRevokeCommand `cmd:"" help:"Make a token invalid."`
+		Revoke tokenRevokeCommand `cmd:"" help:"Revoke a token."`
 	} `cmd:"" help:"API tokens. A token belongs to an account."`
 	Card struct {
 		List    cardListCommand    `cmd:"" help:"List cards of all accounts."`
-		Show    cardShowCommand    `cmd:"" help:"Show everything that is kept of a card but its credentials."`
-		Resolve cardResolveCommand `cmd:"" help:"Settle a payment that is late, too little or lost, or a card that was not made."`
+		Show    cardShowCommand    `cmd:"" help:"Show everything that is stored about a card except its credentials."`
+		Resolve cardResolveCommand `cmd:"" help:"Decide about a payment that is late, too small or lost, or about a card that was not issued."`
 	} `cmd:"" help:"Cards, as an operator sees them."`
-	Transfers transfersCommand `cmd:"" help:"List transfers that belong to no card."`
-	Reconcile reconcileCommand `cmd:"" help:"Add up what was received and issued, and say what does not agree."`
+	Transfers transfersCommand `cmd:"" help:"List transfers to addresses that belong to no card."`
+	Reconcile reconcileCommand `cmd:"" help:"Add up what was received and issued, and report discrepancies."`
 	Rate      struct {
 		Show rateShowCommand `cmd:"" help:"Ask the sources of live rates."`
 	} `cmd:"" help:"What coins are worth."`
 	Keys struct {
-		Create keysCreateCommand `cmd:"" help:"Make a key file."`
+		Create keysCreateCommand `cmd:"" help:"Create a key file."`
 	} `cmd:"" help:"The keys that credentials are encrypted with."`
 	Wallet struct {
-		Check  walletCheckCommand  `cmd:"" help:"Look whether node and wallet are fit for use."`
-		Rescan walletRescanCommand `cmd:"" help:"Have a wallet look through its whole chain again."`
+		Check  walletCheckCommand  `cmd:"" help:"Check whether the service can use node and wallet."`
+		Rescan walletRescanCommand `cmd:"" help:"Have a wallet scan its whole chain again."`
 	} `cmd:"" help:"The wallets that receive payments."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
@@ -91,7 +91,7 @@ func hint(err error, format string, args ...any) error {
 }
 
 // Main runs the command that args name and returns the exit code: 0, 1 if it failed, 2 if args are wrong.
-// ctx ends the commands that go on until they are stopped.
+// When ctx ends, commands that run until they are stopped end.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c := newCommands()
 	c.stdout, c.stderr = stdout, stderr
@@ -121,14 +121,14 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	c.log = slog.New(c.logHandler())
 	slog.SetDefault(c.log)
-	slog.SetLogLoggerLevel(slog.LevelDebug) // net/http writes there what the receivers of webhooks send unasked
+	slog.SetLogLoggerLevel(slog.LevelDebug) // net/http logs there what receivers of webhooks send unasked
 	if err := parsed.Run(&c.globals); err != nil {
 		return report(stderr, 1, explain(err))
 	}
 	return 0
 }
 
-// commandOf returns the command that could be told from the arguments before the mistake.
+// commandOf returns the command that was recognised before the mistake in the arguments.
 func commandOf(err error) string {
 	var parse *kong.ParseError
 	if errors.As(err, &parse) && parse.Context != nil {

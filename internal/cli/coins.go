@@ -18,7 +18,7 @@ import (
 
 // coinFlags are the flags of every coin, in the order of the registry.
 type coinFlags struct {
-	Enabled  []string     `name:"coins" env:"CARDMINT_COINS" default:"${default_coin}" placeholder:"COIN" help:"What cards can be paid with, of: ${coins} (${default})."`
+	Enabled  []string     `name:"coins" env:"CARDMINT_COINS" default:"${default_coin}" placeholder:"COIN" help:"Coins that cards can be paid with, out of: ${coins} (${default})."`
 	Settings kong.Plugins `embed:""` // of chain.Settings
 }
 
@@ -30,7 +30,7 @@ func newCoinFlags() coinFlags {
 	return f
 }
 
-// coinVars are what texts of help say of coins.
+// coinVars are the variables for coins in the texts of help.
 func coinVars() kong.Vars {
 	var codes []string
 	for _, c := range chain.Coins() {
@@ -39,13 +39,13 @@ func coinVars() kong.Vars {
 	return kong.Vars{"default_coin": codes[0], "coins": strings.Join(codes, ", ")}
 }
 
-// enabled is a coin that is to be used, as it was set.
+// enabled is a coin that is used, with its settings.
 type enabled struct {
 	chain.Coin
 	settings chain.Settings
 }
 
-// enabled returns the coins that are to be used, with the confirmations that were set.
+// enabled returns the coins that are used, with the confirmations that the operator requires.
 func (f coinFlags) enabled() ([]enabled, error) {
 	var all []enabled
 	for i, c := range chain.Coins() {
@@ -77,8 +77,8 @@ func currencies(coins []enabled) []card.Currency {
 	return all
 }
 
-// nodes are the real chains of a process. What is not fit is refused; what does not answer yet is waited for: the watcher tries again and
-// again, and readiness says so.
+// nodes opens the real chains of a process, and returns what closes them. It refuses a node or wallet that can never be used. One that does
+// not answer yet is no error: the watcher keeps trying, and readiness says so.
 func nodes(ctx context.Context, log *slog.Logger, coins []enabled) ([]watched, func(), error) {
 	var all []watched
 	var open []chain.Node
@@ -106,7 +106,7 @@ func nodes(ctx context.Context, log *slog.Logger, coins []enabled) ([]watched, f
 	return all, end, nil
 }
 
-// simulated returns what makes the simulated chains of currencies.
+// simulated returns a function that makes the simulated chains of currencies.
 func simulated(coins []card.Currency) func(*store.Store) ([]watched, map[string]order.Sandbox, error) {
 	return func(db *store.Store) ([]watched, map[string]order.Sandbox, error) {
 		var all []watched

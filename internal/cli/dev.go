@@ -15,16 +15,16 @@ import (
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
-// devPool is how many addresses are kept ahead: a simulated one costs nothing.
+// devPool is how many addresses are kept ahead. Simulated ones cost nothing.
 const devPool = 5000
 
 type devCommand struct {
-	Listen string `env:"CARDMINT_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Where to answer (${default})."`
-	Rate   string `env:"CARDMINT_DEV_RATE" default:"150" placeholder:"USD" help:"What one coin is worth, of whatever currency, in US dollars (${default})."`
+	Listen string `env:"CARDMINT_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address to listen on (${default})."`
+	Rate   string `env:"CARDMINT_DEV_RATE" default:"150" placeholder:"USD" help:"What one coin of each currency is worth, in US dollars (${default})."`
 }
 
 func (devCommand) Help() string {
-	return "The chain is simulated, the cards are not real, the exchange rate is fixed. The key file, an account and a token are made at the first start, and the token stays the same. Everything is kept in the database, so that it outlives a restart.\n\nExamples:\n  cardmint dev\n  cardmint dev --listen 127.0.0.1:9000 --database-url sqlite:/tmp/try.db --keys /tmp/try.keys"
+	return "The chain is simulated, the cards are not real, and the exchange rate is fixed. The first start creates the key file, an account and a token; the token stays the same. Everything is kept in the database and survives a restart.\n\nExamples:\n  cardmint dev\n  cardmint dev --listen 127.0.0.1:9000 --database-url sqlite:/tmp/try.db --keys /tmp/try.keys"
 }
 
 // Run runs the sandbox until ctx ends.
@@ -73,7 +73,7 @@ Create a card, pay for it, read it with its credentials:
 
   curl -sS %[1]s/api/cards/$card -H "Authorization: Bearer %[2]s"
 
-Have its events sent to a program of yours:
+Have its events sent to your own program:
 
   CARDMINT_URL=%[1]s CARDMINT_TOKEN=%[2]s cardmint listen --forward-to http://localhost:3000/hook
 

@@ -18,9 +18,9 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// receiver is a program of the integrator's own machine that events are sent to.
+// receiver is a program on the integrator's machine that events are sent to.
 type receiver struct {
-	Secret string `env:"CARDMINT_WEBHOOK_SECRET" placeholder:"SECRET" help:"What requests are signed with, whsec_ and base64; better given by the environment. Defaults to a new one, which is printed."`
+	Secret string `env:"CARDMINT_WEBHOOK_SECRET" placeholder:"SECRET" help:"Secret to sign requests with: whsec_ and base64. Better set in the environment. Defaults to a new one, which is printed."`
 
 	poster *webhook.HTTPPoster
 	secret card.Secret
@@ -47,7 +47,7 @@ func (r *receiver) open(out io.Writer, url string) error {
 	return nil
 }
 
-// send sends an event, says what came of it, and reports whether it was taken.
+// send sends an event, prints the outcome, and reports whether the receiver accepted it.
 func (r *receiver) send(ctx context.Context, out io.Writer, url string, e card.Event) bool {
 	a := r.poster.Post(ctx, url, []card.Secret{r.secret}, e)
 	what := a.Error
@@ -69,11 +69,11 @@ func firstLine(s string) string {
 
 type listenCommand struct {
 	receiver  `embed:""`
-	URL       string        `env:"CARDMINT_URL" default:"http://127.0.0.1:8080" placeholder:"URL" help:"Where the service is (${default})."`
-	Token     string        `env:"CARDMINT_TOKEN" required:"" placeholder:"TOKEN" help:"The account's API token. Better given by the environment, where no other user sees it."`
-	ForwardTo string        `name:"forward-to" placeholder:"URL" help:"Where to send each event, signed like a webhook's. Without it they are only printed."`
-	After     int64         `default:"-1" placeholder:"SEQ" help:"Begin after the event with this seq; 0 for all. Defaults to what happens from now on."`
-	Every     time.Duration `default:"1s" placeholder:"DURATION" help:"How often to look (${default})."`
+	URL       string        `env:"CARDMINT_URL" default:"http://127.0.0.1:8080" placeholder:"URL" help:"Address of the service (${default})."`
+	Token     string        `env:"CARDMINT_TOKEN" required:"" placeholder:"TOKEN" help:"The account's API token. Better set in the environment, where no other user sees it."`
+	ForwardTo string        `name:"forward-to" placeholder:"URL" help:"URL to send each event to, signed like a webhook's. Without it events are only printed."`
+	After     int64         `default:"-1" placeholder:"SEQ" help:"Begin after the event with this seq; 0 for all. Defaults to new events only."`
+	Every     time.Duration `default:"1s" placeholder:"DURATION" help:"How often to ask for new events (${default})."`
 }
 
 func (listenCommand) Help() string {
@@ -134,7 +134,7 @@ func (c *listenCommand) Run(ctx context.Context, g *globals) error {
 	}
 }
 
-// follow calls f with every event there is after one, and returns the last.
+// follow calls f with every event after the given one, and returns the seq of the last.
 func (c *listenCommand) follow(ctx context.Context, api *client.Client, after int64, f func(*client.Event)) (int64, error) {
 	for e, err := range api.Events(ctx, after) {
 		if err != nil {
@@ -170,8 +170,8 @@ func event(e *client.Event) card.Event {
 
 type triggerCommand struct {
 	receiver `embed:""`
-	Type     string `arg:"" enum:"card.generated,payment.detected,payment.underpaid,payment.late,payment.expired,payment.reversed,webhook.disabled" help:"Which event: ${enum}."`
-	To       string `default:"http://localhost:3000/hook" placeholder:"URL" help:"Where to send it (${default})."`
+	Type     string `arg:"" enum:"card.generated,payment.detected,payment.underpaid,payment.late,payment.expired,payment.reversed,webhook.disabled" help:"Type of the event: ${enum}."`
+	To       string `default:"http://localhost:3000/hook" placeholder:"URL" help:"URL to send it to (${default})."`
 }
 
 func (triggerCommand) Help() string {

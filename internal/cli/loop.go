@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// loop is something that a process does again and again.
+// loop is something that a process does repeatedly.
 type loop struct {
 	name   string
 	every  time.Duration
@@ -19,7 +19,7 @@ type loop struct {
 	grace  time.Duration               // that close may take
 }
 
-// wake lets one loop tell another that there is work. Calls while the other is busy count as one.
+// wake lets one loop tell another that there is work. Calls while the other is busy count once.
 type wake chan struct{}
 
 func (w wake) up() {
@@ -29,7 +29,7 @@ func (w wake) up() {
 	}
 }
 
-// wakes are those of several loops.
+// wakes wake several loops.
 type wakes []wake
 
 func (all wakes) up() {
@@ -38,12 +38,12 @@ func (all wakes) up() {
 	}
 }
 
-// longestPause is between two attempts of a loop that keeps failing.
+// longestPause is the longest pause of a loop that keeps failing.
 const longestPause = 10 * time.Second
 
-// run calls tick until ctx ends: at once, when it is woken, and after every interval, which varies by a tenth so that replicas
-// do not work in step, and doubles with each failure in a row up to longestPause. An error is logged when it is new, and once a minute
-// as long as it lasts.
+// run calls tick until ctx ends: at once, when the loop is woken, and after every interval. Intervals vary by a tenth, so that replicas do
+// not work in step, and double with each failure in a row up to longestPause. An error is logged when it is new, and once a minute while
+// it lasts.
 func (l loop) run(ctx context.Context, log *slog.Logger) {
 	var last string
 	var lastAt time.Time
@@ -75,7 +75,7 @@ func (l loop) run(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// end closes what the loop used, even though ctx has ended.
+// end closes what the loop used. It works although ctx has ended.
 func (l loop) end(ctx context.Context, log *slog.Logger) {
 	if l.close == nil {
 		return

@@ -19,7 +19,7 @@ import (
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
-// explain adds what to do to the errors that can come from anywhere.
+// explain adds a hint to the errors that any command can meet.
 func explain(err error) error {
 	var already *hinted
 	switch {
@@ -63,14 +63,14 @@ func (g *globals) openVault() (*vault.Vault, error) {
 	return v, hint(err, "make a key file once with: cardmint keys create --keys %s", g.Keys)
 }
 
-// office is what the commands need that work on the database alone. It knows no rates: what depends on one waits for a worker.
+// office serves the commands that work on the database alone. It knows no rates; what depends on one waits for a worker.
 type office struct {
 	db       *store.Store
 	accounts *account.Service
 	operator *operator.Service
 }
 
-// office opens it for f.
+// office opens an office for f.
 func (g *globals) office(ctx context.Context, f func(office) error) error {
 	v, err := g.openVault()
 	if err != nil {
@@ -98,7 +98,7 @@ func (g *globals) office(ctx context.Context, f func(office) error) error {
 type migrateCommand struct{}
 
 func (migrateCommand) Help() string {
-	return "'dev' and 'serve' do this too when they start; several processes may do it at once.\n\nExample:\n  cardmint migrate --database-url postgres://cardmint@localhost/cardmint"
+	return "'dev' and 'serve' do this when they start. Several processes may do it at once.\n\nExample:\n  cardmint migrate --database-url postgres://cardmint@localhost/cardmint"
 }
 
 // Run migrates.
@@ -118,7 +118,7 @@ func (keysCreateCommand) Help() string {
 	return "Keep a copy of the file in a safe place, apart from the backups of the database: without it no credentials can be read.\n\nExample:\n  cardmint keys create --keys /etc/cardmint/cardmint.keys"
 }
 
-// Run makes a key file.
+// Run creates a key file.
 func (keysCreateCommand) Run(g *globals) error {
 	if err := vault.Create(g.Keys); err != nil {
 		return hint(err, "choose another file with --keys; an existing one is never overwritten")
@@ -128,14 +128,14 @@ func (keysCreateCommand) Run(g *globals) error {
 }
 
 type accountCreateCommand struct {
-	Name string `arg:"" help:"How the account is called. Must be unique."`
+	Name string `arg:"" help:"Name of the account. Must be unique."`
 }
 
 func (accountCreateCommand) Help() string {
 	return "Example:\n  cardmint account create shop"
 }
 
-// Run makes an account.
+// Run creates an account.
 func (c accountCreateCommand) Run(ctx context.Context, g *globals) error {
 	return g.office(ctx, func(o office) error {
 		a, err := o.accounts.CreateAccount(ctx, c.Name)
@@ -152,15 +152,15 @@ func (c accountCreateCommand) Run(ctx context.Context, g *globals) error {
 
 type tokenCreateCommand struct {
 	Account string        `arg:"" help:"The account's name."`
-	Name    string        `default:"" help:"What the token is for, for the list."`
-	TTL     time.Duration `name:"ttl" default:"0" placeholder:"DURATION" help:"How long it is valid, for example 720h. Without it, until it is revoked."`
+	Name    string        `default:"" help:"What the token is for; shown in the list."`
+	TTL     time.Duration `name:"ttl" default:"0" placeholder:"DURATION" help:"How long it is valid, for example 720h. Without it, it is valid until it is revoked."`
 }
 
 func (tokenCreateCommand) Help() string {
 	return "The token alone is printed on standard output. It is stored only as a keyed hash and can't be shown again.\n\nExamples:\n  cardmint token create shop\n  cardmint token create shop --name checkout --ttl 720h"
 }
 
-// Run makes a token and prints it.
+// Run creates a token and prints it.
 func (c tokenCreateCommand) Run(ctx context.Context, g *globals) error {
 	return g.office(ctx, func(o office) error {
 		_, text, err := o.accounts.CreateToken(ctx, c.Account, c.Name, c.TTL)

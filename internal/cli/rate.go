@@ -16,26 +16,26 @@ import (
 	"github.com/cardmint/cardmint/internal/rate"
 )
 
-// rateFlags say what coins are worth: what live sources agree on, or what the operator fixed.
+// rateFlags set what coins are worth: what live sources agree on, or what the operator fixed.
 type rateFlags struct {
-	Rate   map[string]string `env:"CARDMINT_RATE" placeholder:"COIN=USD" help:"Fixed rates instead of live ones, in US dollars for one coin, for example monero=152.52. Only in test mode."`
+	Rate   map[string]string `env:"CARDMINT_RATE" placeholder:"COIN=USD" help:"Fixed rates instead of live ones, in US dollars for one coin, for example ${default_coin}=152.52. Only in test mode."`
 	Live   liveFlags         `embed:""`
-	Markup string            `env:"CARDMINT_MARKUP" default:"0" placeholder:"PERCENT" help:"How much more coin a card costs than it is worth (${default})."`
+	Markup string            `env:"CARDMINT_MARKUP" default:"0" placeholder:"PERCENT" help:"Percent that a card costs more than it is worth (${default})."`
 }
 
-// liveFlags say whom to ask, and how much of it to believe.
+// liveFlags set which sources to ask, and when to trust their answers.
 type liveFlags struct {
-	RateSources   []string          `env:"CARDMINT_RATE_SOURCES" default:"bitfinex,coinbase,coingecko,kraken" placeholder:"NAME" help:"Who is asked for live rates (${default})."`
-	RateURL       map[string]string `name:"rate-url" env:"CARDMINT_RATE_URL" placeholder:"SOURCE=URL" help:"Where a source is, if not at its usual address: a proxy of yours, for example."`
-	RateEvery     time.Duration     `env:"CARDMINT_RATE_EVERY" default:"1m" placeholder:"DURATION" help:"How often they are asked (${default})."`
+	RateSources   []string          `env:"CARDMINT_RATE_SOURCES" default:"bitfinex,coinbase,coingecko,kraken" placeholder:"NAME" help:"Sources to ask for live rates (${default})."`
+	RateURL       map[string]string `name:"rate-url" env:"CARDMINT_RATE_URL" placeholder:"SOURCE=URL" help:"Another address of a source, for example that of a proxy."`
+	RateEvery     time.Duration     `env:"CARDMINT_RATE_EVERY" default:"1m" placeholder:"DURATION" help:"How often to ask them (${default})."`
 	RateQuorum    int               `env:"CARDMINT_RATE_QUORUM" default:"2" placeholder:"N" help:"How many must agree (${default})."`
 	RateMaxAge    time.Duration     `env:"CARDMINT_RATE_MAX_AGE" default:"5m" placeholder:"DURATION" help:"How old a rate may be, by its source's own time (${default})."`
-	RateMaxSpread string            `env:"CARDMINT_RATE_MAX_SPREAD" default:"3" placeholder:"PERCENT" help:"A source that is farther from the median is left out (${default})."`
-	RateMaxJump   string            `env:"CARDMINT_RATE_MAX_JUMP" default:"15" placeholder:"PERCENT" help:"A rate that is farther from the last one is held until it stood three times (${default})."`
-	RateFloor     map[string]string `env:"CARDMINT_RATE_FLOOR" placeholder:"COIN=USD" help:"Below this no card is sold, for example monero=50."`
+	RateMaxSpread string            `env:"CARDMINT_RATE_MAX_SPREAD" default:"3" placeholder:"PERCENT" help:"Leave out a source that differs more from the median (${default})."`
+	RateMaxJump   string            `env:"CARDMINT_RATE_MAX_JUMP" default:"15" placeholder:"PERCENT" help:"Hold a rate that differs more from the last one until it has been seen three times (${default})."`
+	RateFloor     map[string]string `env:"CARDMINT_RATE_FLOOR" placeholder:"COIN=USD" help:"Sell no card below this rate, for example ${default_coin}=50."`
 }
 
-// open returns the rates of coins, and if they are live what keeps them fresh.
+// open returns the rates of coins and, if they are live, what keeps them fresh.
 func (f rateFlags) open(mode string, coins []card.Currency) (order.Rates, *rate.Live, error) {
 	markup, err := percent("markup", f.Markup)
 	if err != nil {
@@ -67,7 +67,7 @@ func (f rateFlags) unmarked(mode string, coins []card.Currency) (order.Rates, *r
 		}
 	}
 	fixed, err := rate.NewFixed(f.Rate, time.Now)
-	return fixed, nil, hint(err, "--rate takes US dollars for one coin, for example monero=152.52")
+	return fixed, nil, hint(err, "--rate takes US dollars for one coin, for example %s=152.52", codes[0])
 }
 
 func (f liveFlags) open(codes []string) (*rate.Live, error) {
@@ -91,7 +91,7 @@ func (f liveFlags) open(codes []string) (*rate.Live, error) {
 	cfg.Floor = map[string]card.Decimal{}
 	for code, text := range f.RateFloor {
 		if cfg.Floor[code], err = card.ParseDecimal(text, card.RateScale); err != nil {
-			return nil, hint(fmt.Errorf("rate floor of %s: %q %w", code, text, err), "--rate-floor takes US dollars for one coin, for example monero=50")
+			return nil, hint(fmt.Errorf("rate floor of %s: %q %w", code, text, err), "--rate-floor takes US dollars for one coin, for example %s=50", codes[0])
 		}
 	}
 	sources, err := rate.Sources(f.RateSources, f.RateURL, chain.Markets())
@@ -117,8 +117,8 @@ type rateShowCommand struct {
 
 func (rateShowCommand) Help() string {
 	names := slices.Sorted(maps.Keys(rate.Known()))
-	return "Asks every source once and says what would become of the answers. The sources are: " + strings.Join(names, ", ") +
-		".\n\nExamples:\n  cardmint rate show\n  cardmint rate show monero bitcoin litecoin --rate-max-spread 1"
+	return "Asks every source once and prints the rates that would follow. The sources are: " + strings.Join(names, ", ") +
+		".\n\nExamples:\n  cardmint rate show\n  cardmint rate show " + strings.Join(slices.Sorted(maps.Keys(chain.Markets())), " ") + " --rate-max-spread 1"
 }
 
 // Run asks the sources.

@@ -55,9 +55,9 @@ type plan struct {
 	pool       int // free addresses to keep ahead, per coin
 	// chains returns the chains to watch, and pays without money where they are simulated.
 	chains func(*store.Store) ([]watched, map[string]order.Sandbox, error)
-	// simulated chains need nobody else: the service is announced only once it could make a card.
+	// simulated chains need nobody else, so the service is announced only when it can sell a card.
 	simulated bool
-	// started is called when the service answers at url.
+	// started is called when the service listens at url.
 	started func(ctx context.Context, accounts *account.Service, url string) error
 }
 
@@ -79,7 +79,7 @@ func Tune() {
 // run runs a plan until ctx ends.
 func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	Tune()
-	// Listening first: a port that is taken is found out before anything else happens.
+	// Listen first, so that a port that is in use is noticed before anything else happens.
 	listener, err := net.Listen("tcp", p.listen)
 	if err != nil {
 		return hint(err, "choose another address with --listen, for example 127.0.0.1:8081")
@@ -125,7 +125,7 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 // stores are the pools of connections of a process.
 type stores struct{ api, worker, sender *store.Store }
 
-// openStores opens a pool for each part of a process that works, unless only one connection may write.
+// openStores opens a pool for each part of a process, or one for all where only one connection may write.
 func (g *globals) openStores(ctx context.Context, worker bool) (dbs stores, err error) {
 	if dbs.api, err = g.openStore(ctx, apiConns); err != nil {
 		return dbs, err
@@ -158,7 +158,7 @@ type wired struct {
 	loops    []loop
 }
 
-// wire makes the actors of a process, each with the pool of connections that it needs, and the loops that move them.
+// wire makes the actors of a process, each with its pool of connections, and the loops that drive them.
 func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *webhook.HTTPPoster, p plan) (*wired, error) {
 	chains, sandbox, err := p.chains(dbs.worker)
 	if err != nil {
@@ -229,7 +229,7 @@ func (g *globals) wireWorker(w *wired, v *vault.Vault, dbs stores, poster *webho
 	return nil
 }
 
-// add adds a loop, and what readiness asks it.
+// add adds a loop and its readiness check.
 func (w *wired) add(l loop) {
 	w.loops = append(w.loops, l)
 	if l.health != nil {
@@ -237,7 +237,7 @@ func (w *wired) add(l loop) {
 	}
 }
 
-// awaitReady waits until every check is passed, or for a while.
+// awaitReady waits until every check passes, but not for long.
 func awaitReady(ctx context.Context, checks []server.Check) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -254,7 +254,7 @@ func awaitReady(ctx context.Context, checks []server.Check) {
 	}
 }
 
-// freshRate fails if there is no fresh rate of a coin. Why, which may name addresses and bounds of ours, is for the log.
+// freshRate fails if there is no fresh rate of a coin. The cause may name addresses and limits of the operator, so it is for the log only.
 func freshRate(live *rate.Live, coin string) error {
 	if _, err := live.Rate(coin); err == nil {
 		return nil

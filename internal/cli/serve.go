@@ -7,6 +7,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/store"
 )
@@ -14,15 +15,15 @@ import (
 const mostOpenUSD = 1_000_000_000_000
 
 type serveCommand struct {
-	Listen      string        `env:"CARDMINT_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Where to answer (${default}). A worker alone answers /livez and /readyz there."`
-	Role        string        `env:"CARDMINT_ROLE" default:"all" enum:"api,worker,all" placeholder:"ROLE" help:"What this process does: api, worker (watches the chains, has cards made and sends webhooks) or all (${default})."`
-	Simulated   bool          `env:"CARDMINT_SIMULATED" help:"Simulate the chains: whoever has a card may pay for it without money. Only in test mode."`
+	Listen      string        `env:"CARDMINT_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address to listen on (${default}). A worker serves only /livez and /readyz there."`
+	Role        string        `env:"CARDMINT_ROLE" default:"all" enum:"api,worker,all" placeholder:"ROLE" help:"What this process does: api, worker (watches the chains, issues cards and sends webhooks) or all (${default})."`
+	Simulated   bool          `env:"CARDMINT_SIMULATED" help:"Simulate the chains, so that cards can be paid for without money. Only in test mode."`
 	Rates       rateFlags     `embed:""`
 	QuoteTTL    time.Duration `name:"quote-ttl" env:"CARDMINT_QUOTE_TTL" default:"60m" placeholder:"DURATION" help:"How long amount and rate of a card are locked (${default})."`
 	AddressPool int           `name:"address-pool" env:"CARDMINT_ADDRESS_POOL" default:"1000" placeholder:"N" help:"Free addresses to keep ahead, per coin (${default})."`
-	MaxOpenUSD  int64         `name:"max-open-usd" env:"CARDMINT_MAX_OPEN_USD" default:"0" placeholder:"USD" help:"How much an account may have open in cards that nothing was paid for yet; 0 for any amount (${default})."`
-	Freeze      bool          `name:"freeze-reversed" env:"CARDMINT_FREEZE_REVERSED" default:"true" negatable:"" help:"Give no new cards to an account while a generated card of its lost its money (on)."`
-	MaxBlind    time.Duration `name:"max-blind" env:"CARDMINT_MAX_BLIND" default:"15m" placeholder:"DURATION" help:"For how long cards are still accepted while their chain can't be watched (${default})."`
+	MaxOpenUSD  int64         `name:"max-open-usd" env:"CARDMINT_MAX_OPEN_USD" default:"0" placeholder:"USD" help:"US dollars that an account may have open in cards that are not paid yet; 0 for no limit (${default})."`
+	Freeze      bool          `name:"freeze-reversed" env:"CARDMINT_FREEZE_REVERSED" default:"true" negatable:"" help:"Sell no new cards to an account while one of its issued cards is reversed (on)."`
+	MaxBlind    time.Duration `name:"max-blind" env:"CARDMINT_MAX_BLIND" default:"15m" placeholder:"DURATION" help:"How long cards are accepted while nobody can watch their chain (${default})."`
 	Webhooks    webhookFlags  `embed:""`
 	Coins       coinFlags     `embed:""`
 }
@@ -31,9 +32,9 @@ func (serveCommand) Help() string {
 	return `Any number of processes may serve one database: APIs side by side, and workers of which one watches each chain while the others stand by.
 
 Examples:
-  cardmint serve --database-url postgres://cardmint@localhost/cardmint --markup 1.5 --monero-daemon-url http://127.0.0.1:18081 --monero-wallet-url http://127.0.0.1:18083
+  cardmint serve --database-url postgres://cardmint@localhost/cardmint --markup 1.5 ` + chain.Coins()[0].Example + `
   cardmint serve --role api --listen 0.0.0.0:8080
-  cardmint serve --simulated --rate monero=152.52`
+  cardmint serve --simulated --rate ` + chain.Coins()[0].Code + `=152.52`
 }
 
 // Run runs the service until ctx ends.

@@ -16,10 +16,10 @@ type walletCheckCommand struct {
 }
 
 func (walletCheckCommand) Help() string {
-	return "Exits with 0 only if the service could work with them.\n\nExamples:\n  cardmint wallet check\n  cardmint wallet check --monero-daemon-url http://127.0.0.1:18081 --monero-wallet-url http://127.0.0.1:18083"
+	return "The exit code is 0 only if the service can use them.\n\nExamples:\n  cardmint wallet check\n  cardmint wallet check " + chain.Coins()[0].Example
 }
 
-// Run prints what node and wallet say of themselves.
+// Run prints what node and wallet report.
 func (c walletCheckCommand) Run(ctx context.Context, g *globals) error {
 	coins, err := c.Coins.enabled()
 	if err != nil {
@@ -53,17 +53,17 @@ func checkCoin(ctx context.Context, g *globals, coin enabled) error {
 }
 
 type walletRescanCommand struct {
-	Currency string        `arg:"" optional:"" default:"${default_coin}" help:"Whose wallet (${default})."`
-	Believe  bool          `help:"Un-count what the wallet then no longer shows, though its block is still in the chain: for money that never came."`
-	Wait     time.Duration `default:"24h" placeholder:"DURATION" help:"How long to wait for it; 0 to leave it to the worker (${default})."`
+	Currency string        `arg:"" optional:"" default:"${default_coin}" help:"Currency of the wallet (${default})."`
+	Believe  bool          `help:"Trust the wallet: no longer count what it does not show afterwards, though its block is still in the chain. For money that never came."`
+	Wait     time.Duration `default:"24h" placeholder:"DURATION" help:"How long to wait for the end; 0 not to wait (${default})."`
 }
 
 func (walletRescanCommand) Help() string {
-	return `For a wallet that lost what it knew, or could not follow a deep reorganisation. The worker that watches the chain does it, at its next pass: it has the wallet make its addresses again, look through the whole chain, and compares every transfer with what is stored. Nothing is lost if this is interrupted; new payments are seen when it is done. A worker that notices by itself that its wallet lost something starts this without being asked. If the wallet still lacks a transfer whose block is in the chain, it is not believed, and nothing of that coin is credited until it is mended: restore it from an earlier height, or use --believe.
+	return `For a wallet that has lost data, or could not follow a deep reorganisation. The worker that watches the chain does it in its next pass: it has the wallet create its addresses again and scan the whole chain, and compares every transfer with what is stored. Interrupting it loses nothing. New payments are seen when it is done. A worker that notices that its wallet has lost something starts a rescan by itself. If the wallet still lacks a transfer whose block is in the chain, the worker does not trust it, and credits nothing of that coin until this is solved: restore the wallet from an earlier height, or use --believe.
 
 Examples:
   cardmint wallet rescan
-  cardmint wallet rescan monero --wait 0`
+  cardmint wallet rescan ` + chain.Coins()[0].Code + ` --wait 0`
 }
 
 // Run asks for a rescan and waits until it is done.
@@ -102,7 +102,7 @@ func (c walletRescanCommand) Run(ctx context.Context, g *globals) error {
 			select {
 			case <-every.C:
 			case <-waiting.Done():
-				return hint(errors.New("it is not done yet"), "a worker must run ('cardmint serve'); what it does stands in its log")
+				return hint(errors.New("it is not done yet"), "a worker must run ('cardmint serve'); its log shows the progress")
 			}
 		}
 		return nil
