@@ -253,12 +253,12 @@ type DeliveryAttempt struct {
 	// Example: 84
 	DurationMs int64 `json:"duration_ms"`
 
-	// Error Why there was no answer, for people. Empty if there was one.
+	// Error Why there was no response, in words for people. Empty if there was one.
 	//
 	// Example: no answer within 15s
 	Error string `json:"error"`
 
-	// Status The HTTP status that the receiver answered. 0 if there was no answer.
+	// Status The HTTP status of the receiver's response. 0 if there was none.
 	//
 	// Example: 200
 	Status int32 `json:"status"`
@@ -546,8 +546,8 @@ type Webhook struct {
 	// Example: 2026-11-25T15:06:00.120Z
 	DisabledAt *time.Time `json:"disabled_at"`
 
-	// DisabledReason Why it is not enabled: `request`, you disabled it; `gone`, its receiver answered `410`; `failing`, no attempt went well for
-	// five days. Empty if it is.
+	// DisabledReason Why it is disabled: `request`, you disabled it; `gone`, its receiver responded with `410`; `failing`, no attempt succeeded for
+	// five days. Empty while it is enabled.
 	//
 	//
 	// Example: failing
