@@ -45,8 +45,8 @@ type MoneroConfig struct {
 	Now func() time.Time
 }
 
-// withDefaults returns the configuration with every empty field filled.
-func (c MoneroConfig) withDefaults() MoneroConfig {
+// Validate reports everything that is wrong, never a password, and fills in the defaults.
+func (c *MoneroConfig) Validate() error {
 	if c.Coin.Code == "" {
 		c.Coin = monero().Currency
 	}
@@ -71,12 +71,6 @@ func (c MoneroConfig) withDefaults() MoneroConfig {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return c
-}
-
-// Validate reports everything that is wrong with the configuration, never a password.
-func (c MoneroConfig) Validate() error {
-	c = c.withDefaults()
 	wrong := []error{
 		checkEndpoint("wallet URL", c.WalletURL, c.WalletUser, c.WalletPassword),
 		checkEndpoint("daemon URL", c.DaemonURL, c.DaemonUser, c.DaemonPassword),
@@ -110,7 +104,6 @@ func NewMonero(config MoneroConfig) (*Monero, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("monero: %w", err)
 	}
-	config = config.withDefaults()
 	return &Monero{
 		config: config,
 		wallet: newRPC(config.WalletURL, config.WalletUser, config.WalletPassword),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -36,12 +37,12 @@ type liveFlags struct {
 }
 
 // open returns the rates of coins and, if they are live, what keeps them fresh.
-func (f rateFlags) open(mode string, coins []card.Currency) (order.Rates, *rate.Live, error) {
+func (f rateFlags) open(log *slog.Logger, mode string, coins []card.Currency) (order.Rates, *rate.Live, error) {
 	markup, err := percent("markup", f.Markup)
 	if err != nil {
 		return nil, nil, err
 	}
-	rates, live, err := f.unmarked(mode, coins)
+	rates, live, err := f.unmarked(log, mode, coins)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -49,13 +50,13 @@ func (f rateFlags) open(mode string, coins []card.Currency) (order.Rates, *rate.
 	return marked, live, hint(err, "--markup takes a percentage, for example 1.5")
 }
 
-func (f rateFlags) unmarked(mode string, coins []card.Currency) (order.Rates, *rate.Live, error) {
+func (f rateFlags) unmarked(log *slog.Logger, mode string, coins []card.Currency) (order.Rates, *rate.Live, error) {
 	codes := make([]string, len(coins))
 	for i, c := range coins {
 		codes[i] = c.Code
 	}
 	if len(f.Rate) == 0 {
-		live, err := f.Live.open(codes)
+		live, err := f.Live.open(log, codes)
 		return live, live, err
 	}
 	if mode == card.LiveMode {
@@ -70,7 +71,7 @@ func (f rateFlags) unmarked(mode string, coins []card.Currency) (order.Rates, *r
 	return fixed, nil, hint(err, "--rate takes US dollars for one coin, for example %s=152.52", codes[0])
 }
 
-func (f liveFlags) open(codes []string) (*rate.Live, error) {
+func (f liveFlags) open(log *slog.Logger, codes []string) (*rate.Live, error) {
 	switch {
 	case f.RateEvery <= 0 || f.RateMaxAge <= f.RateEvery:
 		return nil, hint(errors.New("a rate must not be too old before it is asked for again"), "let --rate-max-age be more than --rate-every, and both more than 0")
@@ -98,7 +99,7 @@ func (f liveFlags) open(codes []string) (*rate.Live, error) {
 	if err != nil {
 		return nil, hint(err, "see the sources with: cardmint rate show --help")
 	}
-	live, err := rate.New(sources, cfg)
+	live, err := rate.New(sources, log, cfg)
 	return live, hint(err, "see what the --rate flags take with: cardmint serve --help")
 }
 
@@ -123,7 +124,7 @@ func (rateShowCommand) Help() string {
 
 // Run asks the sources.
 func (c rateShowCommand) Run(ctx context.Context, g *globals) error {
-	live, err := c.Flags.open(c.Coins)
+	live, err := c.Flags.open(g.log, c.Coins)
 	if err != nil {
 		return err
 	}

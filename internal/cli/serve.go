@@ -53,7 +53,7 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	rates, live, err := c.Rates.open(g.Mode, currencies(coins))
+	rates, live, err := c.Rates.open(g.log.With("loop", "rates"), g.Mode, currencies(coins))
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -84,7 +85,7 @@ func newLive(t testing.TB, n int, cfg rate.Config) (*rate.Live, *clock, []*scrip
 		scripts[i].quotes(t, noon, map[string]string{"monero": "150"})
 		sources[i] = scripts[i]
 	}
-	live, err := rate.New(sources, cfg)
+	live, err := rate.New(sources, slog.Default(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

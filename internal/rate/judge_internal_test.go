@@ -55,7 +55,8 @@ func config(change func(*Config)) Config {
 	if change != nil {
 		change(&c)
 	}
-	return c.withDefaults()
+	c.fill()
+	return c
 }
 
 func TestJudge_OneTick(t *testing.T) {

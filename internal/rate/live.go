@@ -38,7 +38,8 @@ type Config struct {
 	Now     func() time.Time // Defaults to time.Now.
 }
 
-func (c Config) withDefaults() Config {
+// fill fills in the defaults.
+func (c *Config) fill() {
 	set(&c.Quorum, 2)
 	set(&c.MaxAge, 5*time.Minute)
 	set(&c.MaxAhead, 30*time.Second)
@@ -49,7 +50,6 @@ func (c Config) withDefaults() Config {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return c
 }
 
 // set gives value its default if it is zero.
@@ -60,9 +60,9 @@ func set[T comparable](value *T, byDefault T) {
 	}
 }
 
-// Validate reports everything that is wrong. A zero field stands for its default.
-func (c Config) Validate() error {
-	c = c.withDefaults()
+// Validate reports everything that is wrong, and fills in the defaults.
+func (c *Config) Validate() error {
+	c.fill()
 	var wrong []error
 	refuse := func(bad bool, format string, args ...any) {
 		if bad {
@@ -100,6 +100,7 @@ func exact(usd card.Decimal) (card.Decimal, error) {
 // Live are rates that several sources agree on, as the latest Ticks saw them.
 type Live struct {
 	sources []Source // by name
+	log     *slog.Logger
 	cfg     Config
 	turn    chan struct{} // held by the Tick under way
 
@@ -110,15 +111,14 @@ type Live struct {
 var _ order.Rates = (*Live)(nil)
 
 // New returns rates that are unknown until the first Tick. Sources must have different names, and be at least as many as the quorum.
-func New(sources []Source, cfg Config) (*Live, error) {
+func New(sources []Source, log *slog.Logger, cfg Config) (*Live, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	cfg = cfg.withDefaults()
 	if len(sources) < cfg.Quorum {
 		return nil, fmt.Errorf("%d sources can't make a quorum of %d", len(sources), cfg.Quorum)
 	}
-	l := &Live{sources: slices.Clone(sources), cfg: cfg, turn: make(chan struct{}, 1), coins: map[string]standing{}}
+	l := &Live{sources: slices.Clone(sources), log: log, cfg: cfg, turn: make(chan struct{}, 1), coins: map[string]standing{}}
 	slices.SortFunc(l.sources, func(a, b Source) int { return strings.Compare(a.Name(), b.Name()) })
 	for i, s := range l.sources[1:] {
 		if s.Name() == l.sources[i].Name() {
@@ -178,7 +178,7 @@ func (l *Live) Tick(ctx context.Context) error {
 		if after.why != nil {
 			without = append(without, fmt.Errorf("rate of %s: %w", coin, after.why))
 		} else if missing := after.missing(); ctx.Err() == nil && !slices.Equal(missing, before.missing()) {
-			slog.WarnContext(ctx, "other sources are missing from a rate than before", "currency", coin,
+			l.log.WarnContext(ctx, "other sources are missing from a rate than before", "currency", coin,
 				"missing", missing, "dropped", list(after.dropped))
 		}
 	}

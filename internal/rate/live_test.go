@@ -342,7 +342,7 @@ func TestNew_WhatCanNotWorkIsRefused(t *testing.T) {
 		if test.change != nil {
 			test.change(&cfg)
 		}
-		if _, err := rate.New(test.sources, cfg); err == nil || !strings.Contains(err.Error(), test.why) {
+		if _, err := rate.New(test.sources, slog.Default(), cfg); err == nil || !strings.Contains(err.Error(), test.why) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -259,7 +260,7 @@ func liveFrom(t testing.TB, urls map[string]string, coins []string, timeout time
 	if err != nil {
 		t.Fatal(err)
 	}
-	live, err := rate.New(sources, rate.Config{Coins: coins, Timeout: timeout, Now: func() time.Time { return noon }})
+	live, err := rate.New(sources, slog.Default(), rate.Config{Coins: coins, Timeout: timeout, Now: func() time.Time { return noon }})
 	if err != nil {
 		t.Fatal(err)
 	}
