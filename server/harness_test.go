@@ -124,7 +124,7 @@ func deploy(t testing.TB, s setup) *deployment {
 	d.watcher, err = settle.New(db, s.rates, simulated, settle.Wake{Pass: func() {}, Issuer: func() {}, Sender: func() {}}, quiet,
 		settle.Config{PoolSize: s.pool, FillBatch: s.pool, Now: s.clock.now})
 	need(t, err)
-	issuing := issue.New(db, keys, supplier.NewSandbox(s.clock.now), func() {}, quiet, s.clock.now)
+	issuing := issue.New(db, keys, supplier.NewSandbox(supplier.Prompt, s.clock.now), func() {}, quiet, s.clock.now)
 	d.work = func() {
 		// What goes wrong here shows in the card, which is then not paid.
 		_ = d.watcher.Tick(ctx)

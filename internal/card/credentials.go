@@ -11,20 +11,20 @@ func (c Credentials) Flaw(now time.Time) string {
 	number := c.CardNumber.Reveal()
 	if len(number) < 12 || len(number) > 19 || strings.Trim(number, "0123456789") != "" ||
 		LuhnDigit(number[:len(number)-1]) != number[len(number)-1:] {
-		return "the issuer gave a card number that is not well formed"
+		return "the supplier gave a card number that is not well formed"
 	}
 	month, err := time.Parse("01/06", c.ExpirationDate.Reveal())
 	if err != nil || !now.Before(month.AddDate(0, 1, 0)) {
-		return "the issuer gave a card that is expired, or whose expiration date can't be read"
+		return "the supplier gave a card that is expired, or whose expiration date can't be read"
 	}
 	if code := c.SecurityCode.Reveal(); len(code) < 3 || len(code) > 4 || strings.Trim(code, "0123456789") != "" {
-		return "the issuer gave a security code that is not well formed"
+		return "the supplier gave a security code that is not well formed"
 	}
 	if page, err := url.Parse(c.URL.Reveal()); err != nil || page.Scheme != "https" || page.Host == "" {
-		return "the issuer gave a web address that is not https"
+		return "the supplier gave a web address that is not https"
 	}
 	if c.URLPassword == "" {
-		return "the issuer gave no password for the web address"
+		return "the supplier gave no password for the web address"
 	}
 	return ""
 }

@@ -18,11 +18,11 @@ func wellFormed(change ...func(*card.Credentials)) card.Credentials {
 
 func TestCredentials_FlawsAreFound(t *testing.T) {
 	const (
-		number   = "the issuer gave a card number that is not well formed"
-		expiry   = "the issuer gave a card that is expired, or whose expiration date can't be read"
-		security = "the issuer gave a security code that is not well formed"
-		address  = "the issuer gave a web address that is not https"
-		password = "the issuer gave no password for the web address"
+		number   = "the supplier gave a card number that is not well formed"
+		expiry   = "the supplier gave a card that is expired, or whose expiration date can't be read"
+		security = "the supplier gave a security code that is not well formed"
+		address  = "the supplier gave a web address that is not https"
+		password = "the supplier gave no password for the web address"
 	)
 	set := func(field func(*card.Credentials) *card.Secret, value string) card.Credentials {
 		return wellFormed(func(c *card.Credentials) { *field(c) = card.Secret(value) })

@@ -132,8 +132,6 @@ func (u Unready) Error() string { return string(u) }
 var (
 	// ErrFenced means that a lease was lost to another process: stop, touch nothing.
 	ErrFenced = errors.New("lease lost to another process")
-	// ErrDeclined means that an issuer refused for good and made no card. Any other error of an issuer is ambiguous.
-	ErrDeclined = errors.New("issuer declined")
 	// ErrDuplicate means that a row with this key exists already.
 	ErrDuplicate = errors.New("duplicate")
 	// ErrWrongKeys means that the key file is not the one the database was first used with.

@@ -90,7 +90,7 @@ func newBenchOn(b *testing.B, url string, pool int) *bench {
 	must(b, err)
 	must(b, w.Tick(ctx))
 	return &bench{store: s, orders: orders, rates: rates, handler: handler, account: shop.ID, token: token.Reveal(), chain: sim, watcher: w,
-		issuer: issue.New(s, v, supplier.NewSandbox(time.Now), func() {}, quiet, time.Now)}
+		issuer: issue.New(s, v, supplier.NewSandbox(supplier.Prompt, time.Now), func() {}, quiet, time.Now)}
 }
 
 // quietWake wakes nobody.

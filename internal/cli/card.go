@@ -19,7 +19,7 @@ import (
 type cardListCommand struct {
 	Account   string            `placeholder:"NAME" help:"Only cards of this account."`
 	State     card.PaymentState `placeholder:"STATE" enum:",unpaid,detected,underpaid,confirming,paid,late,expired,reversed" default:"" help:"Only cards whose payment is in this state: unpaid, detected, underpaid, confirming, paid, late, expired or reversed."`
-	Attention bool              `help:"Only cards that wait for an operator: late or lost payments, and cards that the issuer did not make."`
+	Attention bool              `help:"Only cards that wait for an operator: late or lost payments, and cards that the supplier declined or got wrong."`
 	Limit     int               `default:"100" placeholder:"N" help:"At most so many (${default})."`
 }
 
@@ -84,7 +84,7 @@ type cardShowCommand struct {
 }
 
 func (cardShowCommand) Help() string {
-	return "Everything that is kept of a card but its credentials: the quote, every transfer, how far its making is, what operators decided, what the account was told.\n\nExample:\n  cardmint card show 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
+	return "Everything that is kept of a card but its credentials: the quote, every transfer, how far its issuing is, what operators decided, what the account was told.\n\nExample:\n  cardmint card show 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
 }
 
 // Run shows a card.
@@ -126,8 +126,14 @@ func showCard(table *tabwriter.Writer, r operator.Record) {
 	if c.WrittenOff > 0 {
 		row("written off", "%s", amount(c.WrittenOff))
 	}
-	if r.Intent != nil {
-		row("making", "%s, attempts %d, %s", r.Intent.State, r.Intent.Attempts, orDash(r.Intent.Reason))
+	if i := r.Intent; i != nil {
+		row("issuing", "%s, attempts %d, %s", i.State, i.Attempts, orDash(i.Reason))
+		if i.Supplier != "" {
+			row("supplier", "%s, asked since %s, last answer %s, reference %s", i.Supplier, day(i.FirstAskedAt), orDash(i.Answer), orDash(i.Reference))
+		}
+	}
+	if c.Status == card.Generated && !r.Credentials {
+		row("credentials", "none are kept")
 	}
 }
 
@@ -195,7 +201,7 @@ func (cardResolveCommand) Help() string {
   refund     give the money back; of a card that is made, the surplus. This sends nothing. Record it first, for from then on the money
              makes no card; then send exactly the amount that was recorded
   write-off  money left the chain after the card was made, or after it was given back, and will not come back
-  retry      ask the issuer again, with the same key, for a card that it declined or got wrong
+  retry      ask the supplier again, with the same key, for a card that it declined or got wrong
 
 Without --yes the command says what it would do and changes nothing. With it, --amount must be what it said: if something arrived or
 left meanwhile, nothing is done. Where nothing is left to decide, nothing is done either. Every decision is kept with the card.
@@ -248,7 +254,7 @@ func (c cardResolveCommand) Run(ctx context.Context, g *globals) error {
 			operator.Accept:   fmt.Sprintf("accept %s %s as enough for a card of %s USD", amount, done.Card.Coin.Code, done.Card.USD),
 			operator.Refund:   fmt.Sprintf("give back %s %s", amount, done.Card.Coin.Code),
 			operator.WriteOff: fmt.Sprintf("write %s %s off as lost", amount, done.Card.Coin.Code),
-			operator.Retry:    "ask the issuer again",
+			operator.Retry:    "ask the supplier again",
 		}[kind]
 		switch {
 		case done.Nothing:
@@ -287,7 +293,7 @@ func cantResolve(err error, id uuid.UUID) error {
 		return hint(err, "wait until it has its confirmations and is not locked: what is not may never be yours to give back. "+
 			"That a lock of more than a week has ended is noticed only by: cardmint wallet rescan")
 	case errors.Is(err, operator.ErrBeingMade):
-		return hint(err, "wait until the card is made; only if the issuer declines it can its money be given back")
+		return hint(err, "wait until the card is made; only if the supplier declines it can its money be given back")
 	case errors.Is(err, operator.ErrMade):
 		return hint(err, "of a card that is made, 'refund' gives back the surplus and 'write-off' bears a loss")
 	case errors.Is(err, operator.ErrNothingLost), errors.Is(err, operator.ErrNotParked), errors.Is(err, operator.ErrNothingReceived):
@@ -354,7 +360,7 @@ func (reconcileCommand) Run(ctx context.Context, g *globals) error {
 			row("  ", "counted", b.Counted, "on the chain and in the mempool")
 			row("  ", "= credited", b.Credited(), "to cards")
 			row("      ", "made", b.Made, fmt.Sprintf("%d issued, %d paid", b.Issued, b.Paid))
-			row("      ", "open", b.Open, "waiting for more money, confirmations or the issuer")
+			row("      ", "open", b.Open, "waiting for more money, confirmations or the supplier")
 			row("      ", "held", b.Held, fmt.Sprintf("late or too little: %d cards wait for an operator", b.Late))
 			row("      ", "refunded", b.Refunded, "given back by operators")
 			row("  ", "+ surplus", b.Surplus, "beyond what a card was asked for")

@@ -218,7 +218,7 @@ func (g *globals) wireWorker(w *wired, v *vault.Vault, dbs stores, poster *webho
 		w.add(loop{name: name, coin: c.chain.Currency().Code, every: c.every, woken: passes[i], tick: watcher.Tick, close: watcher.Close, grace: closeGrace,
 			health: func(context.Context) error { return watcher.Health() }})
 	}
-	issuer := issue.New(dbs.worker, v, supplier.NewSandbox(time.Now), sending.up, g.log.With("loop", "issue"), time.Now)
+	issuer := issue.New(dbs.worker, v, supplier.NewSandbox(supplier.Prompt, time.Now), sending.up, g.log.With("loop", "issue"), time.Now)
 	w.add(loop{name: "issue", every: issueEvery, woken: issuing, tick: issuer.Tick})
 	sender, err := webhook.NewSender(dbs.sender, v, poster, sending.up, g.log.With("loop", "send"), webhook.Config{Retention: p.webhooks.Retention})
 	if err != nil {

@@ -1,21 +1,88 @@
 package issue
 
 import (
+	"math/rand/v2"
+	"time"
+
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Intent is the decision to have a card made. It is committed before the issuer is asked.
+// State says how far the issuing of a card is.
+type State string
+
+// The states.
+const (
+	StateOpen      State = "open"       // the supplier is to be asked
+	StatePending   State = "pending"    // the supplier will issue the card later, or decline it
+	StateParked    State = "parked"     // left to an operator
+	StateDone      State = "done"       // the card is issued
+	StateRefundDue State = "refund_due" // the supplier declined: an operator retries or refunds
+)
+
+// Intent is the decision to issue a card. The claim commits whom to ask, with which key and since when, before anybody is asked.
 type Intent struct {
-	CardUUID uuid.UUID
-	Attempts int
-	Fence    int64 // of the claim; a write with an older one is refused
+	CardUUID     uuid.UUID
+	State        State
+	Supplier     string    // its name
+	Key          string    // the same in every attempt
+	Reference    string    // the supplier's; "" if it gave none
+	FirstAskedAt time.Time // by the database's clock; zero if nobody was asked
+	ClaimedAt    time.Time // by the same clock
+	Asked        bool      // before this attempt, or by one that was cut off
+	Answer       Outcome   // the last one; meaningless unless Asked
+	Reason       string    // why the card is not issued yet
+	Wait         time.Duration
+	Attempts     int   // this one included
+	Fence        int64 // of the claim; a write with an older one is refused
 }
 
-// Issued is a card that was made, as it is stored.
-type Issued struct {
+// IssuedCard is a card as it is stored.
+type IssuedCard struct {
 	Intent     Intent
 	Sealed     card.Sealed
 	NumberHash []byte // keyed
+}
+
+const (
+	firstRetry  = time.Second      // at most, after the first attempt
+	firstPoll   = 4 * time.Second  // at most, after the first answer that a card is pending
+	longestWait = 10 * time.Minute // between two attempts
+)
+
+// later returns the intent with a time for the next attempt.
+func (i Intent) later(reason string) Intent {
+	i.Reason, i.Wait = reason, backoff(firstRetry, i.Attempts)
+	if i.State == StatePending {
+		i.Wait = backoff(firstPoll, i.Attempts)
+	}
+	return i
+}
+
+// unasked takes back what the claim committed, if nobody was asked in this attempt nor before.
+func (i Intent) unasked() Intent {
+	if !i.Asked {
+		i.FirstAskedAt = time.Time{}
+	}
+	return i
+}
+
+// answered returns the intent with an answer noted.
+func (i Intent) answered(a Answer) Intent {
+	// A card that was declined is asked for again because an operator said so. That stays known until there is a clear answer.
+	if !i.Asked || i.Answer != Declined || a.Outcome != Unknown {
+		i.Answer = a.Outcome
+	}
+	i.Asked = true
+	if storable(a.Reference) {
+		i.Reference = a.Reference
+	}
+	return i
+}
+
+// backoff returns how long to wait after the n-th attempt: it doubles from first, with full jitter in its upper half.
+func backoff(first time.Duration, n int) time.Duration {
+	wait := min(first<<min(n-1, 20), longestWait)
+	return wait/2 + rand.N(wait/2)
 }

@@ -1,7 +1,8 @@
 // Package issue leads from a paid card to its credentials.
 //
-// It may import package card only. The intent to issue a card is committed before anybody is asked, with a key that is the card's uuid:
-// after a crash the next Tick asks with the same key and gets the same card.
+// It may import package card only. The intent to issue a card is committed before the supplier is asked. After a crash the next Tick
+// looks up what became of the request before it asks again, and it asks with the same key. Credentials, status and event are one
+// commit.
 package issue
 
 import (
@@ -9,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -20,60 +20,16 @@ import (
 )
 
 const (
-	issueAtOnce  = 16               // cards that the issuer is asked for at the same time; the smallest batch
+	issueAtOnce  = 16               // cards that the supplier is asked for at the same time; the smallest batch
 	issueBatch   = 512              // the largest: cards that are claimed at once, and stored together
 	issueQuick   = time.Second      // a full batch that took less is followed by a larger one
-	issueTimeout = 15 * time.Second // for one answer of the issuer
+	issueTimeout = 15 * time.Second // for the answers of one attempt
 	issueAsking  = 3 * time.Second  // after this no further card of the batch is asked for
 	issueGrace   = 25 * time.Second // for a batch to end, also when the process is asked to
 	issueClaim   = 2 * time.Minute  // longer than an attempt can take
-	longestWait  = 10 * time.Minute // between two attempts
 )
 
-// Store keeps intents. Every method outside Tx is harmless when it runs twice. A store out of reach is card.ErrUnavailable.
-type Store interface {
-	// IssueTx runs f in a transaction; f may run again if the transaction failed to serialise, so it must do nothing else.
-	// A lost reply to COMMIT is an error although the transaction may have happened: what f writes is found by its keys.
-	IssueTx(ctx context.Context, f func(Tx) error) error
-
-	// ClaimIntents hands out up to n intents whose card is paid and whose time has come, each for ttl. It gives up with
-	// card.ErrUnavailable if it has to wait for more than seconds.
-	ClaimIntents(ctx context.Context, n int, ttl time.Duration) ([]Intent, error)
-	// CardsByUUID returns cards of whatever account, by uuid.
-	CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error)
-	// DeferIntent puts an intent off for a while; card.ErrFenced if the claim was lost.
-	DeferIntent(ctx context.Context, i Intent, wait time.Duration, reason string) error
-	// ParkIntent leaves an intent to an operator; card.ErrFenced if the claim was lost.
-	ParkIntent(ctx context.Context, i Intent, reason string) error
-}
-
-// Tx is what happens within one transaction.
-type Tx interface {
-	// LockCardsByUUID returns those of the cards that exist, locked, by uuid.
-	LockCardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error)
-	// SaveIssued ends the intents and stores the credentials. It fails with card.ErrFenced if a claim was lost, with card.ErrDuplicate
-	// if another card has the same number.
-	SaveIssued(ctx context.Context, made []Issued) error
-	// InsertEvents gives the events their Seq, and makes a delivery to each enabled webhook that wants them.
-	InsertEvents(ctx context.Context, es []card.Event) error
-}
-
-// Vault encrypts what must not be read from a database.
-type Vault interface {
-	// SealCredentials encrypts each field on its own, tied to the card.
-	SealCredentials(id, account uuid.UUID, c card.Credentials) (card.Sealed, error)
-	// Digest returns a keyed hash; label keeps hashes for different purposes apart.
-	Digest(label string, data []byte) ([]byte, error)
-}
-
-// Supplier makes cards. The same key always yields the same card, however often it is asked.
-type Supplier interface {
-	// Issue returns card.ErrDeclined if no card was made and none will be. After any other error the card may have been made:
-	// it is asked for again with the same key.
-	Issue(ctx context.Context, key string, usd card.USD) (card.Credentials, error)
-}
-
-// Issuer has paid cards made. It is safe for concurrent use, also by several processes.
+// Issuer issues paid cards. It is safe for concurrent use, also by several processes.
 type Issuer struct {
 	store    Store
 	vault    Vault
@@ -89,8 +45,6 @@ func New(store Store, vault Vault, supplier Supplier, wake func(), log *slog.Log
 	return &Issuer{store: store, vault: vault, supplier: supplier, wake: wake, log: log, now: now}
 }
 
-var errUnpaidAgain = errors.New("payment left the chain while the card was made")
-
 // Tick issues every card that is due.
 func (s *Issuer) Tick(ctx context.Context) error {
 	for {
@@ -100,23 +54,19 @@ func (s *Issuer) Tick(ctx context.Context) error {
 	}
 }
 
-// IssueDue makes cards whose payment is confirmed, up to a batch, and returns how many it worked on. Several processes may
-// call it at once: each intent is claimed by one, and a claim that was lost can't write any more.
+// IssueDue tries to issue cards whose payment is confirmed, up to a batch, and returns how many it worked on. Several processes may
+// call it at once: each intent is claimed by one, and whoever lost a claim can't write any more.
 //
-// The intent was committed before the issuer is asked, with a key that is the card's uuid; credentials, status and event are
-// one commit, of as many cards as were made together. Whatever goes wrong in between, the next attempt asks with the same key and
-// gets the same card.
-//
-// Cards of a batch wait for each other, so a batch is small, unless there is much to do and the issuer is quick.
+// Cards of a batch wait for each other, so a batch is small, unless there is much to do and the supplier is quick.
 func (s *Issuer) IssueDue(ctx context.Context) (int, error) {
-	batch, started := int(max(issueAtOnce, s.batch.Load())), time.Now()
-	intents, err := s.store.ClaimIntents(ctx, batch, issueClaim)
+	batch, started := int(max(issueAtOnce, s.batch.Load())), s.now()
+	intents, err := s.store.ClaimIntents(ctx, s.supplier.Name(), batch, issueClaim)
 	if err != nil || len(intents) == 0 {
 		return 0, err
 	}
 	defer func() {
 		next := issueAtOnce
-		if len(intents) == batch && time.Since(started) < issueQuick {
+		if len(intents) == batch && s.now().Sub(started) < issueQuick {
 			next = min(2*batch, issueBatch)
 		}
 		s.batch.Store(int32(next))
@@ -132,109 +82,187 @@ func (s *Issuer) IssueDue(ctx context.Context) (int, error) {
 	if err != nil {
 		return len(intents), fmt.Errorf("issue: %w", err)
 	}
-	made, failed := s.askIssuer(ctx, intents, cards)
-	return len(intents), errors.Join(failed, s.storeIssued(ctx, made))
+	issued, rest, failed := s.tryAll(ctx, intents, cards)
+	unstored, err := s.storeIssued(ctx, issued)
+	return len(intents), errors.Join(failed, err, s.saveIntents(ctx, append(rest, unstored...)))
 }
 
-// askIssuer has the cards made, and deals with the intents of those that were not.
-func (s *Issuer) askIssuer(ctx context.Context, intents []Intent, cards []*card.Card) ([]madeCard, error) {
+// attempt is what came of asking for a card: the card, or the intent as it is to be saved.
+type attempt struct {
+	card   *card.Card
+	issued *IssuedCard // nil if there is no card to store
+	intent Intent
+}
+
+// tryAll asks for the cards. It returns those that were issued, and the intents of the others.
+func (s *Issuer) tryAll(ctx context.Context, intents []Intent, cards []*card.Card) (issued []attempt, rest []Intent, err error) {
 	byID := make(map[uuid.UUID]*card.Card, len(cards))
 	for _, c := range cards {
 		byID[c.UUID] = c
 	}
-	made := make([]*madeCard, len(intents))
+	tried := make([]*attempt, len(intents))
 	var group errgroup.Group
 	group.SetLimit(issueAtOnce)
-	started := time.Now()
+	started := s.now()
 	for i, intent := range intents {
-		group.Go(func() (err error) {
-			if time.Since(started) > issueAsking {
-				return s.store.DeferIntent(ctx, intent, 0, "the issuer is slow")
+		group.Go(func() error {
+			a, err := attempt{intent: intent.unasked()}, error(nil)
+			if s.now().Sub(started) > issueAsking {
+				a.intent.Reason = "the supplier is slow" // due again at once
+			} else {
+				a, err = s.try(ctx, intent, byID[intent.CardUUID])
 			}
-			made[i], err = s.ask(ctx, intent, byID[intent.CardUUID])
+			if err == nil {
+				tried[i] = &a
+			}
 			return err
 		})
 	}
-	err := group.Wait()
-	var all []madeCard
-	for _, m := range made {
-		if m != nil {
-			all = append(all, *m)
+	err = group.Wait()
+	for _, a := range tried {
+		switch {
+		case a == nil: // its claim runs out
+		case a.issued != nil:
+			issued = append(issued, *a)
+		default:
+			rest = append(rest, a.intent)
 		}
 	}
-	return all, err
+	return issued, rest, err
 }
 
-// madeCard is a card that the issuer made and that is not stored yet.
-type madeCard struct {
-	card   *card.Card
-	issued Issued
-}
+const unpaidAgain = "the payment is no longer confirmed"
 
-// ask has one card made. It returns nil if it was not.
-func (s *Issuer) ask(ctx context.Context, intent Intent, c *card.Card) (*madeCard, error) {
-	if c == nil || c.State != card.Paid {
-		return nil, s.postpone(ctx, intent, unpaidAgain)
+// try asks for one card.
+func (s *Issuer) try(ctx context.Context, intent Intent, c *card.Card) (attempt, error) {
+	switch {
+	case c == nil || c.State != card.Paid:
+		return attempt{intent: intent.unasked().later(unpaidAgain)}, nil
+	case intent.Supplier != s.supplier.Name():
+		return s.park(ctx, intent, fmt.Sprintf("the supplier that was asked is %s, and this process has another", intent.Supplier)), nil
 	}
 	asking, cancel := context.WithTimeout(ctx, issueTimeout)
 	defer cancel()
-	credentials, err := s.supplier.Issue(asking, c.UUID.String(), c.USD)
-	switch {
-	case errors.Is(err, card.ErrDeclined):
-		return nil, s.park(ctx, intent, "declined by the issuer")
-	case err != nil:
-		// Unknown: the card may have been made. The same key is asked again.
-		s.log.WarnContext(ctx, "issuer gave no card", "card", c.UUID, "attempt", intent.Attempts, "error", err)
-		return nil, s.postpone(ctx, intent, "the issuer gave no clear answer")
+	answer, err := s.ask(asking, intent, c.USD)
+	if errors.Is(err, errForgotten) {
+		return s.park(ctx, intent, err.Error()), nil
 	}
-	if reason := credentials.Flaw(s.now()); reason != "" {
-		return nil, s.park(ctx, intent, reason)
+	if err != nil {
+		s.log.WarnContext(ctx, "the supplier gave no clear answer", "card", c.UUID, "attempt", intent.Attempts, "error", clean(err.Error()))
+		return attempt{intent: intent.answered(Answer{}).later("the supplier gave no clear answer")}, nil
+	}
+	intent = intent.answered(answer)
+	switch answer.Outcome {
+	case Pending:
+		intent.State = StatePending
+		return attempt{intent: intent.later("")}, nil
+	case Declined:
+		intent.State, intent.Reason = StateRefundDue, clean(answer.Reason)
+		s.log.ErrorContext(ctx, "the supplier declined: card needs an operator", "card", c.UUID, "reason", intent.Reason)
+		return attempt{intent: intent}, nil
+	}
+	return s.receive(ctx, intent, c, answer.Credentials)
+}
+
+var errForgotten = errors.New("the supplier does not know the request, and may have forgotten it: ask the supplier, then retry or refund")
+
+// ask looks up what was submitted before, and submits what the supplier does not know. Without an error the answer is clear.
+func (s *Issuer) ask(ctx context.Context, intent Intent, usd card.USD) (Answer, error) {
+	request := Request{Key: intent.Key, Reference: intent.Reference, USD: usd}
+	if intent.Asked {
+		found, err := s.supplier.Lookup(ctx, request)
+		switch {
+		case err != nil:
+			return Answer{}, fmt.Errorf("look up: %w", err)
+		case found.Outcome == Unknown && !s.keepsKey(intent):
+			return Answer{}, errForgotten
+		case found.Outcome == Declined && intent.Answer == Declined: // an operator saw that, and retries
+		case found.Outcome != Unknown:
+			return found.clear()
+		}
+	}
+	answer, err := s.supplier.Submit(ctx, request)
+	if err != nil {
+		return Answer{}, fmt.Errorf("submit: %w", err)
+	}
+	return answer.clear()
+}
+
+// keepsKey reports whether the supplier still knows the key by which an intent was first submitted, until this attempt ends.
+func (s *Issuer) keepsKey(intent Intent) bool {
+	retention := s.supplier.KeyRetention()
+	return retention == 0 || intent.ClaimedAt.Sub(intent.FirstAskedAt)+issueGrace < retention
+}
+
+// receive takes credentials, unless they are flawed.
+func (s *Issuer) receive(ctx context.Context, intent Intent, c *card.Card, credentials card.Credentials) (attempt, error) {
+	if flaw := credentials.Flaw(s.now()); flaw != "" {
+		return s.park(ctx, intent, flaw), nil
 	}
 	sealed, err := s.vault.SealCredentials(c.UUID, c.AccountID, credentials)
 	if err != nil {
-		return nil, fmt.Errorf("issue %s: %w", c.UUID, err)
+		return attempt{}, fmt.Errorf("issue %s: %w", c.UUID, err)
 	}
 	number, err := s.vault.Digest("card number", []byte(credentials.CardNumber.Reveal()))
 	if err != nil {
-		return nil, fmt.Errorf("issue %s: %w", c.UUID, err)
+		return attempt{}, fmt.Errorf("issue %s: %w", c.UUID, err)
 	}
-	return &madeCard{c, Issued{Intent: intent, Sealed: sealed, NumberHash: number}}, nil
+	return attempt{c, &IssuedCard{Intent: intent, Sealed: sealed, NumberHash: number}, intent}, nil
 }
 
-// storeIssued stores cards together, or each alone if that fails, so that one can't keep the others back.
-func (s *Issuer) storeIssued(ctx context.Context, made []madeCard) error {
-	if len(made) == 0 {
+// park leaves a card to an operator: it stays paid, and no further attempt is made.
+func (s *Issuer) park(ctx context.Context, intent Intent, reason string) attempt {
+	s.log.ErrorContext(ctx, "card needs an operator", "card", intent.CardUUID, "reason", reason)
+	intent.State, intent.Reason = StateParked, reason
+	return attempt{intent: intent}
+}
+
+func (s *Issuer) saveIntents(ctx context.Context, intents []Intent) error {
+	if len(intents) == 0 {
 		return nil
 	}
-	err := s.commitIssued(ctx, made)
+	return s.store.SaveIntents(ctx, intents)
+}
+
+var errUnpaidAgain = errors.New(unpaidAgain)
+
+// storeIssued stores cards together, or each alone if that fails, so that one can't keep the others back. It returns the intents of
+// those that can't be stored.
+func (s *Issuer) storeIssued(ctx context.Context, cards []attempt) ([]Intent, error) {
+	if len(cards) == 0 {
+		return nil, nil
+	}
+	err := s.commitIssued(ctx, cards)
 	if err == nil {
 		s.wake()
-		return nil
+		return nil, nil
 	}
-	if len(made) > 1 {
+	if len(cards) > 1 {
+		var rest []Intent
 		var failed []error
-		for i := range made {
-			failed = append(failed, s.storeIssued(ctx, made[i:i+1]))
+		for i := range cards {
+			some, err := s.storeIssued(ctx, cards[i:i+1])
+			rest, failed = append(rest, some...), append(failed, err)
 		}
-		return errors.Join(failed...)
+		return rest, errors.Join(failed...)
 	}
-	intent := made[0].issued.Intent
+	intent := cards[0].intent
 	switch {
-	case errors.Is(err, errUnpaidAgain):
-		return s.postpone(ctx, intent, unpaidAgain) // the same key will yield the same card once the money is back
+	case errors.Is(err, errUnpaidAgain): // it is looked up once the money is back
+		return []Intent{intent.later(unpaidAgain)}, nil
 	case errors.Is(err, card.ErrDuplicate):
-		return s.park(ctx, intent, "the issuer gave a card that another order has already")
+		return []Intent{s.park(ctx, intent, "the supplier gave a card that another order has already").intent}, nil
 	case errors.Is(err, card.ErrFenced):
-		s.log.InfoContext(ctx, "the making of a card was ended already, or taken over by another process", "card", intent.CardUUID)
-		return nil
+		s.log.InfoContext(ctx, "another process has issued the card, or took it over", "card", intent.CardUUID)
+		return nil, nil
 	}
-	return fmt.Errorf("issue %s: %w", intent.CardUUID, err)
+	return nil, fmt.Errorf("issue %s: %w", intent.CardUUID, err)
 }
 
-func (s *Issuer) commitIssued(ctx context.Context, made []madeCard) error {
-	ids, issued, events := make([]uuid.UUID, len(made)), make([]Issued, len(made)), make([]card.Event, len(made))
-	for i, m := range made {
-		ids[i], issued[i] = m.card.UUID, m.issued
+func (s *Issuer) commitIssued(ctx context.Context, cards []attempt) error {
+	ids, issued, events := make([]uuid.UUID, len(cards)), make([]IssuedCard, len(cards)), make([]card.Event, len(cards))
+	for i, a := range cards {
+		ids[i], issued[i] = a.card.UUID, *a.issued
 	}
 	return s.store.IssueTx(ctx, func(tx Tx) error {
 		now, err := tx.LockCardsByUUID(ctx, ids)
@@ -249,28 +277,9 @@ func (s *Issuer) commitIssued(ctx context.Context, made []madeCard) error {
 		if err := tx.SaveIssued(ctx, issued); err != nil {
 			return err
 		}
-		for i, m := range made {
-			events[i] = card.NewEvent(uuid.Must(uuid.NewV7()), m.card, card.EventGenerated, card.Generated, card.Paid)
+		for i, a := range cards {
+			events[i] = card.NewEvent(uuid.Must(uuid.NewV7()), a.card, card.EventGenerated, card.Generated, card.Paid)
 		}
 		return tx.InsertEvents(ctx, events)
 	})
-}
-
-const unpaidAgain = "the payment is no longer confirmed"
-
-// postpone puts an attempt off.
-func (s *Issuer) postpone(ctx context.Context, intent Intent, reason string) error {
-	return s.store.DeferIntent(ctx, intent, backoff(intent.Attempts), reason)
-}
-
-// park leaves a card to an operator: it stays paid, and no further attempt is made.
-func (s *Issuer) park(ctx context.Context, intent Intent, reason string) error {
-	s.log.ErrorContext(ctx, "card needs an operator", "card", intent.CardUUID, "reason", reason)
-	return s.store.ParkIntent(ctx, intent, reason)
-}
-
-// backoff returns how long to wait after the n-th attempt: it doubles from a second, with full jitter in its upper half.
-func backoff(n int) time.Duration {
-	wait := min(time.Second<<min(n-1, 20), longestWait)
-	return wait/2 + rand.N(wait/2+1)
 }

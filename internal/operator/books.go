@@ -24,7 +24,7 @@ type CoinBooks struct {
 	Unattributed card.Amount // of these, to addresses of no card
 
 	Made       card.Amount // credited to cards that are made
-	Open       card.Amount // credited to cards that wait, for more money, confirmations or the issuer
+	Open       card.Amount // credited to cards that wait, for more money, confirmations or the supplier
 	Held       card.Amount // of late payments, for an operator to settle
 	Surplus    card.Amount // beyond what a card was asked for
 	Refunded   card.Amount // given back by operators

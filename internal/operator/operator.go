@@ -31,9 +31,9 @@ type Tx interface {
 	// TransfersTo returns the counted transfers to addresses.
 	TransfersTo(ctx context.Context, currency string, addresses []string) ([]card.Transfer, error)
 
-	// ReopenIntent has a parked intent tried again.
+	// ReopenIntent has an intent that was declined or parked tried again.
 	ReopenIntent(ctx context.Context, id uuid.UUID) error
-	// Intent returns how far the making of a card is; nil if it was not decided.
+	// Intent returns how far the issuing of a card is; nil if it was not decided.
 	Intent(ctx context.Context, id uuid.UUID) (*IntentRecord, error)
 	// InsertResolution stores what an operator decided, and the decided amounts of the card, which must be locked.
 	InsertResolution(ctx context.Context, r Resolution, c *card.Card) error

@@ -23,16 +23,26 @@ type Record struct {
 	Account     string // name
 	Transfers   []card.Transfer
 	Intent      *IntentRecord // nil before the payment was confirmed
+	Credentials bool          // whether any are kept
 	Resolutions []Resolution
 	Events      []card.Event
 }
 
-// IntentRecord is how far the making of a card is.
+// IntentRecord is how far the issuing of a card is.
 type IntentRecord struct {
-	State    string // open, done or parked
-	Attempts int
-	DueAt    time.Time // of the next attempt, while it is open
-	Reason   string    // of the last failure
+	State        string // open, pending, parked, done or refund_due
+	Supplier     string // "" if nobody was asked
+	Reference    string // the supplier's; "" if it gave none
+	FirstAskedAt *time.Time
+	Answer       string // the supplier's last: issued, pending, declined or unknown; "" if nobody was asked
+	Attempts     int
+	DueAt        time.Time // of the next attempt, while it is open or pending
+	Reason       string    // why the card is not issued yet
+}
+
+// waits reports whether the issuing of a card is left to an operator: it is parked, or the supplier declined.
+func (r *IntentRecord) waits() bool {
+	return r != nil && (r.State == "parked" || r.State == "refund_due")
 }
 
 // ResolutionKind says what an operator decided of a card.
@@ -47,7 +57,7 @@ const (
 	Refund ResolutionKind = "refund"
 	// WriteOff says that the operator bears the loss of money that left the chain after the card was made, or after it was given back.
 	WriteOff ResolutionKind = "write_off"
-	// Retry has the issuer asked again, with the same key, for a card that was parked.
+	// Retry has the supplier asked again, with the same key, for a card that it declined or that is parked.
 	Retry ResolutionKind = "retry"
 )
 
@@ -65,8 +75,8 @@ type Resolution struct {
 var (
 	// ErrAnotherAmount means that a decision is not about the amount that the operator thinks.
 	ErrAnotherAmount = errors.New("the amount is another by now")
-	// ErrBeingMade means that the issuer may have made a card: its money can't be given back.
-	ErrBeingMade = errors.New("the card is being made")
+	// ErrBeingMade means that the supplier may have made a card: its money can't be given back.
+	ErrBeingMade = errors.New("the card is being issued")
 	// ErrNotConfirmed means that money may still leave the chain, or can't be spent yet: it is not to be given back.
 	ErrNotConfirmed = errors.New("what was received is not confirmed, or is locked")
 	// ErrMade means that a card is made already.
@@ -75,6 +85,6 @@ var (
 	ErrNothingLost = errors.New("no money was lost with the card")
 	// ErrNothingReceived means that there is no money to decide on.
 	ErrNothingReceived = errors.New("nothing was received for the card")
-	// ErrNotParked means that the making of a card does not wait for an operator.
-	ErrNotParked = errors.New("the making of the card is not parked")
+	// ErrNotParked means that the issuing of a card does not wait for an operator.
+	ErrNotParked = errors.New("the card is neither declined nor parked")
 )

@@ -29,7 +29,7 @@ type Resolved struct {
 }
 
 // ResolveCard settles what the rules leave to an operator: a payment that is late or too little, a card whose money left the chain,
-// a surplus, a card that the issuer declined. Every decision is kept, and told to the account as the change of state that follows.
+// a surplus, a card that the supplier declined. Every decision is kept, and told to the account as the change of state that follows.
 func (s *Service) ResolveCard(ctx context.Context, d Decision) (Resolved, error) {
 	if d.Note == "" || d.Operator == "" {
 		return Resolved{}, errors.New("resolve card: a decision needs a note and a name")
@@ -105,7 +105,7 @@ func (s *Service) ground(ctx context.Context, tx Tx, c *card.Card) (g ground, er
 // to decide.
 func decide(c *card.Card, kind ResolutionKind, on ground) (amount card.Amount, nothing bool, err error) {
 	kept := c.Received - c.Refunded
-	parked := on.intent != nil && on.intent.State == "parked"
+	parked := on.intent.waits() // or declined: both are the operator's to decide
 	switch kind {
 	case Accept:
 		switch {

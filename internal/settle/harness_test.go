@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-// shop is one replica of the service with a simulated chain, whose time and issuer the test controls.
+// shop is one replica of the service with a simulated chain, whose time and supplier the test controls.
 type shop struct {
 	t        *testing.T
 	store    *store.Store
@@ -63,7 +63,7 @@ func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
 		v, err := vault.Open(keys)
 		check(t, err)
 		first := &shop{t: t, url: url, vault: v, rates: &dial{usd: "150"}, now: time.Now()}
-		first.supplier = &scripted{real: supplier.NewSandbox(first.clock), asked: map[string]int{}}
+		first.supplier = &scripted{Sandbox: supplier.NewSandbox(supplier.Prompt, first.clock), asked: map[string]int{}}
 		first.start()
 		a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: first.now}
 		check(t, first.store.InsertAccount(t.Context(), a))
@@ -163,6 +163,19 @@ func (s *shop) settle() {
 	}
 }
 
+// again lets the time pass that an intent waits for its next attempt.
+func (s *shop) again() {
+	s.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for time.Now().Before(deadline) {
+		if n, err := s.issuer.IssueDue(s.t.Context()); err != nil || n > 0 {
+			check(s.t, err)
+			return
+		}
+	}
+	s.t.Fatal("the intent did not come back")
+}
+
 // want reads the card again and compares.
 func (s *shop) want(c *card.Card, status card.Status, state card.PaymentState, received card.Amount, confirmations int64) *card.Card {
 	s.t.Helper()
@@ -211,11 +224,11 @@ func (s *shop) resolve(c *card.Card, kind operator.ResolutionKind) operator.Reso
 	return done
 }
 
-// wantIssued compares how many cards the issuer made with how many it should have.
+// wantIssued compares how many cards the supplier made with how many it should have.
 func (s *shop) wantIssued(n int) {
 	s.t.Helper()
 	if got := s.supplier.cards(); got != n {
-		s.t.Errorf("the issuer made %d cards, want %d", got, n)
+		s.t.Errorf("the supplier made %d cards, want %d", got, n)
 	}
 }
 
@@ -233,35 +246,48 @@ func (d *dial) Rate(currency string) (card.Rate, error) {
 	return f.Rate(currency)
 }
 
-// scripted is the sandbox's issuer with faults, and a ledger of what it made.
+// scripted is the sandbox's supplier with faults, and a ledger of what it made.
 type scripted struct {
-	real *supplier.Sandbox
-	// fault, if set, says what becomes of an attempt: the card is made all the same unless it returns card.ErrDeclined.
+	*supplier.Sandbox
+	// fault, if set, says what becomes of an attempt: the card is made all the same unless it returns errDeclined.
 	fault func(attempt int, c *card.Credentials) error
 
 	mu    sync.Mutex
 	asked map[string]int // attempts by key
 }
 
-func (s *scripted) Issue(ctx context.Context, key string, usd card.USD) (card.Credentials, error) {
-	c, err := s.real.Issue(ctx, key, usd)
+var errDeclined = errors.New("declined")
+
+func (s *scripted) Submit(ctx context.Context, r issue.Request) (issue.Answer, error) {
+	a, err := s.Sandbox.Submit(ctx, r)
 	if err != nil {
-		return c, err
+		return a, err
 	}
 	s.mu.Lock()
-	s.asked[key]++
-	attempt := s.asked[key]
+	s.asked[r.Key]++
+	attempt := s.asked[r.Key]
 	s.mu.Unlock()
 	if s.fault == nil {
-		return c, nil
+		return a, nil
 	}
-	err = s.fault(attempt, &c)
-	if errors.Is(err, card.ErrDeclined) {
+	err = s.fault(attempt, &a.Credentials)
+	if errors.Is(err, errDeclined) {
 		s.mu.Lock()
-		delete(s.asked, key)
+		delete(s.asked, r.Key)
 		s.mu.Unlock()
+		return issue.Answer{Outcome: issue.Declined, Reason: "out of stock"}, nil
 	}
-	return c, err
+	return a, err
+}
+
+func (s *scripted) Lookup(ctx context.Context, r issue.Request) (issue.Answer, error) {
+	s.mu.Lock()
+	made := s.asked[r.Key] > 0
+	s.mu.Unlock()
+	if !made {
+		return issue.Answer{}, nil
+	}
+	return s.Submit(ctx, r)
 }
 
 func (s *scripted) cards() int {

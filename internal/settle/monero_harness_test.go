@@ -74,7 +74,7 @@ func newTill(t *testing.T, url string, changes ...func(*till)) *till {
 	check(t, err)
 	s := &till{shop: &shop{t: t, url: url, vault: v, rates: &dial{usd: "150"}}, net: rig.Monero(t)}
 	s.net.DropMempool(t)
-	s.supplier = &scripted{real: supplier.NewSandbox(time.Now), asked: map[string]int{}}
+	s.supplier = &scripted{Sandbox: supplier.NewSandbox(supplier.Prompt, time.Now), asked: map[string]int{}}
 	// monerod takes 25 connections from one machine, and only a proxy ends those that nobody needs any more.
 	s.node, s.wallet = rig.NewProxy(t, s.net.DaemonURL), rig.NewProxy(t, s.net.WalletURL)
 	s.config = chain.MoneroConfig{DaemonURL: s.node.URL, WalletURL: s.wallet.URL}

@@ -258,10 +258,10 @@ func (h *hazard) compare() {
 	defer h.supplier.mu.Unlock()
 	for c := range h.made {
 		if h.supplier.asked[c.UUID.String()] == 0 {
-			h.t.Errorf("the issuer never made %s", c.UUID)
+			h.t.Errorf("the supplier never made %s", c.UUID)
 		}
 	}
 	if len(h.supplier.asked) != len(h.made) {
-		h.t.Errorf("the issuer made %d cards, want %d", len(h.supplier.asked), len(h.made))
+		h.t.Errorf("the supplier made %d cards, want %d", len(h.supplier.asked), len(h.made))
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 const lost = "its money left the chain after it was made or given back: write it off, or wait for it"
-const parked = "it is paid, but its making is parked: retry or refund it"
+const declined = "it is paid, but the supplier declined it: retry or refund it"
 
 func TestResolve_LateMoneyIsAcceptedOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
@@ -114,11 +114,11 @@ func TestResolve_ALossIsWrittenOff(t *testing.T) {
 func TestResolve_ADeclinedCardIsTriedAgainOrRefunded(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		again, back := s.order(), s.order()
-		s.supplier.fault = func(int, *card.Credentials) error { return card.ErrDeclined }
+		s.supplier.fault = func(int, *card.Credentials) error { return errDeclined }
 		s.pay(again, coin, 10)
 		s.pay(back, coin, 10)
 		s.settle()
-		s.doubts = []string{parked, parked}
+		s.doubts = []string{declined, declined}
 		s.reconcile()
 		found, err := s.store.FindCards(t.Context(), operator.Search{NeedsOperator: true, Limit: 10})
 		check(t, err)
@@ -176,14 +176,14 @@ func TestResolve_WhatCantBeDecidedIsRefused(t *testing.T) {
 
 func TestReconcile_FindsWhatDoesNotAgree(t *testing.T) {
 	for want, wreck := range map[string]string{
-		"it has credentials, but is not generated":                       "UPDATE cards SET status = 'awaiting_payment'",
-		"it is generated, but has no credentials":                        "DELETE FROM credentials",
-		"it is generated, but its making is not done":                    "UPDATE intents SET state = 'open'",
-		"what it received is not what its transfers say":                 "UPDATE cards SET received = received + 1",
-		"what was given back is not what its resolutions say":            "UPDATE cards SET refunded = 1",
-		"the events of the account have gaps":                            "UPDATE accounts SET last_seq = last_seq + 1",
-		"it is paid, but its making was never decided":                   "DELETE FROM intents",
-		"the issuer was asked ten times or more, and it is not made yet": "UPDATE intents SET state = 'open', attempts = 10",
+		"it has credentials, but is not generated":                           "UPDATE cards SET status = 'awaiting_payment'",
+		"it is generated, but has no credentials":                            "DELETE FROM credentials",
+		"it is generated, but its making is not done":                        "UPDATE intents SET state = 'open'",
+		"what it received is not what its transfers say":                     "UPDATE cards SET received = received + 1",
+		"what was given back is not what its resolutions say":                "UPDATE cards SET refunded = 1",
+		"the events of the account have gaps":                                "UPDATE accounts SET last_seq = last_seq + 1",
+		"it is paid, but its making was never decided":                       "DELETE FROM intents",
+		"the supplier was asked ten times or more, and it is not issued yet": "UPDATE intents SET state = 'open', attempts = 10",
 	} {
 		t.Run(want, func(t *testing.T) {
 			onEach(t, func(t *testing.T, s *shop) {
@@ -293,10 +293,10 @@ func TestResolve_WhatWasAcceptedAndGivenBackIsNotEnoughAgain(t *testing.T) {
 		s.settle()
 		s.want(c, card.AwaitingPayment, card.Confirming, coin/2, 9)
 		s.rates.usd = "10"
-		s.supplier.fault = func(int, *card.Credentials) error { return card.ErrDeclined }
+		s.supplier.fault = func(int, *card.Credentials) error { return errDeclined }
 		s.mine(1)
 		s.settle()
-		s.resolve(c, operator.Refund) // the issuer made none
+		s.resolve(c, operator.Refund) // the supplier made none
 		s.supplier.fault = nil
 		s.pay(c, coin/2, 10)
 		s.settle()
@@ -337,7 +337,7 @@ func TestWatcher_LateMoneyThatWasFoundEnoughStaysEnough(t *testing.T) {
 		s.tick()
 		s.want(c, card.AwaitingPayment, card.Detected, coin+1, 0)
 		if _, err := s.desk.ResolveCard(t.Context(), operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Note: "x", Operator: "x"}); !errors.Is(err, operator.ErrBeingMade) {
-			t.Errorf("the issuer may have made it: %v", err)
+			t.Errorf("the supplier may have made it: %v", err)
 		}
 		s.pay(c, 0, 10)
 		s.tick()

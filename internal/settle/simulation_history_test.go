@@ -22,14 +22,14 @@ import (
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
-// history is one account's life, from a seed: what customers, miners, nodes, processes, the issuer and operators do.
+// history is one account's life, from a seed: what customers, miners, nodes, processes, the supplier and operators do.
 type history struct {
 	ctx     context.Context
 	db      *database
 	seed    uint64
 	w       *world
 	o       *oracle
-	issuer  *press
+	press   *press
 	account uuid.UUID
 	byID    map[uuid.UUID]*sale
 
@@ -103,7 +103,7 @@ func (v *violation) String() string {
 func runHistory(ctx context.Context, db *database, seed uint64) (steps []string, bad *violation) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	h := &history{ctx: ctx, db: db, seed: seed, byID: map[uuid.UUID]*sale{}, w: newWorld(r)}
-	h.issuer = &press{h: h}
+	h.press = &press{h: h, slowly: seed%4 == 0}
 	h.o = &oracle{firsts: map[string]time.Time{}, fail: h.fail, rate: int64(h.w.between(50, 400)) * 1e8}
 	h.quoteTTL = time.Duration(h.w.between(10, 90)) * time.Minute
 	h.confirmations = []int{h.w.between(1, 12), h.w.between(1, 12)}
@@ -289,26 +289,28 @@ func (h *history) observe() {
 func (h *history) reconcile() {
 	b, err := h.active.desk.Reconcile(h.ctx)
 	h.need("reconcile", err)
-	var parked []*sale
-	for _, x := range h.o.orders {
-		if h.parked(x) {
-			parked = append(parked, x)
-		}
+	waits := make([]string, len(h.o.orders))
+	for i, x := range h.o.orders {
+		waits[i] = h.waits(x)
 	}
-	h.o.checkBooks(b, parked)
+	h.o.checkBooks(b, waits)
 }
 
-// parked reports whether the making of a card is left to an operator, which nobody but the issuer can cause.
-func (h *history) parked(x *sale) bool {
+// waits returns how the issuing of a card waits for an operator, which nobody but the supplier can cause: it is parked, or its refund is
+// due. It returns "" if it does not wait.
+func (h *history) waits(x *sale) string {
 	if !x.refused {
-		return false
+		return ""
 	}
 	record, err := h.db.store.Record(h.ctx, x.id)
 	h.need("record", err)
-	return err == nil && record.Intent != nil && record.Intent.State == "parked"
+	if err != nil || record.Intent == nil || record.Intent.State != "parked" && record.Intent.State != "refund_due" {
+		return ""
+	}
+	return record.Intent.State
 }
 
-// issue has a replica make the cards that are due, with an issuer, a store or a chain that may fail it meanwhile.
+// issue has a replica issue the cards that are due, with a supplier, a store or a chain that may fail it meanwhile.
 func (h *history) issue(r *replica) {
 	pl, text := h.newPlan()
 	var paid []*sale
@@ -336,21 +338,21 @@ func (h *history) issue(r *replica) {
 			}
 		}
 	}
-	asks := h.issuer.asks
+	asks := h.press.asks
 	n, err := r.issuer.IssueDue(context.WithValue(h.ctx, planKey{}, pl))
 	if err != nil && !broken && !errors.Is(err, card.ErrFenced) {
 		h.fail("issue: %v", err)
 	}
 	r.disk.before, r.disk.after = false, false
 	if n > 0 {
-		h.note("%s issues %d, asks %d:%s%s", r.name, n, h.issuer.asks-asks, text, h.failed(err))
+		h.note("%s issues %d, asks %d:%s%s", r.name, n, h.press.asks-asks, text, h.failed(err))
 	}
 	h.observe()
 }
 
-// newPlan returns an issuer that makes what is paid for.
+// newPlan returns a supplier that makes what is paid for.
 func (h *history) newPlan() (*plan, string) {
-	pl := &plan{askable: make([]bool, len(h.o.orders)), answers: make([]answer, len(h.o.orders)),
+	pl := &plan{askable: make([]bool, len(h.o.orders)), answers: make([]answer, len(h.o.orders)), unseen: make([]bool, len(h.o.orders)),
 		old: slices.IndexFunc(h.o.orders, func(x *sale) bool { return x.generated })}
 	for i, x := range h.o.orders {
 		pl.askable[i] = x.isDue()
@@ -385,7 +387,7 @@ func (h *history) end() {
 	for range 2 {
 		h.issueAll()
 		for _, x := range h.o.orders {
-			if h.parked(x) && x.state == card.Paid {
+			if h.waits(x) != "" && x.state == card.Paid {
 				h.resolve(x, operator.Retry)
 			}
 		}
@@ -405,7 +407,7 @@ func (h *history) issueAll() {
 			return
 		}
 	}
-	h.fail("the issuer is asked again and again")
+	h.fail("the supplier is asked again and again")
 }
 
 func (h *history) checkEnd() {
@@ -419,8 +421,8 @@ func (h *history) checkEnd() {
 		h.o.checkEnd(x, c, h.w)
 		if c.Credentials != nil {
 			number := c.Credentials.CardNumber.Reveal()
-			if x.index >= len(h.issuer.made) || number != h.issuer.made[x.index] {
-				h.fail("card %d is %s, which is not what the issuer made for it", x.index, number)
+			if number != h.press.made(x) {
+				h.fail("card %d is %s, which is not what the supplier made for it", x.index, number)
 			}
 			if other, taken := numbers[number]; taken {
 				h.fail("cards %d and %d are the same", other, x.index)

@@ -37,8 +37,8 @@ func TestSimulation_CatchesBrokenRules(t *testing.T) {
 	mutants := []mutant{
 		{"the oldest transfer rules", "../card/payment.go", "sum.height = max(sum.height, t.Height)",
 			"if sum.height == 0 || t.Height < sum.height {\n\t\t\tsum.height = t.Height\n\t\t}"},
-		{"the issuer's key changes with every attempt", "../issue/issue.go", "s.supplier.Issue(asking, c.UUID.String(), c.USD)",
-			"s.supplier.Issue(asking, fmt.Sprintf(\"%s%02d\", c.UUID.String()[:34], intent.Attempts%100), c.USD)"},
+		{"the key changes with every attempt", "../issue/issue.go", "Request{Key: intent.Key,",
+			"Request{Key: fmt.Sprintf(\"%s%02d\", intent.Key[:34], intent.Attempts%100),"},
 		{"a transfer that is mined again keeps its height", "../store/transfers.go", "height = excluded.height, locked = excluded.locked", "locked = excluded.locked"},
 
 		{"one confirmation less is enough", "../card/payment.go", "case tip.Height < sum.ready:", "case tip.Height < sum.ready-1:"},
@@ -60,6 +60,7 @@ func TestSimulation_CatchesBrokenRules(t *testing.T) {
 		{"the time of a payment is when it was mined", "../store/transfers.go",
 			"WHEN excluded.first_seen_at < transfers.first_seen_at THEN", "WHEN TRUE THEN"},
 		{"a lease that was lost is not noticed", "../store/leases.go", "AND fence = ? AND expires_at > \"+\n\t\tt.s.dialect.now+", "AND fence = ? AND expires_at >= 0\"+"},
+		{"a card is asked for again without looking it up", "../issue/issue.go", "if intent.Asked {", "if intent.State == StatePending {"},
 		{"a number may be given out twice", "../issue/issue.go", "[]byte(credentials.CardNumber.Reveal())", "[]byte(c.UUID.String())"},
 		{"every look is told", "../card/payment.go", "if from == to {", "if from == \"\" {"},
 		{"what was accepted need not stay", "../card/payment.go", "(c.Accepted > 0 && kept >= c.Accepted)", "c.Accepted > 0"},

@@ -42,7 +42,7 @@ type sale struct {
 	settled   card.Amount // what the card was made for
 	sealed    []byte
 	events    []card.EventType // that it must have
-	refused   bool             // the issuer gave a reason to ask an operator
+	refused   bool             // the supplier gave a reason to ask an operator
 	attempts  int
 
 	facts string // by which late money was judged
@@ -59,7 +59,7 @@ func (x *sale) must() card.Amount {
 	return 0
 }
 
-// isDue reports whether the issuer is to be asked.
+// isDue reports whether the supplier is to be asked.
 func (x *sale) isDue() bool { return x.state == card.Paid && !x.generated }
 
 // money is what an order got.
@@ -282,8 +282,8 @@ func telling(from, to card.PaymentState) card.EventType {
 	return told[to]
 }
 
-// checkBooks compares what was added up. parked are the orders whose making waits for an operator.
-func (o *oracle) checkBooks(b operator.Books, parked []*sale) {
+// checkBooks compares what was added up. waits says how the issuing of each order waits for an operator.
+func (o *oracle) checkBooks(b operator.Books, waits []string) {
 	var counted, unattributed card.Amount
 	for _, f := range o.facts {
 		counted += f.amount
@@ -310,12 +310,14 @@ func (o *oracle) checkBooks(b operator.Books, parked []*sale) {
 		if x.must()-(m.total-x.refunded) > x.writeOffs {
 			doubt(x, "its money left the chain after it was made or given back: write it off, or wait for it")
 		}
-		stuck := slices.Contains(parked, x)
-		if stuck && x.state == card.Paid {
-			doubt(x, "it is paid, but its making is parked: retry or refund it")
-		}
-		if !stuck && !x.generated && x.state == card.Paid && x.attempts >= 10 {
-			doubt(x, "the issuer was asked ten times or more, and it is not made yet")
+		switch how := waits[x.index]; {
+		case x.state != card.Paid:
+		case how == "parked":
+			doubt(x, "it is paid, but its issuing is parked: retry or refund it")
+		case how == "refund_due":
+			doubt(x, "it is paid, but the supplier declined it: retry or refund it")
+		case !x.generated && x.attempts >= 10:
+			doubt(x, "the supplier was asked ten times or more, and it is not issued yet")
 		}
 	}
 	slices.Sort(found)

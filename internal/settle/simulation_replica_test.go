@@ -40,7 +40,7 @@ func (h *history) start() *replica {
 	r := &replica{h: h, name: fmt.Sprintf("r%d", h.started)}
 	r.disk = &disk{Store: h.db.store, r: r}
 	r.orders, r.desk = r.till(10), operator.New(r.disk, h, quiet)
-	r.issuer = issue.New(r.disk, h.db.vault, h.issuer, func() {}, quiet, h.clock)
+	r.issuer = issue.New(r.disk, h.db.vault, h.press, func() {}, quiet, h.clock)
 	// The store's clock is real and a test must not wait for it: leases end when the history says so.
 	var err error
 	r.watcher, err = settle.New(r.disk, h, r, nobody(), quiet, settle.Config{Reread: 40, PoolSize: 8, FillBatch: 8, LeaseTTL: 24 * time.Hour,
@@ -173,30 +173,35 @@ func (d *disk) AcquireLease(ctx context.Context, name, holder string, ttl time.D
 	return l, err
 }
 
-// ClaimIntents implements card.Store. A claim ends at once, so that what a process left behind need not be waited for.
-func (d *disk) ClaimIntents(ctx context.Context, n int, _ time.Duration) ([]issue.Intent, error) {
-	intents, err := d.Store.ClaimIntents(ctx, n, 0)
+// ClaimIntents implements issue.Store. A claim ends at once, so that what a process left behind need not be waited for.
+func (d *disk) ClaimIntents(ctx context.Context, supplier string, n int, _ time.Duration) ([]issue.Intent, error) {
+	intents, err := d.Store.ClaimIntents(ctx, supplier, n, 0)
+	pl := ctx.Value(planKey{}).(*plan)
 	for _, intent := range intents {
 		if x := d.r.h.order(intent.CardUUID); x != nil {
 			x.attempts = intent.Attempts
+			pl.unseen[x.index] = d.r.h.press.submitted(x)
 		}
 	}
 	return intents, err
 }
 
-// DeferIntent implements card.Store.
-func (d *disk) DeferIntent(ctx context.Context, i issue.Intent, _ time.Duration, reason string) error {
-	return d.Store.DeferIntent(ctx, i, 0, reason)
+// SaveIntents implements issue.Store. No attempt is waited for.
+func (d *disk) SaveIntents(ctx context.Context, intents []issue.Intent) error {
+	for i := range intents {
+		intents[i].Wait = 0
+	}
+	return d.Store.SaveIntents(ctx, intents)
 }
 
-// answer is what the issuer says to one request.
+// answer is what the supplier says to one request.
 type answer int
 
 const (
 	gives    answer = iota
 	hangs           // after it made the card
 	refuses         // before it could make the card
-	declines        // for good
+	declines        // until it is submitted again
 	repeats         // a card that another order has
 	garbles         // the number
 )
@@ -205,11 +210,12 @@ func (a answer) String() string {
 	return []string{"gives", "hangs", "refuses", "declines", "repeats", "garbles"}[a]
 }
 
-// plan is what the issuer answers in one round of issuing, by order, and whom it may be asked for.
+// plan is what the supplier answers in one round of issuing, by order, and what it may be asked for.
 type plan struct {
 	askable   []bool
+	unseen    []bool // was submitted before the round, and not looked up in it yet
 	answers   []answer
-	old       int    // an order whose card was made before; -1 if there is none
+	old       int    // an order whose card was issued before; -1 if there is none
 	meanwhile func() // happens once, when it is asked for the order at
 	at        int
 	once      sync.Once
@@ -217,59 +223,141 @@ type plan struct {
 
 type planKey struct{}
 
-// press is the issuer, with a ledger of what it made.
+// press is the supplier, with a ledger of what it was asked for and made.
 type press struct {
-	h    *history
-	mu   sync.Mutex
-	made []string // numbers of the cards it made, by order; "" if it made none
-	asks int
+	h      *history
+	slowly bool // every card is pending at first
+	mu     sync.Mutex
+	ledger []request // by order
+	asks   int
 }
 
-// Issue implements card.Issuer.
-func (p *press) Issue(ctx context.Context, key string, usd card.USD) (card.Credentials, error) {
-	id, err := uuid.Parse(key)
+// request is an order as the supplier knows it.
+type request struct {
+	submitted, pending, declined bool
+	number                       string // "" if no card was made
+}
+
+// Name implements issue.Supplier.
+func (p *press) Name() string { return "press" }
+
+// KeyRetention implements issue.Supplier.
+func (p *press) KeyRetention() time.Duration { return 0 }
+
+// submitted reports whether an order was ever submitted.
+func (p *press) submitted(x *sale) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.of(x).submitted
+}
+
+// made returns the number of the card that was made for an order; "" if none was.
+func (p *press) made(x *sale) string { return p.of(x).number }
+
+// of returns an order's line in the ledger.
+func (p *press) of(x *sale) *request {
+	for len(p.ledger) <= x.index {
+		p.ledger = append(p.ledger, request{})
+	}
+	return &p.ledger[x.index]
+}
+
+// receive finds the order that a request is for, and has happen what is to happen meanwhile. The ledger is locked when it returns.
+func (p *press) receive(ctx context.Context, r issue.Request) (*plan, *sale) {
+	id, err := uuid.Parse(r.Key)
 	pl, x := ctx.Value(planKey{}).(*plan), p.h.order(id)
-	if err != nil || x == nil || usd != x.usd {
-		p.h.fail("the issuer was asked for %q of %s dollars, which is no order", key, usd)
-		return card.Credentials{}, card.ErrDeclined
+	if err != nil || x == nil || r.USD != x.usd {
+		p.h.fail("the supplier was asked for %q of %s dollars, which is no order", r.Key, r.USD)
+		p.mu.Lock()
+		return pl, nil
 	}
 	if !pl.askable[x.index] {
-		p.h.fail("the issuer was asked for card %d, which is not paid", x.index)
+		p.h.fail("the supplier was asked for card %d, which is not paid", x.index)
 	}
 	if pl.meanwhile != nil && pl.at == x.index {
 		pl.once.Do(pl.meanwhile)
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.asks++
-	for len(p.made) <= x.index {
-		p.made = append(p.made, "")
+	return pl, x
+}
+
+// Submit implements issue.Supplier.
+func (p *press) Submit(ctx context.Context, r issue.Request) (issue.Answer, error) {
+	pl, x := p.receive(ctx, r)
+	defer p.mu.Unlock()
+	if x == nil {
+		return issue.Answer{}, errScripted
 	}
-	said := pl.answers[x.index]
-	p.h.count(fmt.Sprint("issuer's answer ", said))
-	if said == declines && p.made[x.index] == "" {
-		x.refused = true
-		return card.Credentials{}, card.ErrDeclined
+	if pl.unseen[x.index] {
+		p.h.fail("card %d was asked for again without being looked up", x.index)
 	}
+	said, line := pl.answers[x.index], p.of(x)
+	p.h.count(fmt.Sprint("supplier's answer ", said))
+	line.submitted = true
 	if said == refuses {
-		return card.Credentials{}, errScripted
+		return issue.Answer{}, errScripted
 	}
-	number := p.made[x.index]
+	if line.declined = said == declines && line.number == ""; line.declined {
+		x.refused = true
+		return issue.Answer{Outcome: issue.Declined, Reason: "out of stock"}, nil
+	}
+	if p.slowly && line.number == "" {
+		line.pending = true
+		if said == hangs {
+			return issue.Answer{}, errScripted
+		}
+		return issue.Answer{Outcome: issue.Pending, Reference: fmt.Sprint("order ", x.index)}, nil
+	}
+	return p.give(pl, x)
+}
+
+// Lookup implements issue.Supplier.
+func (p *press) Lookup(ctx context.Context, r issue.Request) (issue.Answer, error) {
+	pl, x := p.receive(ctx, r)
+	defer p.mu.Unlock()
+	if x == nil {
+		return issue.Answer{}, errScripted
+	}
+	said, line := pl.answers[x.index], p.of(x)
+	pl.unseen[x.index] = false
+	if said == refuses {
+		return issue.Answer{}, errScripted
+	}
+	if line.pending && said == declines {
+		line.pending, line.declined, x.refused = false, true, true
+	}
+	switch {
+	case line.declined:
+		return issue.Answer{Outcome: issue.Declined, Reason: "out of stock"}, nil
+	case line.pending && said == hangs:
+		return issue.Answer{Outcome: issue.Pending}, nil
+	case line.pending, line.number != "":
+		p.h.count(fmt.Sprint("supplier finds, and ", said))
+		return p.give(pl, x)
+	}
+	return issue.Answer{}, nil
+}
+
+// give makes the card of an order, unless it is made, and answers with it.
+func (p *press) give(pl *plan, x *sale) (issue.Answer, error) {
+	said, line := pl.answers[x.index], p.of(x)
+	number := line.number
 	if number == "" {
 		body := fmt.Sprintf("99%06d%04d", p.h.seed%1e6, x.index)
 		number = body + card.LuhnDigit(body)
 	}
 	if said == repeats && pl.old >= 0 {
-		number, x.refused = p.made[pl.old], true
+		number, x.refused = p.ledger[pl.old].number, true
 	} else {
-		p.made[x.index] = number
+		line.number, line.pending = number, false
 	}
 	switch said {
 	case hangs:
-		return card.Credentials{}, errScripted
+		return issue.Answer{}, errScripted
 	case garbles:
 		number, x.refused = number[:len(number)-1]+"x", true
 	}
-	return card.Credentials{CardNumber: card.Secret(number), ExpirationDate: card.Secret(p.h.w.now.AddDate(2, 0, 0).Format("01/06")),
-		SecurityCode: "123", URL: "https://cards.invalid/x", URLPassword: "secret"}, nil
+	return issue.Answer{Outcome: issue.Issued, Credentials: card.Credentials{CardNumber: card.Secret(number),
+		ExpirationDate: card.Secret(p.h.w.now.AddDate(2, 0, 0).Format("01/06")), SecurityCode: "123", URL: "https://cards.invalid/x", URLPassword: "secret"}}, nil
 }

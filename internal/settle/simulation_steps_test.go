@@ -364,7 +364,7 @@ func (h *history) breakDisk() {
 	_ = h.tick(h.active)
 }
 
-// whileIssuing returns what happens while the issuer makes a card.
+// whileIssuing returns what happens while the supplier makes a card.
 func (h *history) whileIssuing(r *replica, x *sale) func() {
 	return func() {
 		h.w.frozen = true
@@ -412,7 +412,7 @@ func (h *history) operate() {
 
 // resolve decides, and checks that the decision is one that may be taken and is about the right amount.
 func (h *history) resolve(x *sale, kind operator.ResolutionKind) {
-	m, parked := h.o.money(x), h.parked(x)
+	m, parked := h.o.money(x), h.waits(x) != ""
 	kept, firm := m.total-x.refunded, h.o.firm(x, m)
 	may, amount := false, card.Amount(0)
 	switch kind {

@@ -109,15 +109,15 @@ func generate(t *testing.T, s *store.Store, id uuid.UUID) {
 	inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 		return tx.SaveVerdicts(ctx, verdicts(cards, card.Assessment{State: card.Paid, Received: cards[0].Amount, Settled: cards[0].Amount}))
 	})
-	claims, err := s.ClaimIntents(t.Context(), 1, time.Hour)
+	claims, err := s.ClaimIntents(t.Context(), "sandbox", 1, time.Hour)
 	check(t, err)
 	inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
-		return tx.SaveIssued(ctx, []issue.Issued{issued(claims[0], "number "+id.String())})
+		return tx.SaveIssued(ctx, []issue.IssuedCard{issued(claims[0], "number "+id.String())})
 	})
 }
 
-func issued(i issue.Intent, number string) issue.Issued {
-	return issue.Issued{Intent: i, NumberHash: []byte(number), Sealed: card.Sealed{CardNumber: []byte("n"), ExpirationDate: []byte("e"),
+func issued(i issue.Intent, number string) issue.IssuedCard {
+	return issue.IssuedCard{Intent: i, NumberHash: []byte(number), Sealed: card.Sealed{CardNumber: []byte("n"), ExpirationDate: []byte("e"),
 		SecurityCode: []byte("c"), URL: []byte("u"), URLPassword: []byte("p")}}
 }
 

@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -10,11 +9,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
-	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
@@ -269,126 +266,5 @@ func sortTransfers(ts []card.Transfer) {
 			return map[bool]int{true: -1, false: 1}[a.TxID < b.TxID]
 		}
 		return int(a.Output - b.Output)
-	})
-}
-
-// payCards inserts n cards and decides that they are to be made.
-func payCards(t *testing.T, s *store.Store, n int) []*card.Card {
-	t.Helper()
-	account := newAccount(t, s)
-	var cards []*card.Card
-	var as []card.Assessment
-	for range n {
-		cards, as = append(cards, insertCard(t, s, newCard(account))), append(as, card.Assessment{State: card.Paid})
-	}
-	inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
-		vs := verdicts(cards, as...)
-		return errors.Join(tx.SaveVerdicts(ctx, vs), tx.SaveVerdicts(ctx, vs)) // the decision twice is one intent
-	})
-	return cards
-}
-
-func TestClaimIntents_EachIsClaimedByOne(t *testing.T) {
-	conform(t, func(t *testing.T, s *store.Store) {
-		payCards(t, s, 100)
-		var mu sync.Mutex
-		claimed := map[uuid.UUID]int{}
-		var all sync.WaitGroup
-		for range 6 {
-			all.Go(func() {
-				for {
-					some, err := s.ClaimIntents(t.Context(), 7, time.Hour)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if len(some) == 0 {
-						return
-					}
-					mu.Lock()
-					for _, i := range some {
-						claimed[i.CardUUID]++
-					}
-					mu.Unlock()
-				}
-			})
-		}
-		all.Wait()
-		if len(claimed) != 100 {
-			t.Errorf("%d cards were claimed", len(claimed))
-		}
-		for id, times := range claimed {
-			if times != 1 {
-				t.Errorf("%s was claimed %d times", id, times)
-			}
-		}
-	})
-}
-
-func TestClaimIntents_OnlyWhilePaid(t *testing.T) {
-	conform(t, func(t *testing.T, s *store.Store) {
-		c := payCards(t, s, 1)[0]
-		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { // its money left the chain again
-			return tx.SaveVerdicts(ctx, verdicts([]*card.Card{c}, card.Assessment{State: card.Unpaid}))
-		})
-		if got, err := s.ClaimIntents(t.Context(), 5, time.Hour); err != nil || len(got) != 0 {
-			t.Errorf("claimed %v, error %v", got, err)
-		}
-	})
-}
-
-func TestSaveIssued_LostClaimCannotWrite(t *testing.T) {
-	conform(t, func(t *testing.T, s *store.Store) {
-		ctx := t.Context()
-		payCards(t, s, 1)
-		zombie, err := s.ClaimIntents(ctx, 1, expiredAtOnce)
-		check(t, err)
-		owner, err := s.ClaimIntents(ctx, 1, time.Hour)
-		check(t, err)
-		if len(zombie) != 1 || len(owner) != 1 || owner[0].Fence <= zombie[0].Fence || owner[0].Attempts != 2 {
-			t.Fatalf("claims: %+v, then %+v", zombie, owner)
-		}
-		finish := func(i issue.Intent) error {
-			return s.Do(ctx, func(tx *store.Tx) error { return tx.SaveIssued(ctx, []issue.Issued{issued(i, "number")}) })
-		}
-		wantError(t, finish(zombie[0]), card.ErrFenced)
-		wantError(t, s.DeferIntent(ctx, zombie[0], time.Hour, "late"), card.ErrFenced)
-		wantError(t, s.ParkIntent(ctx, zombie[0], "late"), card.ErrFenced)
-		check(t, finish(owner[0]))
-		wantError(t, finish(owner[0]), card.ErrFenced) // done is done
-	})
-}
-
-func TestSaveIssued_TheSameCardNumberTwiceIsRefused(t *testing.T) {
-	conform(t, func(t *testing.T, s *store.Store) {
-		ctx := t.Context()
-		payCards(t, s, 2)
-		claims, err := s.ClaimIntents(ctx, 2, time.Hour)
-		check(t, err)
-		finish := func(i issue.Intent) error {
-			return s.Do(ctx, func(tx *store.Tx) error { return tx.SaveIssued(ctx, []issue.Issued{issued(i, "the same")}) })
-		}
-		check(t, finish(claims[0]))
-		wantError(t, finish(claims[1]), card.ErrDuplicate)
-		check(t, s.ParkIntent(ctx, claims[1], "duplicate"))
-		if got, err := s.ClaimIntents(ctx, 5, time.Hour); err != nil || len(got) != 0 {
-			t.Errorf("claimed %v, error %v", got, err)
-		}
-	})
-}
-
-func TestDeferIntent_ComesBackAfterItsWait(t *testing.T) {
-	conform(t, func(t *testing.T, s *store.Store) {
-		ctx := t.Context()
-		payCards(t, s, 2)
-		claims, err := s.ClaimIntents(ctx, 2, time.Hour)
-		check(t, err)
-		check(t, s.DeferIntent(ctx, claims[0], 0, "no answer"))
-		check(t, s.DeferIntent(ctx, claims[1], time.Hour, "no answer"))
-		again, err := s.ClaimIntents(ctx, 2, time.Hour)
-		check(t, err)
-		if len(again) != 1 || again[0].CardUUID != claims[0].CardUUID {
-			t.Errorf("claimed %+v", again)
-		}
 	})
 }

@@ -41,7 +41,7 @@ func (s *Store) FindCards(ctx context.Context, search operator.Search) ([]*card.
 		query, args = query+" AND c.payment_state = ?", append(args, search.State)
 	}
 	if search.NeedsOperator {
-		query += " AND (" + needsOperator + ` OR (c.payment_state = 'paid' AND EXISTS (SELECT 1 FROM intents i WHERE i.card_uuid = c.uuid AND i.state = 'parked'))
+		query += " AND (" + needsOperator + ` OR (c.payment_state = 'paid' AND EXISTS (SELECT 1 FROM intents i WHERE i.card_uuid = c.uuid AND i.state IN ('parked', 'refund_due')))
 			OR (c.payment_state = 'confirming' AND EXISTS (SELECT 1 FROM transfers t WHERE t.currency = c.currency AND t.address = c.address AND t.counted
 			AND t.locked AND t.first_seen_at < ` + s.dialect.now + " - " + longestLock + ")))"
 		order = " ORDER BY c.uuid LIMIT ?"
@@ -70,7 +70,7 @@ func (s *Store) Record(ctx context.Context, id uuid.UUID) (operator.Record, erro
 		if len(cards) == 0 {
 			return card.ErrNotFound
 		}
-		r = operator.Record{Card: cards[0]}
+		r = operator.Record{Card: cards[0], Credentials: cards[0].Sealed != nil}
 		r.Card.Sealed = nil
 		if err := s.get(ctx, t.t, &r.Account, "select account", "SELECT name FROM accounts WHERE id = ?", r.Card.AccountID); err != nil {
 			return err
@@ -94,17 +94,28 @@ func (s *Store) Record(ctx context.Context, id uuid.UUID) (operator.Record, erro
 // Intent implements card.Tx.
 func (t *tx) Intent(ctx context.Context, id uuid.UUID) (*operator.IntentRecord, error) {
 	var found []struct {
-		State    string `db:"state"`
-		Attempts int    `db:"attempts"`
-		DueAt    int64  `db:"due_at"`
-		Reason   string `db:"reason"`
+		State        string `db:"state"`
+		Supplier     string `db:"supplier"`
+		Reference    string `db:"reference"`
+		FirstAskedAt *int64 `db:"first_asked_at"`
+		Answer       string `db:"answer"`
+		Attempts     int    `db:"attempts"`
+		DueAt        int64  `db:"due_at"`
+		Reason       string `db:"reason"`
 	}
-	err := t.s.list(ctx, t.t, &found, "select intent", "SELECT state, attempts, due_at, COALESCE(reason, '') AS reason FROM intents WHERE card_uuid = ?", id)
+	err := t.s.list(ctx, t.t, &found, "select intent", `SELECT state, COALESCE(supplier, '') AS supplier, COALESCE(reference, '') AS reference,
+		first_asked_at, COALESCE(answer, '') AS answer, attempts, due_at, COALESCE(reason, '') AS reason FROM intents WHERE card_uuid = ?`, id)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
 	f := found[0]
-	return &operator.IntentRecord{State: f.State, Attempts: f.Attempts, DueAt: fromMillis(f.DueAt), Reason: f.Reason}, nil
+	r := &operator.IntentRecord{State: f.State, Supplier: f.Supplier, Reference: f.Reference, Answer: f.Answer, Attempts: f.Attempts,
+		DueAt: fromMillis(f.DueAt), Reason: f.Reason}
+	if f.FirstAskedAt != nil {
+		at := fromMillis(*f.FirstAskedAt)
+		r.FirstAskedAt = &at
+	}
+	return r, nil
 }
 
 func (t *tx) resolutions(ctx context.Context, id uuid.UUID) ([]operator.Resolution, error) {
@@ -208,9 +219,10 @@ func (t *tx) doubts(ctx context.Context) ([]operator.Doubt, error) {
 		{"it is generated, but its making is not done", "SELECT c.uuid FROM cards c WHERE c.status = 'generated' AND NOT EXISTS (SELECT 1 FROM intents i WHERE i.card_uuid = c.uuid AND i.state = 'done')"},
 		{"its making is done, but it is not generated", "SELECT c.uuid FROM cards c JOIN intents i ON i.card_uuid = c.uuid WHERE i.state = 'done' AND c.status <> 'generated'"},
 		{"it is paid, but its making was never decided", "SELECT c.uuid FROM cards c WHERE c.payment_state = 'paid' AND NOT EXISTS (SELECT 1 FROM intents i WHERE i.card_uuid = c.uuid)"},
-		{"it is paid, but its making is parked: retry or refund it", "SELECT c.uuid FROM cards c JOIN intents i ON i.card_uuid = c.uuid WHERE i.state = 'parked' AND c.payment_state = 'paid'"},
-		{"the issuer was asked ten times or more, and it is not made yet", `SELECT c.uuid FROM cards c JOIN intents i ON i.card_uuid = c.uuid
-			WHERE i.state = 'open' AND i.attempts >= 10 AND c.payment_state = 'paid'`},
+		{"it is paid, but its issuing is parked: retry or refund it", "SELECT c.uuid FROM cards c JOIN intents i ON i.card_uuid = c.uuid WHERE i.state = 'parked' AND c.payment_state = 'paid'"},
+		{"it is paid, but the supplier declined it: retry or refund it", "SELECT c.uuid FROM cards c JOIN intents i ON i.card_uuid = c.uuid WHERE i.state = 'refund_due' AND c.payment_state = 'paid'"},
+		{"the supplier was asked ten times or more, and it is not issued yet", `SELECT c.uuid FROM cards c JOIN intents i ON i.card_uuid = c.uuid
+			WHERE i.state IN ('open', 'pending') AND i.attempts >= 10 AND c.payment_state = 'paid'`},
 		{"its money left the chain after it was made or given back: write it off, or wait for it", "SELECT c.uuid FROM cards c WHERE " + isLost},
 		{"the events of the account have gaps", `SELECT a.id FROM accounts a WHERE a.last_seq <> (SELECT COUNT(*) FROM events e WHERE e.account_id = a.id)
 			OR a.last_seq <> (SELECT COALESCE(MAX(e.seq), 0) FROM events e WHERE e.account_id = a.id)`},

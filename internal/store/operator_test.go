@@ -10,6 +10,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/settle"
@@ -56,9 +57,10 @@ func TestFindCards_ThoseThatNeedAnOperator(t *testing.T) {
 		})
 		assess(t, s, cards[3], card.Assessment{State: card.Reversed, Settled: 9, Received: 3}) // as a decision is followed by
 		assess(t, s, cards[4], card.Assessment{State: card.Paid, Received: 9, Settled: 9})
-		claims, err := s.ClaimIntents(ctx, 1, time.Hour)
+		claims, err := s.ClaimIntents(ctx, "sandbox", 1, time.Hour)
 		check(t, err)
-		check(t, s.ParkIntent(ctx, claims[0], "declined"))
+		claims[0].State = issue.StateParked
+		check(t, s.SaveIntents(ctx, claims))
 		for name, tt := range map[string]struct {
 			search operator.Search
 			want   []*card.Card

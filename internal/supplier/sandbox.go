@@ -9,7 +9,9 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,20 +19,95 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 )
 
+// Behaviour is how the sandbox answers, so that whoever integrates sees every way in which a card can be issued, or not.
+type Behaviour string
+
+// The behaviours.
+const (
+	Prompt    Behaviour = "prompt"    // the card is issued at once
+	Slow      Behaviour = "slow"      // every answer takes two seconds
+	Delayed   Behaviour = "pending"   // the card is pending at first, and issued after three seconds
+	Ambiguous Behaviour = "ambiguous" // the card is made, but submitting it fails; looking it up finds it
+	Declining Behaviour = "declining" // no card is issued
+)
+
+const (
+	slowness = 2 * time.Second // of an answer, if Slow
+	delay    = 3 * time.Second // of a card, if Delayed
+)
+
 // Sandbox makes cards that are well formed but can never be real. Their numbers begin with 99: major industry identifier 9
 // with a country code from 900 to 999 (ISO/IEC 7812-1), which ISO 3166-1 leaves to users and gives to no country.
-// It keeps no state: everything is derived from the key, so that a repeated request yields the same card on any replica.
+// It keeps no state: everything is derived from the key, so that every request for it yields the same card on any replica.
 type Sandbox struct {
-	now func() time.Time
+	behaviour Behaviour
+	now       func() time.Time
 }
 
 var _ issue.Supplier = (*Sandbox)(nil)
 
-// NewSandbox returns the sandbox's issuer.
-func NewSandbox(now func() time.Time) *Sandbox { return &Sandbox{now: now} }
+// NewSandbox returns the sandbox's supplier.
+func NewSandbox(behaviour Behaviour, now func() time.Time) *Sandbox {
+	return &Sandbox{behaviour: behaviour, now: now}
+}
 
-// Issue implements issue.Supplier.
-func (s *Sandbox) Issue(_ context.Context, key string, _ card.USD) (card.Credentials, error) {
+// Name implements issue.Supplier.
+func (s *Sandbox) Name() string { return "sandbox" }
+
+// KeyRetention implements issue.Supplier.
+func (s *Sandbox) KeyRetention() time.Duration { return 0 }
+
+// Submit implements issue.Supplier.
+func (s *Sandbox) Submit(ctx context.Context, r issue.Request) (issue.Answer, error) {
+	switch s.behaviour {
+	case Delayed:
+		return issue.Answer{Outcome: issue.Pending, Reference: referenceOf(s.now())}, nil
+	case Ambiguous:
+		return issue.Answer{}, errors.New("the sandbox made the card and lost the answer, as it was told to")
+	}
+	return s.answer(ctx, r)
+}
+
+// Lookup implements issue.Supplier. The sandbox knows every key; only of a pending card it must be told since when.
+func (s *Sandbox) Lookup(ctx context.Context, r issue.Request) (issue.Answer, error) {
+	if s.behaviour == Delayed {
+		switch submitted, known := submittedAt(r.Reference); {
+		case !known:
+			return issue.Answer{}, nil
+		case s.now().Before(submitted.Add(delay)):
+			return issue.Answer{Outcome: issue.Pending, Reference: r.Reference}, nil
+		}
+	}
+	return s.answer(ctx, r)
+}
+
+func (s *Sandbox) answer(ctx context.Context, r issue.Request) (issue.Answer, error) {
+	switch s.behaviour {
+	case Declining:
+		return issue.Answer{Outcome: issue.Declined, Reason: "the sandbox declines, as it was told to"}, nil
+	case Slow:
+		select {
+		case <-time.After(slowness):
+		case <-ctx.Done():
+			return issue.Answer{}, ctx.Err()
+		}
+	}
+	return issue.Answer{Outcome: issue.Issued, Reference: r.Reference, Credentials: s.credentials(r.Key)}, nil
+}
+
+const referencePrefix = "sandbox-"
+
+func referenceOf(submitted time.Time) string {
+	return referencePrefix + strconv.FormatInt(submitted.UnixMilli(), 10)
+}
+
+func submittedAt(reference string) (time.Time, bool) {
+	digits, ours := strings.CutPrefix(reference, referencePrefix)
+	ms, err := strconv.ParseInt(digits, 10, 64)
+	return time.UnixMilli(ms), ours && err == nil
+}
+
+func (s *Sandbox) credentials(key string) card.Credentials {
 	body := fmt.Sprintf("99%013d", number(key, "number")%1e13)
 	// Months from the key, counted from a fixed year, would expire; counted from now they differ between attempts by at most
 	// what the calendar moved, and the first attempt that is stored is the one that counts.
@@ -41,7 +118,7 @@ func (s *Sandbox) Issue(_ context.Context, key string, _ card.USD) (card.Credent
 		SecurityCode:   card.Secret(fmt.Sprintf("%03d", number(key, "code")%1000)),
 		URL:            card.Secret("https://sandbox.invalid/cards/" + text(key, "url", 16)),
 		URLPassword:    card.Secret(text(key, "password", 16)),
-	}, nil
+	}
 }
 
 func derive(key, what string) []byte {

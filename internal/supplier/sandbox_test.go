@@ -1,39 +1,49 @@
 package supplier_test
 
 import (
+	"context"
+	"errors"
 	"regexp"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/supplier"
 )
 
-func TestSandbox_TheSameKeyYieldsTheSameCard(t *testing.T) {
-	now := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
-	clock := func() time.Time { return now }
-	key := uuid.NewString()
-	one, err := supplier.NewSandbox(clock).Issue(t.Context(), key, 50_00)
-	if err != nil {
-		t.Fatal(err)
+var november = time.Date(2026, 11, 30, 23, 59, 0, 0, time.UTC)
+
+// sandbox returns a sandbox whose time the test sets.
+func sandbox(b supplier.Behaviour) (s *supplier.Sandbox, now *time.Time) {
+	at := november
+	return supplier.NewSandbox(b, func() time.Time { return at }), &at
+}
+
+// call submits a request, or looks it up.
+type call func(context.Context, issue.Request) (issue.Answer, error)
+
+// want calls, and compares the outcome.
+func want(t *testing.T, f call, r issue.Request, outcome issue.Outcome) issue.Answer {
+	t.Helper()
+	a, err := f(t.Context(), r)
+	if err != nil || a.Outcome != outcome {
+		t.Errorf("%s, %v; want %s", a.Outcome, err, outcome)
 	}
-	two, err := supplier.NewSandbox(clock).Issue(t.Context(), key, 50_00)
-	if err != nil || one != two {
-		t.Errorf("differs from the first (%v)", err)
+	if (a.Credentials != card.Credentials{}) != (outcome == issue.Issued) {
+		t.Errorf("%s, with credentials: %t", a.Outcome, a.Credentials != card.Credentials{})
 	}
+	return a
 }
 
 func TestSandbox_CardsAreWellFormedAndNeverReal(t *testing.T) {
-	now := time.Date(2026, 11, 30, 23, 59, 0, 0, time.UTC)
-	s := supplier.NewSandbox(func() time.Time { return now })
+	s, _ := sandbox(supplier.Prompt)
 	seen := map[string]bool{}
 	for range 2000 {
-		c, err := s.Issue(t.Context(), uuid.NewString(), 50_00)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := want(t, s.Submit, issue.Request{Key: uuid.NewString(), USD: 50_00}, issue.Issued).Credentials
 		number := c.CardNumber.Reveal()
 		if !regexp.MustCompile(`^99\d{14}$`).MatchString(number) || card.LuhnDigit(number[:15]) != number[15:] {
 			t.Errorf("number %s", number)
@@ -50,6 +60,92 @@ func TestSandbox_CardsAreWellFormedAndNeverReal(t *testing.T) {
 		}
 		if !regexp.MustCompile(`^https://sandbox\.invalid/cards/[a-z2-7]{16}$`).MatchString(c.URL.Reveal()) || len(c.URLPassword) != 16 {
 			t.Errorf("url %s", c.URL.Reveal())
+		}
+	}
+}
+
+// Every version gives the same cards, so that an update between two attempts changes none.
+func TestSandbox_TheSameKeyYieldsTheSameCardInEveryVersion(t *testing.T) {
+	const key = "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
+	want := card.Credentials{CardNumber: "9975762542954000", ExpirationDate: "11/29", SecurityCode: "633", URL: "https://sandbox.invalid/cards/2n4cu6l2vfjng6bo", URLPassword: "etzwxas2vxkvvpbo"}
+	for _, b := range []supplier.Behaviour{supplier.Prompt, supplier.Slow, supplier.Delayed, supplier.Ambiguous} {
+		t.Run(string(b), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, _ := sandbox(b)
+				for _, f := range []call{s.Submit, s.Lookup} {
+					a, err := f(t.Context(), issue.Request{Key: key, Reference: "sandbox-0", USD: 50_00})
+					if err == nil && a.Outcome == issue.Issued && a.Credentials != want {
+						c := a.Credentials
+						t.Errorf("%s %s %s %s %s", c.CardNumber.Reveal(), c.ExpirationDate.Reveal(), c.SecurityCode.Reveal(), c.URL.Reveal(), c.URLPassword.Reveal())
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestSandbox_Prompt(t *testing.T) {
+	s, _ := sandbox(supplier.Prompt)
+	r := issue.Request{Key: uuid.NewString()}
+	if submitted, found := want(t, s.Submit, r, issue.Issued), want(t, s.Lookup, r, issue.Issued); submitted != found {
+		t.Error("submitted and found are not the same")
+	}
+	if s.Name() != "sandbox" || s.KeyRetention() != 0 {
+		t.Errorf("%s keeps keys for %s", s.Name(), s.KeyRetention())
+	}
+}
+
+func TestSandbox_SlowTakesTwoSecondsOrAsLongAsItMay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := sandbox(supplier.Slow)
+		for _, f := range []call{s.Submit, s.Lookup} {
+			started := time.Now()
+			want(t, f, issue.Request{Key: "k"}, issue.Issued)
+			if took := time.Since(started); took != 2*time.Second {
+				t.Errorf("took %s", took)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := f(ctx, issue.Request{Key: "k"}); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("error %v", err)
+			}
+		}
+	})
+}
+
+func TestSandbox_PendingIsIssuedAfterThreeSeconds(t *testing.T) {
+	s, now := sandbox(supplier.Delayed)
+	r := issue.Request{Key: "k"}
+	want(t, s.Lookup, r, issue.Unknown) // nobody told it since when
+	r.Reference = want(t, s.Submit, r, issue.Pending).Reference
+	for _, tt := range []struct {
+		after time.Duration
+		want  issue.Outcome
+	}{{0, issue.Pending}, {3*time.Second - 1, issue.Pending}, {3 * time.Second, issue.Issued}, {time.Hour, issue.Issued}} {
+		*now = november.Add(tt.after)
+		other := supplier.NewSandbox(supplier.Delayed, func() time.Time { return *now }) // on another replica
+		if a := want(t, other.Lookup, r, tt.want); a.Reference != r.Reference {
+			t.Errorf("reference %q, then %q", r.Reference, a.Reference)
+		}
+	}
+	for _, odd := range []string{"", "sandbox-", "sandbox-x", "1795996740000", "other-1795996740000"} {
+		want(t, s.Lookup, issue.Request{Key: "k", Reference: odd}, issue.Unknown)
+	}
+}
+
+func TestSandbox_AmbiguousFailsAndIsFound(t *testing.T) {
+	s, _ := sandbox(supplier.Ambiguous)
+	if a, err := s.Submit(t.Context(), issue.Request{Key: "k"}); err == nil || a != (issue.Answer{}) {
+		t.Errorf("%+v, %v", a, err)
+	}
+	want(t, s.Lookup, issue.Request{Key: "k"}, issue.Issued)
+}
+
+func TestSandbox_Declining(t *testing.T) {
+	s, _ := sandbox(supplier.Declining)
+	for _, f := range []call{s.Submit, s.Lookup} {
+		if a := want(t, f, issue.Request{Key: "k"}, issue.Declined); a.Reason == "" {
+			t.Error("no reason")
 		}
 	}
 }

@@ -108,7 +108,7 @@ func (s *shop) open() {
 	s.webhooks, err = webhook.New(unreliable{s.store, s}, s.vault, poster, func() {}, s.cfg)
 	check(s.t, err)
 	s.chain = chain.NewSimulated(chain.Currencies()[0], s.store, s.clock)
-	s.issuer = issue.New(s.store, s.vault, supplier.NewSandbox(s.clock), func() {}, slog.New(slog.DiscardHandler), s.clock)
+	s.issuer = issue.New(s.store, s.vault, supplier.NewSandbox(supplier.Prompt, s.clock), func() {}, slog.New(slog.DiscardHandler), s.clock)
 	s.watcher, err = settle.New(s.store, rates, s.chain, settle.Wake{Pass: func() {}, Issuer: func() {}, Sender: func() {}}, slog.New(slog.DiscardHandler),
 		settle.Config{PoolSize: 20, FillBatch: 20, Now: s.clock})
 	check(s.t, err)

@@ -1,0 +1,460 @@
+package issue_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/issue"
+)
+
+const (
+	unclear  = "the supplier gave no clear answer"
+	forgot   = "the supplier does not know the request, and may have forgotten it: ask the supplier, then retry or refund"
+	unpaid   = "the payment is no longer confirmed"
+	noDate   = "the supplier gave a card that is expired, or whose expiration date can't be read"
+	notAlone = "the supplier gave a card that another order has already"
+)
+
+var (
+	unknown  = these(issue.Answer{}, nil)
+	pending  = these(issue.Answer{Outcome: issue.Pending, Reference: "r1"}, nil)
+	declined = these(issue.Answer{Outcome: issue.Declined, Reason: "out of stock"}, nil)
+	hangs    = these(issue.Answer{Outcome: issue.Issued, Credentials: card.Credentials{CardNumber: "1"}}, errFault) // what comes with an error is nothing
+	odd      = these(issue.Answer{Outcome: 9}, nil)
+)
+
+func TestIssue_APaidCardIsSubmittedOnceAndStored(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		c := r.paid()
+		r.press.submit = after(func() { // whom it asks, with which key and since when is committed by now
+			i := r.want(c, issue.StateOpen, "", "")
+			if i.Supplier != "press" || i.FirstAskedAt == nil || r.count("intents WHERE key = '"+c.UUID.String()+"'") != 1 {
+				t.Errorf("before the call: %+v", i)
+			}
+			r.wantWait(c, 2*time.Minute, 2*time.Minute) // as long as the claim
+		}, r.press.make)
+		r.issue(1)
+		r.wantCard(c)
+		r.wantCalls("submit")
+		var hash []byte // by which the same number is known in every version
+		check(t, r.beside.QueryRow("SELECT card_number_hash FROM intents").Scan(&hash))
+		want, err := r.vault.Digest("card number", []byte(r.press.cards[c.UUID.String()].CardNumber.Reveal()))
+		if check(t, err); !bytes.Equal(hash, want) {
+			t.Error("the hash of the number is another")
+		}
+		r.due()
+		r.issue(0)
+		if r.woken != 1 {
+			t.Errorf("woken %d times", r.woken)
+		}
+	})
+}
+
+func TestIssue_WhatIsNoCardIsTriedAgainOrLeftToAnOperator(t *testing.T) {
+	for name, tt := range map[string]struct {
+		says           says
+		state          issue.State
+		answer, reason string
+		least, most    time.Duration
+	}{
+		"pending":    {pending, issue.StatePending, "pending", "", 2 * time.Second, 4 * time.Second},
+		"declined":   {declined, issue.StateRefundDue, "declined", "out of stock", 0, 0},
+		"unknown":    {unknown, issue.StateOpen, "unknown", unclear, 500 * time.Millisecond, time.Second},
+		"an error":   {hangs, issue.StateOpen, "unknown", unclear, 500 * time.Millisecond, time.Second},
+		"no outcome": {odd, issue.StateOpen, "unknown", unclear, 500 * time.Millisecond, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, r *room) {
+				c := r.paid()
+				r.press.submit = tt.says
+				r.issue(1)
+				r.want(c, tt.state, tt.answer, tt.reason)
+				r.wantCalls("submit")
+				r.wantWait(c, tt.least, tt.most)
+				if r.woken != 0 {
+					t.Error("woke the sender for nothing")
+				}
+			})
+		})
+	}
+}
+
+// Whatever the first answer was, the second attempt looks up, and submits only what the supplier does not know.
+func TestIssue_WhatWasAskedForIsLookedUpFirst(t *testing.T) {
+	firsts := map[string]says{"pending": pending, "unknown": unknown, "an error": hangs}
+	for name, tt := range map[string]struct {
+		lookup says // nil: as the ledger has it
+		made   bool // although there was no answer
+		calls  []string
+		state  issue.State
+		answer string
+		reason string
+	}{
+		"finds the card":    {made: true, calls: []string{"look up"}, state: issue.StateDone, answer: "issued"},
+		"does not know it":  {calls: []string{"look up", "submit"}, state: issue.StateDone, answer: "issued"},
+		"works on it":       {lookup: pending, calls: []string{"look up"}, state: issue.StatePending, answer: "pending"},
+		"declined":          {lookup: declined, calls: []string{"look up"}, state: issue.StateRefundDue, answer: "declined", reason: "out of stock"},
+		"does not answer":   {lookup: hangs, calls: []string{"look up"}, answer: "unknown", reason: unclear},
+		"makes no sense":    {lookup: odd, calls: []string{"look up"}, answer: "unknown", reason: unclear},
+		"made a bad card":   {lookup: these(issue.Answer{Outcome: issue.Issued}, nil), calls: []string{"look up"}, state: issue.StateParked, answer: "issued", reason: "the supplier gave a card number that is not well formed"},
+		"has another name":  {made: true, lookup: these(issue.Answer{Outcome: issue.Pending, Reference: "r2"}, nil), calls: []string{"look up"}, state: issue.StatePending, answer: "pending"},
+		"forgot its number": {made: true, lookup: these(issue.Answer{Outcome: issue.Pending}, nil), calls: []string{"look up"}, state: issue.StatePending, answer: "pending"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, r *room) {
+				for first, says := range firsts {
+					c := r.paid()
+					r.press.submit, r.press.lookup = says, nil
+					if tt.made {
+						_, _ = r.press.make(t.Context(), issue.Request{Key: c.UUID.String(), USD: c.USD})
+					}
+					r.issue(1)
+					r.wantCalls("submit")
+					r.start() // it also holds for another process
+					r.due()
+					r.press.submit, r.press.lookup = nil, tt.lookup
+					r.issue(1)
+					state, calls, reference := tt.state, append([]string(nil), tt.calls...), ""
+					if state == "" { // as it was
+						state = map[string]issue.State{"pending": issue.StatePending, "unknown": issue.StateOpen, "an error": issue.StateOpen}[first]
+					}
+					if first == "pending" || name == "works on it" {
+						reference = "r1"
+					}
+					if name == "has another name" {
+						reference = "r2"
+					}
+					if first == "pending" {
+						for i := range calls {
+							calls[i] += " r1"
+						}
+					}
+					r.wantCalls(calls...)
+					i := r.want(c, state, tt.answer, tt.reason)
+					if i.Reference != reference {
+						t.Errorf("after %s the reference is %q, want %q", first, i.Reference, reference)
+					}
+					if state == issue.StateDone {
+						r.wantCard(c)
+					}
+					r.exec("UPDATE intents SET state = 'parked' WHERE state IN ('open', 'pending')") // out of the way
+				}
+			})
+		})
+	}
+}
+
+func TestIssue_AProcessThatDiedMayHaveAsked(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		c := r.paid()
+		_, err := r.db.ClaimIntents(t.Context(), "press", 1, time.Minute) // and then it died
+		check(t, err)
+		r.issue(0) // its claim still runs
+		r.due()
+		r.issue(1)
+		r.wantCalls("look up", "submit")
+		r.wantCard(c)
+	})
+}
+
+func TestIssue_SubmitsAgainOnlyWhileTheSupplierKeepsTheKey(t *testing.T) {
+	const grace = 25 * time.Second // that an attempt may take
+	for name, tt := range map[string]struct {
+		retention, asked time.Duration
+		lookup           says
+		want             issue.State
+	}{
+		"for ever":             {0, 1000 * time.Hour, nil, issue.StateDone},
+		"long enough":          {24 * time.Hour, 24*time.Hour - grace - 1, nil, issue.StateDone},
+		"over before the end":  {24 * time.Hour, 24*time.Hour - grace, nil, issue.StateParked},
+		"over":                 {24 * time.Hour, 25 * time.Hour, nil, issue.StateParked},
+		"shorter than a call":  {time.Second, 0, nil, issue.StateParked},
+		"over, but it answers": {24 * time.Hour, 25 * time.Hour, pending, issue.StatePending},
+		"over, but it failed":  {24 * time.Hour, 25 * time.Hour, hangs, issue.StateOpen},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, r *room) {
+				c := r.paid()
+				r.press.submit, r.press.retention = hangs, tt.retention
+				r.issue(1)
+				r.wantCalls("submit") // the first time anyhow
+				r.due()
+				r.press.submit, r.press.lookup = nil, tt.lookup
+				r.disk.claims = func(claimed []issue.Intent, _ int, _ time.Duration) []issue.Intent {
+					claimed[0].FirstAskedAt = claimed[0].ClaimedAt.Add(-tt.asked)
+					return claimed
+				}
+				r.issue(1)
+				switch tt.want {
+				case issue.StateDone:
+					r.wantCalls("look up", "submit")
+					r.wantCard(c)
+				case issue.StatePending:
+					r.wantCalls("look up")
+					r.want(c, issue.StatePending, "pending", "")
+				case issue.StateOpen:
+					r.wantCalls("look up")
+					r.want(c, issue.StateOpen, "unknown", unclear)
+				default:
+					r.wantCalls("look up")
+					r.want(c, issue.StateParked, "unknown", forgot)
+					r.disk.claims = nil
+					r.retry(c) // the operator knows that there is no card
+					if tt.retention > grace {
+						r.issue(1)
+						r.wantCalls("look up", "submit")
+						r.wantCard(c)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestIssue_WhatWasDeclinedIsSubmittedAgainWhenAnOperatorRetries(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		c := r.paid()
+		r.press.submit, r.press.lookup = declined, declined
+		r.issue(1)
+		r.due()
+		r.issue(0)
+		r.wantCalls("submit")
+		r.retry(c)
+		r.issue(1)
+		r.wantCalls("look up", "submit")
+		r.want(c, issue.StateRefundDue, "declined", "out of stock")
+		// The decline is the old one until there is another answer, however often that takes.
+		r.retry(c)
+		for _, says := range []says{hangs, unknown, odd} {
+			r.press.submit = says
+			r.issue(1)
+			r.wantCalls("look up", "submit")
+			r.want(c, issue.StateOpen, "declined", unclear)
+			r.due()
+		}
+		r.press.lookup = hangs
+		r.issue(1)
+		r.wantCalls("look up")
+		r.due()
+		r.press.submit, r.press.lookup = pending, declined
+		r.issue(1)
+		r.wantCalls("look up", "submit")
+		r.want(c, issue.StatePending, "pending", "")
+		r.due()
+		r.issue(1) // this decline is new
+		r.wantCalls("look up r1")
+		r.want(c, issue.StateRefundDue, "declined", "out of stock")
+		r.retry(c)
+		r.press.submit = nil
+		r.issue(1)
+		r.wantCalls("look up", "submit")
+		r.wantCard(c)
+	})
+}
+
+func TestIssue_ARetryOfAFlawedCardIsNoSecondCard(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		c := r.paid()
+		made, err := r.press.make(t.Context(), issue.Request{Key: c.UUID.String(), USD: c.USD})
+		check(t, err)
+		flawed := made
+		flawed.Credentials.ExpirationDate = "01/20"
+		r.press.submit = these(flawed, nil)
+		r.issue(1)
+		r.want(c, issue.StateParked, "issued", noDate)
+		r.press.lookup = these(flawed, nil)
+		r.retry(c)
+		r.issue(1)
+		r.want(c, issue.StateParked, "issued", noDate)
+		r.press.lookup = these(made, nil) // the supplier mended it
+		r.retry(c)
+		r.issue(1)
+		r.wantCalls("submit", "look up", "look up")
+		r.wantCard(c)
+	})
+}
+
+func TestIssue_AnotherSupplierIsNotAskedForWhatOneMayHaveMade(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		unclear, refused := r.paid(), r.paid()
+		r.press.submit = func(_ context.Context, q issue.Request) (issue.Answer, error) {
+			if q.Key == refused.UUID.String() {
+				return issue.Answer{Outcome: issue.Declined, Reference: "theirs"}, nil
+			}
+			return issue.Answer{}, errFault
+		}
+		r.issue(2)
+		r.wantCalls("submit", "submit")
+		r.press.name, r.press.submit = "another press", nil
+		r.due()
+		r.issue(1)
+		r.want(unclear, issue.StateParked, "unknown", "the supplier that was asked is press, and this process has another")
+		r.retry(unclear)
+		r.issue(1)
+		r.want(unclear, issue.StateParked, "unknown", "the supplier that was asked is press, and this process has another")
+		r.wantCalls()
+		r.retry(refused) // nobody made it
+		r.issue(1)
+		r.wantCalls("look up", "submit")
+		r.wantCard(refused)
+		r.press.name = "press"
+		r.retry(unclear)
+		r.issue(1)
+		r.wantCalls("look up", "submit")
+		r.wantCard(unclear)
+	})
+}
+
+func TestIssue_FlawedCardsAreNotGivenOut(t *testing.T) {
+	for name, flaw := range map[string]func(*card.Credentials){
+		"wrong check digit":  func(c *card.Credentials) { c.CardNumber = "4111111111111112" },
+		"not a number":       func(c *card.Credentials) { c.CardNumber = "4111-1111-1111" },
+		"no number":          func(c *card.Credentials) { c.CardNumber = "" },
+		"expired":            func(c *card.Credentials) { c.ExpirationDate = "01/20" },
+		"unreadable date":    func(c *card.Credentials) { c.ExpirationDate = "2029-01" },
+		"no code":            func(c *card.Credentials) { c.SecurityCode = "" },
+		"dangerous address":  func(c *card.Credentials) { c.URL = "javascript:alert(1)" },
+		"address in clear":   func(c *card.Credentials) { c.URL = "http://example.com" },
+		"no password for it": func(c *card.Credentials) { c.URLPassword = "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, r *room) {
+				c, good := r.paid(), r.paid()
+				r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+					a, err := r.press.make(ctx, q)
+					if q.Key == c.UUID.String() {
+						flaw(&a.Credentials)
+					}
+					return a, err
+				}
+				r.issue(2)
+				if i := r.want(c, issue.StateParked, "issued", r.reason(c)); !strings.HasPrefix(i.Reason, "the supplier gave ") {
+					t.Errorf("reason %q", i.Reason)
+				}
+				r.wantCard(good)
+				r.due()
+				r.issue(0) // it is not asked for again
+			})
+		})
+	}
+}
+
+// The date of a card is compared with the clock of the process.
+func TestIssue_ACardThatExpiredMeanwhileIsFlawed(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		c := r.paid()
+		r.clock.pass(3 * 365 * 24 * time.Hour)
+		r.issue(1)
+		r.want(c, issue.StateParked, "issued", noDate)
+	})
+}
+
+// A supplier's texts are kept and shown. They hold no card number, and nothing that a database or a terminal would choke on.
+func TestIssue_ASuppliersTextsAreCleaned(t *testing.T) {
+	for given, kept := range map[string]string{
+		"":                             "",
+		"out of stock":                 "out of stock",
+		"a\x00b\x1b[2Jc\nd\u0085e":     "a b [2Jc d e",
+		"bad \xff byte":                "bad ? byte",
+		"card 4111111111111111 gone":   "card [number] gone",
+		"4111 1111 1111 1111":          "[number]",
+		"4111-1111-1111":               "[number]",
+		"12345678901 is too short":     "12345678901 is too short",
+		"4111  1111  1111":             "4111  1111  1111", // nobody writes a card number in this way
+		strings.Repeat("x", 200):       strings.Repeat("x", 200),
+		strings.Repeat("x", 201):       strings.Repeat("x", 200),
+		strings.Repeat("ü", 150):       strings.Repeat("ü", 100),
+		"x" + strings.Repeat("ü", 100): "x" + strings.Repeat("ü", 99),
+	} {
+		t.Run(fmt.Sprintf("%.20q", given), func(t *testing.T) {
+			onEach(t, func(t *testing.T, r *room) {
+				c := r.paid()
+				r.press.submit = these(issue.Answer{Outcome: issue.Declined, Reason: given}, nil)
+				r.issue(1)
+				r.want(c, issue.StateRefundDue, "declined", kept)
+			})
+		})
+	}
+}
+
+func TestIssue_AReferenceThatCantBeKeptIsIgnored(t *testing.T) {
+	for given, kept := range map[string]string{
+		"4111111111111111":       "4111111111111111", // it is the supplier's number of the order
+		strings.Repeat("x", 200): strings.Repeat("x", 200),
+		strings.Repeat("x", 201): "r1",
+		"a\x00b":                 "r1",
+		"a\nb":                   "r1",
+		"\x00":                   "r1",
+		"\xff":                   "r1",
+		"":                       "r1",
+	} {
+		t.Run(fmt.Sprintf("%.20q", given), func(t *testing.T) {
+			onEach(t, func(t *testing.T, r *room) {
+				c := r.paid()
+				r.press.submit = pending
+				r.issue(1)
+				r.due()
+				r.press.lookup = these(issue.Answer{Outcome: issue.Pending, Reference: given}, nil)
+				r.issue(1)
+				if i := r.want(c, issue.StatePending, "pending", ""); i.Reference != kept {
+					t.Errorf("reference %q, want %q", i.Reference, kept)
+				}
+			})
+		})
+	}
+}
+
+func TestIssue_TheLogNamesNoCardNumber(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		c := r.paid()
+		number := cardOf(c.UUID).CardNumber.Reveal()
+		r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+			_, err := r.press.make(ctx, q)
+			check(t, err)
+			return issue.Answer{}, fmt.Errorf("can't decode {\"pan\": \"%s\"}\x1b[2J", number)
+		}
+		r.issue(1)
+		for _, want := range []string{"level=WARN", "the supplier gave no clear answer", c.UUID.String(), "attempt=1", "submit: can't decode", "[number]"} {
+			if log := string(r.log.bytes()); !strings.Contains(log, want) || strings.Contains(log, number) || strings.Contains(log, "x1b") {
+				t.Errorf("logged %s, want %s", log, want)
+			}
+		}
+	})
+}
+
+func TestIssue_WhatNeedsAnOperatorIsAnErrorInTheLog(t *testing.T) {
+	for name, tt := range map[string]struct {
+		says says
+		want string
+	}{
+		"declined": {declined, "out of stock"},
+		"flawed":   {these(issue.Answer{Outcome: issue.Issued}, nil), "card number that is not well formed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, r *room) {
+				c := r.paid()
+				r.press.submit = tt.says
+				r.issue(1)
+				for _, want := range []string{"level=ERROR", "card needs an operator", c.UUID.String(), tt.want} {
+					if log := string(r.log.bytes()); !strings.Contains(log, want) {
+						t.Errorf("logged %s, want %s", log, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestOutcome_TheZeroIsUnknown(t *testing.T) {
+	var zero issue.Outcome
+	for o, want := range map[issue.Outcome]string{zero: "unknown", issue.Issued: "issued", issue.Pending: "pending", issue.Declined: "declined", 9: "Outcome(9)"} {
+		if o.String() != want {
+			t.Errorf("%d is %s", int(o), o)
+		}
+	}
+}

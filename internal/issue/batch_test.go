@@ -1,0 +1,224 @@
+package issue_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/issue"
+)
+
+// A batch is small, unless there is much to do and the supplier is quick.
+func TestIssue_BatchesGrowWhileTheyAreFullAndQuick(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		var full bool
+		var takes time.Duration
+		r.disk.claims = func(_ []issue.Intent, n int, _ time.Duration) []issue.Intent {
+			r.clock.pass(takes)
+			if !full {
+				n--
+			}
+			claimed := make([]issue.Intent, n)
+			for i := range claimed {
+				claimed[i] = issue.Intent{CardUUID: uuid.New(), State: issue.StateOpen, Supplier: "press", Attempts: 1} // of no card
+			}
+			return claimed
+		}
+		for _, step := range []struct {
+			full  bool
+			takes time.Duration
+			size  int
+		}{
+			{true, 0, 16}, {true, 0, 32}, {true, 0, 64}, {false, 0, 128}, {true, 0, 16}, {true, time.Second - 1, 32}, {true, time.Second, 64}, {true, 0, 16},
+			{true, 0, 32}, {true, 0, 64}, {true, 0, 128}, {true, 0, 256}, {true, 0, 512}, {true, 0, 512},
+		} {
+			full, takes = step.full, step.takes
+			n := step.size
+			if !full {
+				n--
+			}
+			r.issue(n)
+			if got := r.disk.claimedCounts[len(r.disk.claimedCounts)-1]; got != step.size {
+				t.Errorf("claimed %d, want %d", got, step.size)
+			}
+		}
+		r.wantCalls()
+	})
+}
+
+// grow has the next batch take n cards more than the smallest.
+func (r *room) grow() {
+	r.t.Helper()
+	r.manyPaid(16)
+	r.issue(16)
+	r.press.calls = nil
+}
+
+func TestIssue_CardsAreStoredTogether(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		r.grow()
+		r.manyPaid(20)
+		r.issue(20)
+		if diff := cmp.Diff([]int{16, 20}, r.disk.commitsOf); diff != "" {
+			t.Error(diff)
+		}
+		if r.woken != 2 {
+			t.Errorf("woken %d times", r.woken)
+		}
+	})
+}
+
+func TestIssue_SixteenCardsAreAskedForAtOnceAndNoneAfterThreeSeconds(t *testing.T) {
+	for took, asked := range map[time.Duration]int{3 * time.Second: 32, 3*time.Second + 1: 16} {
+		t.Run(took.String(), func(t *testing.T) {
+			onEach(t, func(t *testing.T, r *room) {
+				r.grow()
+				cards := r.manyPaid(32)
+				var mu sync.Mutex
+				var once sync.Once
+				now, most, arrived := 0, 0, make(chan struct{})
+				r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+					mu.Lock()
+					now++
+					if most = max(most, now); now == 16 {
+						once.Do(func() {
+							time.AfterFunc(20*time.Millisecond, func() { // another might begin
+								r.clock.pass(took)
+								close(arrived)
+							})
+						})
+					}
+					mu.Unlock()
+					select {
+					case <-arrived:
+					case <-time.After(5 * time.Second):
+						t.Error("fewer than 16 are asked for at once")
+					}
+					mu.Lock()
+					now--
+					mu.Unlock()
+					return r.press.make(ctx, q)
+				}
+				r.issue(32)
+				if most != 16 || len(r.press.calls) != asked {
+					t.Errorf("%d at once, %d in all", most, len(r.press.calls))
+				}
+				left := 32 - asked
+				if n := r.count("intents WHERE state = 'open' AND reason = 'the supplier is slow' AND first_asked_at IS NULL AND answer IS NULL"); n != left {
+					t.Errorf("%d are left, want %d", n, left)
+				}
+				r.press.calls, r.press.submit = nil, nil
+				check(t, r.issuer.Tick(t.Context())) // they are due at once, and nobody needs to look them up
+				if n := len(slices.DeleteFunc(r.press.calls, func(call string) bool { return call != "submit" })); n != left {
+					t.Errorf("%d were submitted then, want %d", n, left)
+				}
+				for _, c := range cards {
+					r.wantCard(c)
+				}
+			})
+		})
+	}
+}
+
+// What was claimed is finished within a grace, also when the process is asked to end.
+func TestIssue_AnEndingProcessFinishesWhatItClaimed(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		c, failing := r.paid(), r.paid()
+		ctx, cancel := context.WithCancel(t.Context())
+		started := time.Now()
+		var answer, store time.Time
+		r.press.submit = func(asking context.Context, q issue.Request) (issue.Answer, error) {
+			cancel()
+			if asking.Err() != nil {
+				t.Error("the call was cut off")
+			}
+			if q.Key == failing.UUID.String() {
+				return issue.Answer{}, errFault
+			}
+			answer, _ = asking.Deadline()
+			return r.press.make(asking, q)
+		}
+		r.disk.commits = func(storing context.Context, commit func() error) error {
+			store, _ = storing.Deadline()
+			return commit()
+		}
+		n, err := r.issuer.IssueDue(ctx)
+		if n != 2 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		r.wantCard(c)
+		r.want(failing, issue.StateOpen, "unknown", unclear)
+		for what, tt := range map[string]struct{ took, want time.Duration }{
+			"an answer": {answer.Sub(started), 15 * time.Second}, "a batch": {store.Sub(started), 25 * time.Second},
+		} {
+			if over := tt.took - tt.want; over < 0 || over > 5*time.Second {
+				t.Errorf("%s may take %s, want %s", what, tt.took, tt.want)
+			}
+		}
+	})
+}
+
+// An answer that comes too late is none.
+func TestIssue_AHangingSupplierIsGivenUp(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		c := r.paid()
+		r.press.submit = func(ctx context.Context, _ issue.Request) (issue.Answer, error) {
+			return issue.Answer{}, context.DeadlineExceeded
+		}
+		r.issue(1)
+		r.want(c, issue.StateOpen, "unknown", unclear)
+	})
+}
+
+// Waits double from attempt to attempt, up to ten minutes, and are not the same for all.
+func TestIssue_WaitsGrow(t *testing.T) {
+	for name, tt := range map[string]struct {
+		says  says
+		state string
+		most  map[int]time.Duration // the longest after so many attempts
+	}{
+		"after no clear answer": {unknown, "open", map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 10: 512 * time.Second,
+			11: 10 * time.Minute, 20: 10 * time.Minute, 21: 10 * time.Minute, 1000: 10 * time.Minute}},
+		"while it is pending": {pending, "pending", map[int]time.Duration{1: 4 * time.Second, 2: 8 * time.Second, 8: 512 * time.Second, 9: 10 * time.Minute,
+			1000: 10 * time.Minute}},
+		"while it is pending, and can't be looked up": {hangs, "pending", map[int]time.Duration{1: 4 * time.Second, 3: 16 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, r *room) {
+				r.press.submit, r.press.lookup = tt.says, tt.says
+				for attempts, most := range tt.most {
+					cards := r.manyPaid(16)
+					r.exec(fmt.Sprintf("UPDATE intents SET attempts = %d, state = '%s'", attempts-1, tt.state))
+					r.disk.waits = nil
+					r.issue(16)
+					slices.Sort(r.disk.waits)
+					least, longest := r.disk.waits[0], r.disk.waits[15]
+					if least < most/2 || longest > most || longest-least < most/20 {
+						t.Errorf("after %d attempts waits from %s to %s, want %s to %s", attempts, least, longest, most/2, most)
+					}
+					r.wantWait(cards[0], most/2, most)
+					r.exec("UPDATE intents SET state = 'parked'")
+				}
+			})
+		})
+	}
+}
+
+func TestIssue_AClaimLastsLongerThanAnAttempt(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		r.paid()
+		r.disk.claims = func(claimed []issue.Intent, _ int, ttl time.Duration) []issue.Intent {
+			if ttl != 2*time.Minute {
+				t.Errorf("claimed for %s", ttl)
+			}
+			return claimed
+		}
+		r.issue(1)
+	})
+}

@@ -1,0 +1,281 @@
+package issue_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/issue"
+)
+
+func TestIssue_MoneyThatLeavesWhileTheSupplierIsAskedKeepsTheCardBack(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		c, other := r.paid(), r.paid()
+		r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+			if q.Key == c.UUID.String() {
+				r.assess(c, card.Unpaid)
+			}
+			return r.press.make(ctx, q)
+		}
+		r.issue(2)
+		r.want(c, issue.StateOpen, "issued", unpaid)
+		r.wantCard(other)
+		r.due()
+		r.issue(0)
+		r.assess(c, card.Paid)
+		r.wantCalls("submit", "submit")
+		r.issue(1)
+		r.wantCalls("look up")
+		r.wantCard(c)
+		if len(r.press.cards) != 2 {
+			t.Errorf("%d cards were made", len(r.press.cards))
+		}
+	})
+}
+
+func TestIssue_MoneyThatLeavesBeforeTheSupplierIsAskedKeepsItFromBeingAsked(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		c := r.paid()
+		r.disk.reading = func() error { r.assess(c, card.Unpaid); return nil }
+		r.issue(1)
+		r.wantCalls()
+		if i := r.want(c, issue.StateOpen, "", unpaid); i.FirstAskedAt != nil {
+			t.Errorf("asked at %s", i.FirstAskedAt)
+		}
+		r.wantWait(c, 500*time.Millisecond, time.Second)
+		r.disk.reading = nil
+		r.assess(c, card.Paid)
+		r.due()
+		r.press.submit = pending
+		r.issue(1)
+		r.wantCalls("submit")
+		first := r.want(c, issue.StatePending, "pending", "").FirstAskedAt
+		r.disk.reading = func() error { r.assess(c, card.Unpaid); return nil }
+		r.due()
+		r.issue(1) // this time it was asked before
+		if i := r.want(c, issue.StatePending, "pending", unpaid); i.FirstAskedAt == nil || !i.FirstAskedAt.Equal(*first) || i.Reference != "r1" {
+			t.Errorf("%+v", i)
+		}
+		r.disk.reading, r.press.submit, r.press.lookup = nil, nil, r.press.make
+		r.assess(c, card.Paid)
+		r.due()
+		r.issue(1)
+		r.wantCalls("look up r1")
+		r.wantCard(c)
+	})
+}
+
+func TestIssue_ANumberThatAnotherOrderHasIsNotGivenOut(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		first := r.paid()
+		r.issue(1)
+		second, third := r.paid(), r.paid()
+		r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+			if q.Key == second.UUID.String() {
+				q.Key = first.UUID.String()
+			}
+			return r.press.make(ctx, q)
+		}
+		r.issue(2)
+		r.want(second, issue.StateParked, "issued", notAlone)
+		r.wantCard(first)
+		r.wantCard(third)
+		if log := string(r.log.bytes()); !strings.Contains(log, "card needs an operator") || !strings.Contains(log, second.UUID.String()) {
+			t.Errorf("logged %s", log)
+		}
+		if r.woken != 2 {
+			t.Errorf("woken %d times", r.woken)
+		}
+		r.press.submit = nil
+		r.retry(second)
+		r.issue(1) // the supplier knows nothing of it
+		r.wantCard(second)
+	})
+}
+
+func TestIssue_WhoLostItsClaimStoresNothing(t *testing.T) {
+	for name, says := range map[string]says{"issued": nil, "pending": pending, "declined": declined, "unknown": unknown, "flawed": these(issue.Answer{Outcome: issue.Issued}, nil)} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, r *room) {
+				lost, kept := r.paid(), r.paid()
+				r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+					if q.Key != lost.UUID.String() {
+						return r.press.make(ctx, q)
+					}
+					r.exec("UPDATE intents SET fence = fence + 1 WHERE card_uuid = '" + q.Key + "'") // another process took over
+					if says != nil {
+						return says(ctx, q)
+					}
+					return r.press.make(ctx, q)
+				}
+				r.issue(2)
+				r.want(lost, issue.StateOpen, "", "")
+				r.wantCard(kept)
+				if log := string(r.log.bytes()); says == nil && !strings.Contains(log, "another process has issued the card, or took it over") {
+					t.Errorf("logged %s", log)
+				}
+			})
+		})
+	}
+}
+
+func TestIssue_TwoProcessesThatAskForTheSameCardIssueOne(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		c, slow := r.paid(), r.issuer
+		r.start() // the quick one
+		first := true
+		r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+			if first {
+				first = false
+				r.due()    // the first was stopped for longer than its claim
+				r.issue(1) // and the other issues the card meanwhile
+			}
+			return r.press.make(ctx, q)
+		}
+		if n, err := slow.IssueDue(t.Context()); n != 1 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		r.wantCalls("submit", "look up", "submit")
+		r.wantCard(c)
+		if r.woken != 1 || len(r.press.cards) != 1 {
+			t.Errorf("woken %d times for %d cards", r.woken, len(r.press.cards))
+		}
+	})
+}
+
+func TestIssue_ManyCardsByTwoProcessesAreSubmittedOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		cards, one := r.manyPaid(40), r.issuer
+		disk := r.disk
+		r.start()
+		if disk == r.disk {
+			t.Fatal("there is only one process")
+		}
+		done := make(chan error, 2)
+		for _, i := range []*issue.Issuer{one, r.issuer} {
+			go func() { done <- i.Tick(t.Context()) }()
+		}
+		for range 2 {
+			check(t, <-done)
+		}
+		for _, c := range cards {
+			r.wantCard(c)
+		}
+		if len(r.press.calls) != len(cards) {
+			t.Errorf("%d calls", len(r.press.calls))
+		}
+	})
+}
+
+// Each access to the store fails, as a pair: it did not happen, and it did.
+func TestIssue_TheStoreFails(t *testing.T) {
+	unavailable := card.ErrUnavailable.Because(errFault)
+	for name, tt := range map[string]struct {
+		breaks    func(*disk)
+		worked    int
+		then      []string // what is asked of the supplier in all
+		generated bool     // although there was an error
+	}{
+		"claiming": {func(d *disk) { d.claimFails = unavailable }, 0, []string{"submit"}, false},
+		"claiming, which happened": {func(d *disk) {
+			d.claims = func([]issue.Intent, int, time.Duration) []issue.Intent { return nil }
+		}, 0, []string{"look up", "submit"}, false},
+		"reading": {func(d *disk) { d.reading = func() error { return unavailable } }, 1, []string{"look up", "submit"}, false},
+		"storing": {func(d *disk) {
+			d.commits = func(context.Context, func() error) error { return unavailable }
+		}, 1, []string{"submit", "look up"}, false},
+		"storing, which happened": {func(d *disk) {
+			d.commits = func(_ context.Context, commit func() error) error {
+				if err := commit(); err != nil {
+					return err
+				}
+				return unavailable
+			}
+		}, 1, []string{"submit"}, true},
+		"encrypting": {func(d *disk) { d.sealFails = unavailable }, 1, []string{"submit", "look up"}, false},
+		"hashing":    {func(d *disk) { d.digestFails = unavailable }, 1, []string{"submit", "look up"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, r *room) {
+				c := r.paid()
+				tt.breaks(r.disk)
+				want := error(card.ErrUnavailable)
+				if name == "claiming, which happened" {
+					want = nil
+				}
+				r.fails(tt.worked, want)
+				if n := r.count("cards WHERE status = 'generated'"); (n == 1) != tt.generated {
+					t.Errorf("%d cards are generated", n)
+				}
+				r.start()
+				r.due()
+				check(t, r.issuer.Tick(t.Context()))
+				r.wantCalls(tt.then...)
+				r.wantCard(c)
+				if len(r.press.cards) != 1 {
+					t.Errorf("%d cards were made", len(r.press.cards))
+				}
+			})
+		})
+	}
+}
+
+func TestIssue_AnAnswerThatCantBeSavedIsLookedUp(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		c, good := r.paid(), r.paid()
+		r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+			if q.Key == c.UUID.String() {
+				return issue.Answer{Outcome: issue.Declined, Reason: "out of stock"}, nil
+			}
+			return r.press.make(ctx, q)
+		}
+		r.press.lookup = declined
+		r.disk.saveFails = card.ErrUnavailable
+		r.fails(2, card.ErrUnavailable)
+		r.wantCard(good)
+		r.want(c, issue.StateOpen, "", "")
+		r.disk.saveFails = nil
+		r.due()
+		r.issue(1)
+		r.wantCalls("submit", "submit", "look up")
+		r.want(c, issue.StateRefundDue, "declined", "out of stock")
+	})
+}
+
+// What can't be encrypted keeps nobody else back.
+func TestIssue_OneThatFailsKeepsNoOtherBack(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		cards := r.manyPaid(5)
+		bad := cards[2].UUID.String()
+		r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+			if q.Key == bad {
+				r.assess(cards[2], card.Unpaid)
+			}
+			return r.press.make(ctx, q)
+		}
+		r.issue(5)
+		for i, c := range cards {
+			if i != 2 {
+				r.wantCard(c)
+			}
+		}
+		r.want(cards[2], issue.StateOpen, "issued", unpaid)
+		r.assess(cards[2], card.Paid)
+	})
+}
+
+func TestTick_IssuesWhateverIsDue(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		cards := r.manyPaid(40)
+		check(t, r.issuer.Tick(t.Context()))
+		for _, c := range cards {
+			r.wantCard(c)
+		}
+		r.disk.claimFails = card.ErrUnavailable
+		if err := r.issuer.Tick(t.Context()); err == nil {
+			t.Error("no error")
+		}
+	})
+}
