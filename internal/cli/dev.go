@@ -21,6 +21,8 @@ const devPool = 5000
 type devCommand struct {
 	Listen string `env:"CARDMINT_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address to listen on (${default})."`
 	Rate   string `env:"CARDMINT_DEV_RATE" default:"150" placeholder:"USD" help:"What one coin of each currency is worth, in US dollars (${default})."`
+
+	Supplier supplierFlags `embed:""`
 }
 
 func (devCommand) Help() string {
@@ -50,6 +52,7 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 	return g.run(ctx, v, plan{
 		listen: c.Listen, api: true, worker: true, rates: rates, chains: simulated(coins), simulated: true,
 		webhooks: webhookFlags{Insecure: true, Timeout: 15 * time.Second, Retention: defaultRetention},
+		supplier: c.Supplier.open(),
 		orders:   order.Config{Currencies: coins}, pool: devPool,
 		started: func(ctx context.Context, accounts *account.Service, url string) error {
 			token, err := accounts.DevToken(ctx)

@@ -20,7 +20,6 @@ import (
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
-	"github.com/cardmint/cardmint/internal/supplier"
 	"github.com/cardmint/cardmint/internal/vault"
 	"github.com/cardmint/cardmint/internal/webhook"
 	"github.com/cardmint/cardmint/server"
@@ -51,6 +50,7 @@ type plan struct {
 	live       *rate.Live // keeps rates fresh; nil if they are fixed
 	ratesEvery time.Duration
 	webhooks   webhookFlags
+	supplier   issue.Supplier
 	orders     order.Config
 	pool       int // free addresses to keep ahead, per coin
 	// chains returns the chains to watch, and pays without money where they are simulated.
@@ -218,7 +218,7 @@ func (g *globals) wireWorker(w *wired, v *vault.Vault, dbs stores, poster *webho
 		w.add(loop{name: name, coin: c.chain.Currency().Code, every: c.every, woken: passes[i], tick: watcher.Tick, close: watcher.Close, grace: closeGrace,
 			health: func(context.Context) error { return watcher.Health() }})
 	}
-	issuer := issue.New(dbs.worker, v, supplier.NewSandbox(supplier.Prompt, time.Now), sending.up, g.log.With("loop", "issue"), time.Now)
+	issuer := issue.New(dbs.worker, v, p.supplier, sending.up, g.log.With("loop", "issue"), time.Now)
 	w.add(loop{name: "issue", every: issueEvery, woken: issuing, tick: issuer.Tick})
 	sender, err := webhook.NewSender(dbs.sender, v, poster, sending.up, g.log.With("loop", "send"), webhook.Config{Retention: p.webhooks.Retention})
 	if err != nil {

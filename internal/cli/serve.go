@@ -25,6 +25,7 @@ type serveCommand struct {
 	Freeze      bool          `name:"freeze-reversed" env:"CARDMINT_FREEZE_REVERSED" default:"true" negatable:"" help:"Sell no new cards to an account while one of its issued cards is reversed (on)."`
 	MaxBlind    time.Duration `name:"max-blind" env:"CARDMINT_MAX_BLIND" default:"15m" placeholder:"DURATION" help:"How long cards are accepted while nobody can watch their chain (${default})."`
 	Webhooks    webhookFlags  `embed:""`
+	Supplier    supplierFlags `embed:""`
 	Coins       coinFlags     `embed:""`
 }
 
@@ -40,8 +41,8 @@ Examples:
 // Run runs the service until ctx ends.
 func (c serveCommand) Run(ctx context.Context, g *globals) error {
 	if g.Mode == card.LiveMode {
-		return hint(errors.New("live mode needs an issuer of real cards, and this version has none yet"),
-			"use --mode test; how to build in an issuer stands in the README")
+		return hint(errors.New("live mode needs a supplier of real cards, and this version has none yet"),
+			"use --mode test; how to build in a supplier stands in the README")
 	}
 	if c.MaxBlind <= 0 || c.MaxOpenUSD < 0 || c.MaxOpenUSD > mostOpenUSD {
 		return hint(errors.New("--max-blind and --max-open-usd: out of bounds"), "--max-blind takes more than 0, and --max-open-usd 0 to %d US dollars", int64(mostOpenUSD))
@@ -65,6 +66,7 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 		listen: c.Listen, api: c.Role != "worker", worker: c.Role != "api",
 		rates: rates, live: live, ratesEvery: c.Rates.Live.RateEvery,
 		webhooks: c.Webhooks,
+		supplier: c.Supplier.open(),
 		orders:   order.Config{Currencies: currencies(coins), QuoteTTL: c.QuoteTTL, MaxOpenUSD: card.USD(c.MaxOpenUSD * 100), FreezeReversed: c.Freeze, MaxBlind: c.MaxBlind},
 		pool:     c.AddressPool,
 		started: func(_ context.Context, _ *account.Service, url string) error {
