@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"sync"
 	"testing"
 	"time"
@@ -28,9 +29,22 @@ const (
 // follow a reorganisation near to it. (On other networks it only forgets what is older than the newest checkpoint.)
 const firstBlocks = 110
 
-var monero struct {
+// networks are those that the tests of a process share. Each is used by one test at a time.
+var networks struct {
 	sync.Mutex
-	net *MoneroNet
+	free    []*MoneroNet
+	started int
+	held    map[string]*holding // by the name of the test
+	back    chan struct{}       // tells that one may be free
+}
+
+// mostNetworks is how many tests of a process use a network at the same time.
+const mostNetworks = 2
+
+// holding is a network that a test uses, as often as it asked for it.
+type holding struct {
+	net   *MoneroNet
+	times int
 }
 
 // MoneroNet is a monerod in regtest with two wallets: a merchant's that is view-only, and a payer's with coins.
@@ -47,27 +61,93 @@ type MoneroNet struct {
 	relay *relay // before the node, for the wallets
 }
 
-// Monero returns the network that the tests of a process share, until Main ends it. They must not use it in parallel.
-// A new one takes about 12 s.
+// Monero returns a network that is the test's alone until it ends; a test that asks again, and its subtests, get the same. A process starts
+// up to two, each of which takes about 12 s, and keeps them until Main ends.
 func Monero(tb testing.TB) *MoneroNet {
 	tb.Helper()
 	notShort(tb, "Monero")
 	Need(tb, "monerod", "monero")
 	Need(tb, "monero-wallet-rpc", "monero")
-	monero.Lock()
-	defer monero.Unlock()
-	if monero.net == nil {
-		monero.net = startMonero(tb)
+	name, net := holdNetwork(tb)
+	tb.Cleanup(func() { releaseNetwork(name) })
+	net.mend(tb)
+	return net
+}
+
+// holdNetwork waits for a network, and returns the name of the test that holds it.
+func holdNetwork(tb testing.TB) (string, *MoneroNet) {
+	tb.Helper()
+	networks.Lock()
+	if networks.held == nil {
+		networks.held, networks.back = map[string]*holding{}, make(chan struct{}, mostNetworks)
 	}
-	monero.net.mend(tb)
-	return monero.net
+	for name := tb.Name(); name != "."; name = path.Dir(name) {
+		if h := networks.held[name]; h != nil { // the test itself, or the one that it is a part of
+			h.times++
+			networks.Unlock()
+			return name, h.net
+		}
+	}
+	for {
+		var net *MoneroNet
+		switch {
+		case len(networks.free) > 0:
+			net, networks.free = networks.free[0], networks.free[1:]
+		case networks.started < mostNetworks:
+			networks.started++
+			networks.Unlock()
+			net = startAnother(tb)
+			networks.Lock()
+		default:
+			networks.Unlock()
+			<-networks.back
+			networks.Lock()
+			continue
+		}
+		networks.held[tb.Name()] = &holding{net, 1}
+		networks.Unlock()
+		return tb.Name(), net
+	}
+}
+
+// startAnother starts a network. If that fails, which ends the test, the next test may try again.
+func startAnother(tb testing.TB) (net *MoneroNet) {
+	tb.Helper()
+	defer func() {
+		if net == nil {
+			networks.Lock()
+			defer networks.Unlock()
+			networks.started--
+			tellWaiting()
+		}
+	}()
+	return startMonero(tb)
+}
+
+func releaseNetwork(name string) {
+	networks.Lock()
+	defer networks.Unlock()
+	h := networks.held[name]
+	if h.times--; h.times == 0 {
+		delete(networks.held, name)
+		networks.free = append(networks.free, h.net)
+		tellWaiting()
+	}
+}
+
+// tellWaiting lets one test that waits look again.
+func tellWaiting() {
+	select {
+	case networks.back <- struct{}{}:
+	default:
+	}
 }
 
 func endMonero() {
-	monero.Lock()
-	defer monero.Unlock()
-	if monero.net != nil {
-		monero.net.end()
+	networks.Lock()
+	defer networks.Unlock()
+	for _, net := range networks.free {
+		net.end()
 	}
 }
 
