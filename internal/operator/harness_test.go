@@ -1,0 +1,263 @@
+package operator_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/account"
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/order"
+	"github.com/cardmint/cardmint/internal/rate"
+	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/settle"
+	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/supplier"
+	"github.com/cardmint/cardmint/internal/vault"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+const coin card.Amount = 1_000000000000 // what a card of 150 dollars costs at the rate of 150
+
+// What the books doubt until an operator has decided.
+const (
+	lost     = "its money left the chain after it was made or given back: write it off, or wait for it"
+	declined = "it is paid, but the supplier declined it: retry or refund it"
+)
+
+var databases = rig.Databases{Migrate: func(url string) error {
+	_, err := store.Migrate(context.Background(), url)
+	return err
+}}
+
+// shop is a service with a simulated chain, an operator's desk, and time, rate and supplier in the hands of the test.
+type shop struct {
+	t        *testing.T
+	url      string
+	store    *store.Store
+	chain    *chain.Simulated
+	watcher  *settle.Watcher
+	orders   *order.Service
+	rates    *dial
+	supplier *scripted
+	issuer   *issue.Issuer
+	desk     *operator.Service
+	log      bytes.Buffer // the desk's
+	account  uuid.UUID
+	now      time.Time
+	doubts   []string // what the books may doubt when the test ends
+}
+
+// onEach runs a test on every database. In the end the books must agree.
+func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
+	t.Helper()
+	t.Parallel()
+	databases.Each(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		f(t, s)
+		s.reconcile()
+	})
+}
+
+func open(t *testing.T, url string) *shop {
+	t.Helper()
+	s := &shop{t: t, url: url, rates: &dial{usd: "150"}, now: time.Now()}
+	coins, quiet, nobody := chain.Currencies(), slog.New(slog.DiscardHandler), func() {}
+	keys := filepath.Join(t.TempDir(), "x.keys")
+	check(t, vault.Create(keys))
+	v, err := vault.Open(keys)
+	check(t, err)
+	s.store, err = store.Open(t.Context(), url, 4, coins)
+	check(t, err)
+	t.Cleanup(func() { _ = s.store.Close() })
+	a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: s.now}
+	check(t, s.store.InsertAccount(t.Context(), a))
+	s.account = a.ID
+	s.chain = chain.NewSimulated(coins[0], s.store, s.clock)
+	s.watcher, err = settle.New(s.store, s.rates, s.chain, settle.Wake{Pass: nobody, Issuer: nobody, Sender: nobody}, quiet,
+		settle.Config{PoolSize: 40, FillBatch: 40, Now: s.clock})
+	check(t, err)
+	s.orders, err = order.New(s.store, v, s.rates, nil, nobody, order.Config{Currencies: coins, Now: s.clock})
+	check(t, err)
+	s.supplier = &scripted{Sandbox: supplier.NewSandbox(supplier.Prompt, s.clock), attempts: map[string]int{}, issued: map[string]bool{}}
+	s.issuer = issue.New(s.store, v, s.supplier, nobody, quiet, s.clock)
+	s.desk = operator.New(s.store, s.rates, slog.New(slog.NewTextHandler(&s.log, nil)))
+	s.tick() // makes addresses
+	return s
+}
+
+func (s *shop) clock() time.Time { return s.now }
+
+// order asks for a card of 150 dollars.
+func (s *shop) order() *card.Card {
+	s.t.Helper()
+	o, wrong := s.orders.Check("150", "monero")
+	if len(wrong) > 0 {
+		s.t.Fatal(wrong)
+	}
+	c, _, err := s.orders.CreateCard(s.t.Context(), s.account, o, "")
+	check(s.t, err)
+	return c
+}
+
+func (s *shop) pay(c *card.Card, amount card.Amount, confirmations int) {
+	s.t.Helper()
+	_, err := s.chain.Pay(s.t.Context(), c.Address, amount, confirmations)
+	check(s.t, err)
+}
+
+func (s *shop) mine(n int) {
+	s.t.Helper()
+	check(s.t, s.store.SimulatedMine(s.t.Context(), "monero", n))
+}
+
+func (s *shop) tick() {
+	s.t.Helper()
+	check(s.t, s.watcher.Tick(s.t.Context()))
+}
+
+// settle has everything done that is due.
+func (s *shop) settle() {
+	s.t.Helper()
+	s.tick()
+	check(s.t, s.issuer.Tick(s.t.Context()))
+}
+
+// again has the supplier asked again at once for what was deferred.
+func (s *shop) again() {
+	s.t.Helper()
+	s.exec("UPDATE intents SET due_at = 0")
+	check(s.t, s.issuer.Tick(s.t.Context()))
+}
+
+// exec changes the database behind everybody's back.
+func (s *shop) exec(statement string) {
+	s.t.Helper()
+	_, err := rig.OpenSQL(s.t, s.url).Exec(statement)
+	check(s.t, err)
+}
+
+// want reads the card again and compares.
+func (s *shop) want(c *card.Card, status card.Status, state card.PaymentState, received card.Amount, confirmations int64) {
+	s.t.Helper()
+	got, err := s.orders.GetCard(s.t.Context(), s.account, c.UUID)
+	check(s.t, err)
+	if got.Status != status || got.State != state || got.Received != received || got.Confirmations() != confirmations {
+		s.t.Errorf("card is %s, %s, received %d, %d confirmations; want %s, %s, %d, %d",
+			got.Status, got.State, got.Received, got.Confirmations(), status, state, received, confirmations)
+	}
+	if (got.Credentials != nil) != (status == card.Generated) {
+		s.t.Errorf("card is %s, credentials: %v", status, got.Credentials != nil)
+	}
+}
+
+// wantIssued compares how many cards the supplier made with how many it should have.
+func (s *shop) wantIssued(n int) {
+	s.t.Helper()
+	if got := len(s.supplier.issued); got != n {
+		s.t.Errorf("the supplier made %d cards, want %d", got, n)
+	}
+}
+
+// reconcile is the last assertion of every test: the books doubt nothing but what the test expects.
+func (s *shop) reconcile() {
+	s.t.Helper()
+	books, err := s.desk.Reconcile(context.Background())
+	check(s.t, err)
+	var doubts []string
+	for _, d := range books.Doubts {
+		doubts = append(doubts, d.Text)
+	}
+	if diff := cmp.Diff(s.doubts, doubts); diff != "" {
+		s.t.Errorf("doubts: %s\n%+v", diff, books)
+	}
+}
+
+// wantBooks compares the books of monero.
+func (s *shop) wantBooks(want operator.CoinBooks) {
+	s.t.Helper()
+	books, err := s.desk.Reconcile(s.t.Context())
+	check(s.t, err)
+	want.Currency = "monero"
+	if diff := cmp.Diff([]operator.CoinBooks{want}, books.Coins); diff != "" {
+		s.t.Error(diff)
+	}
+}
+
+func (s *shop) resolve(c *card.Card, kind operator.ResolutionKind) operator.Resolved {
+	s.t.Helper()
+	done, err := s.desk.ResolveCard(s.t.Context(), operator.Decision{CardUUID: c.UUID, Kind: kind, Note: "as agreed", Operator: "alice"})
+	check(s.t, err)
+	return done
+}
+
+// dial is a rate that a test turns.
+type dial struct{ usd string }
+
+func (d *dial) Rate(currency string) (card.Rate, error) {
+	if d.usd == "" {
+		return card.Rate{}, card.ErrNoRate
+	}
+	f, err := rate.NewFixed(map[string]string{currency: d.usd}, time.Now)
+	if err != nil {
+		return card.Rate{}, err
+	}
+	return f.Rate(currency)
+}
+
+// scripted is the sandbox's supplier with faults, and a ledger of what it made.
+type scripted struct {
+	*supplier.Sandbox
+	// fault, if set, says what becomes of an attempt: the card is made all the same unless it returns errDeclined.
+	fault func(attempt int, c *card.Credentials) error
+
+	mu       sync.Mutex // cards are asked for side by side
+	attempts map[string]int
+	issued   map[string]bool
+}
+
+var errDeclined = errors.New("declined")
+
+func (s *scripted) Submit(ctx context.Context, r issue.Request) (issue.Answer, error) {
+	a, err := s.Sandbox.Submit(ctx, r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.attempts[r.Key]++
+	if err == nil && s.fault != nil {
+		err = s.fault(s.attempts[r.Key], &a.Credentials)
+	}
+	if errors.Is(err, errDeclined) {
+		return issue.Answer{Outcome: issue.Declined, Reason: "out of stock"}, nil
+	}
+	s.issued[r.Key] = true
+	return a, err
+}
+
+func (s *scripted) Lookup(ctx context.Context, r issue.Request) (issue.Answer, error) {
+	s.mu.Lock()
+	made := s.issued[r.Key]
+	s.mu.Unlock()
+	if !made {
+		return issue.Answer{}, nil
+	}
+	return s.Submit(ctx, r)
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
