@@ -1,0 +1,66 @@
+package operator_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/operator"
+)
+
+// pots has money in every pot of the books at once, in amounts that can't be mistaken for each other, and returns what the books should say.
+func (s *shop) pots() operator.CoinBooks {
+	s.t.Helper()
+	c, short, late, back := s.order(), s.order(), s.order(), s.order()
+	s.pay(c, coin+1000, 10)
+	s.pay(late, 10, 10)
+	s.pay(back, 100, 10)
+	stray, err := s.store.TakeAddresses(s.t.Context(), "monero", 1)
+	check(s.t, err)
+	s.pay(&card.Card{Address: stray[0]}, 10000, 10)
+	s.settle()
+	s.now = s.now.Add(3 * time.Hour)
+	s.mine(1)
+	s.settle()
+	s.resolve(back, operator.Refund)
+	s.rates.usd = "10"
+	s.pay(short, 1, 0)
+	s.settle()
+	want := operator.CoinBooks{Currency: "monero", Counted: coin + 11111, Made: coin, Open: 1, Held: 10, Refunded: 100, Surplus: 1000,
+		Unattributed: 10000, Paid: 1, Issued: 1, Late: 1}
+	s.wantBooks(want)
+	return want
+}
+
+func TestReconcile_MoneyInEveryPotAddsUp(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		books := s.pots()
+		if got, want := books.Credited(), coin+111; got != want {
+			t.Errorf("credited %d, want %d", got, want)
+		}
+	})
+}
+
+func TestReconcile_SaysWhatDoesNotAddUp(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.pots()
+		s.exec("UPDATE cards SET credit_paid = credit_paid + 1 WHERE credit_paid = 1")
+		s.doubts = []string{
+			"what it credits is not what it received",
+			"monero: 1000000011111 were counted, but 1000000000112 credited, 1000 surplus and 10000 unattributed make 1000000011112",
+		}
+	})
+}
+
+func TestReconcile_BooksThatCantBeReadAreNoBooks(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		broken := operator.New(&faulty{Store: s.store, books: errBroken}, s.rates, nil)
+		books, err := broken.Reconcile(t.Context())
+		if diff := cmp.Diff(operator.Books{}, books); diff != "" || !errors.Is(err, errBroken) {
+			t.Errorf("%s, %v", diff, err)
+		}
+	})
+}

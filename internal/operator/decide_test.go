@@ -1,0 +1,232 @@
+package operator_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/operator"
+)
+
+// refused asks for a decision that can't be made now.
+func (s *shop) refused(c *card.Card, kind operator.ResolutionKind, want error) {
+	s.t.Helper()
+	_, err := s.desk.ResolveCard(s.t.Context(), operator.Decision{CardUUID: c.UUID, Kind: kind, Note: "x", Operator: "x"})
+	if !errors.Is(err, want) {
+		s.t.Errorf("%s: %v, want %v", kind, err, want)
+	}
+}
+
+// decided compares a decision with the amount it should be about and the state it should lead to.
+func (s *shop) decided(c *card.Card, kind operator.ResolutionKind, amount card.Amount, after card.PaymentState) {
+	s.t.Helper()
+	if done := s.resolve(c, kind); done.Nothing || done.Resolution.Amount != amount || done.After != after {
+		s.t.Errorf("%s: %+v, want %d and %s", kind, done, amount, after)
+	}
+}
+
+// nothing asks for a decision where nothing is left to decide.
+func (s *shop) nothing(c *card.Card, kind operator.ResolutionKind) {
+	s.t.Helper()
+	if done := s.resolve(c, kind); !done.Nothing {
+		s.t.Errorf("%s: %+v, want nothing to do", kind, done)
+	}
+}
+
+// late returns a card whose payment of so much came too late to be worth it.
+func (s *shop) late(amount card.Amount) *card.Card {
+	s.t.Helper()
+	c := s.order()
+	s.now = s.now.Add(3 * time.Hour)
+	s.rates.usd = "10"
+	s.pay(c, amount, 10)
+	s.settle()
+	s.want(c, card.AwaitingPayment, card.Late, amount, 10)
+	return c
+}
+
+func TestResolve_AcceptedBeforeItIsConfirmedIsAcceptedOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.mine(30)
+		c := s.order()
+		s.pay(c, coin/2, 5)
+		s.pay(c, coin/4, 0)
+		s.settle()
+		s.decided(c, operator.Accept, coin*3/4, card.Detected)
+		s.nothing(c, operator.Accept)
+		check(t, s.store.SimulatedReorg(t.Context(), "monero", 5, true)) // the half is gone
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Underpaid, coin/4, 0)
+		s.decided(c, operator.Accept, coin/4, card.Detected) // what is left is not what was accepted
+		s.pay(c, 0, 10)
+		s.settle()
+		s.want(c, card.Generated, card.Paid, coin/4, 10)
+		s.wantIssued(1)
+	})
+}
+
+func TestResolve_WhatThePaymentIsEnoughForNeedsNoDecision(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin, 10)
+		s.tick()
+		s.nothing(c, operator.Accept)
+		s.nothing(c, operator.Retry) // it is not parked
+		s.settle()
+		s.want(c, card.Generated, card.Paid, coin, 10)
+		s.nothing(c, operator.Refund) // there is no surplus
+		s.nothing(c, operator.WriteOff)
+	})
+}
+
+func TestResolve_MoreThanThePriceIsAcceptedAsThePrice(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.late(3 * coin)
+		s.decided(c, operator.Accept, coin, card.Paid)
+		s.settle()
+		s.wantBooks(operator.CoinBooks{Counted: 3 * coin, Made: coin, Surplus: 2 * coin, Paid: 1, Issued: 1})
+	})
+}
+
+func TestResolve_WhatWasGivenBackIsNotAccepted(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.late(coin / 2)
+		s.decided(c, operator.Refund, coin/2, card.Expired)
+		s.refused(c, operator.Accept, operator.ErrNothingReceived)
+		s.pay(c, coin/4, 10)
+		s.settle()
+		s.decided(c, operator.Accept, coin/4, card.Paid)
+		s.settle()
+		s.wantBooks(operator.CoinBooks{Counted: coin * 3 / 4, Made: coin / 4, Refunded: coin / 2, Paid: 1, Issued: 1})
+	})
+}
+
+// The making of the card was decided, but nobody was asked for it yet: its money may be given back once the payment is not enough any more.
+func TestResolve_MoneyOfACardThatNobodyWasAskedForIsGivenBack(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.mine(30)
+		c := s.order()
+		s.pay(c, coin/2, 5)
+		s.pay(c, coin/2, 10)
+		s.tick()
+		s.want(c, card.AwaitingPayment, card.Paid, coin, 10)
+		s.refused(c, operator.Refund, operator.ErrBeingMade)
+		check(t, s.store.SimulatedReorg(t.Context(), "monero", 10, true))
+		s.now = s.now.Add(3 * time.Hour)
+		s.mine(10)
+		s.tick()
+		s.want(c, card.AwaitingPayment, card.Late, coin/2, 26)
+		s.decided(c, operator.Refund, coin/2, card.Expired)
+		s.settle()
+		s.wantIssued(0)
+	})
+}
+
+func TestResolve_AParkedCardWhoseMoneyIsGoneIsNotTriedAgain(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.mine(30)
+		c := s.order()
+		s.supplier.fault = func(int, *card.Credentials) error { return card.ErrDeclined }
+		s.pay(c, coin, 10)
+		s.settle()
+		check(t, s.store.SimulatedReorg(t.Context(), "monero", 10, true))
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
+		s.refused(c, operator.Retry, operator.ErrNothingReceived)
+		s.refused(c, operator.Refund, operator.ErrNothingReceived)
+	})
+}
+
+func TestResolve_EachLossIsWrittenOffOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.mine(30)
+		c := s.order()
+		s.pay(c, coin/4, 10)
+		s.pay(c, coin*3/4, 10)
+		s.settle()
+		check(t, s.store.SimulatedReorg(t.Context(), "monero", 10, true)) // the second payment
+		s.settle()
+		s.want(c, card.Generated, card.Reversed, coin/4, 21)
+		s.decided(c, operator.WriteOff, coin*3/4, card.Reversed)
+		s.nothing(c, operator.WriteOff)
+		check(t, s.store.SimulatedReorg(t.Context(), "monero", 21, true)) // the first one too
+		s.settle()
+		s.want(c, card.Generated, card.Reversed, 0, 0)
+		s.decided(c, operator.WriteOff, coin/4, card.Reversed)
+		s.nothing(c, operator.WriteOff)
+		s.wantBooks(operator.CoinBooks{Lost: coin, WrittenOff: coin, Paid: 1, Issued: 1})
+	})
+}
+
+// A loss that was written off and came back is no loss any more, though the card was never made.
+func TestResolve_ALossThatCameBackLeavesNothingToWriteOff(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.mine(30)
+		c := s.late(coin / 2)
+		s.decided(c, operator.Refund, coin/2, card.Expired)
+		s.refused(c, operator.WriteOff, operator.ErrNothingLost)
+		check(t, s.store.SimulatedReorg(t.Context(), "monero", 10, true))
+		s.settle()
+		s.decided(c, operator.WriteOff, coin/2, card.Expired)
+		s.pay(c, coin/2, 10)
+		s.settle()
+		s.nothing(c, operator.WriteOff)
+	})
+}
+
+func TestResolve_WithoutARateLateMoneyWaits(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.late(coin / 2)
+		s.resolve(c, operator.Refund)
+		s.rates.usd = ""
+		s.pay(c, coin/4, 10)
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Confirming, coin*3/4, 10) // nobody knows what it is worth
+		s.decided(c, operator.Refund, coin/4, card.Expired)
+	})
+}
+
+func TestResolve_EveryDecisionIsLoggedOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.late(coin)
+		try := operator.Decision{CardUUID: c.UUID, Kind: operator.Accept, Note: "only asked", Operator: "bob", DryRun: true}
+		if _, err := s.desk.ResolveCard(t.Context(), try); err != nil {
+			t.Fatal(err)
+		}
+		s.refused(c, operator.Retry, operator.ErrNotParked)
+		if s.log.Len() > 0 {
+			t.Errorf("nothing was decided, but logged: %s", &s.log)
+		}
+		s.resolve(c, operator.Accept)
+		s.nothing(c, operator.Accept)
+		if text := s.log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, c.UUID.String()+" decision=accept amount=1000000000000 operator=alice before=late after=paid") {
+			t.Errorf("logged: %s", text)
+		}
+		s.settle()
+	})
+}
+
+func TestResolve_WhatHappenedIsToldInFull(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.late(coin)
+		before, err := s.orders.GetCard(t.Context(), s.account, c.UUID)
+		check(t, err)
+		done := s.resolve(c, operator.Accept)
+		if diff := cmp.Diff(before, done.Card); diff != "" {
+			t.Errorf("the card as it was: %s", diff)
+		}
+		record, err := s.store.Record(t.Context(), c.UUID)
+		check(t, err)
+		if diff := cmp.Diff([]operator.Resolution{done.Resolution}, record.Resolutions); diff != "" {
+			t.Errorf("kept: %s", diff)
+		}
+		if id := done.Resolution.ID; !done.Resolution.CreatedAt.Equal(card.TimeOf(id)) {
+			t.Errorf("decided at %s, by its id at %s", done.Resolution.CreatedAt, card.TimeOf(id))
+		}
+		s.settle()
+	})
+}

@@ -1,0 +1,162 @@
+package operator_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/operator"
+)
+
+var errBroken = errors.New("broken pipe")
+
+// faulty is a store that fails where a test wants it to.
+type faulty struct {
+	operator.Store
+	books error  // instead of the books
+	call  string // the call of a transaction that fails
+	twice bool   // what a transaction does is done again, as after a failure to serialise
+	lost  error  // instead of the reply to COMMIT, which succeeds
+}
+
+var errAgain = errors.New("could not serialise")
+
+func (f *faulty) Books(ctx context.Context) (operator.Books, error) {
+	if f.books != nil {
+		return operator.Books{Coins: []operator.CoinBooks{{Currency: "half"}}}, f.books
+	}
+	return f.Store.Books(ctx)
+}
+
+func (f *faulty) OperatorTx(ctx context.Context, do func(operator.Tx) error) error {
+	if f.twice {
+		err := f.Store.OperatorTx(ctx, func(tx operator.Tx) error { return errors.Join(do(tx), errAgain) })
+		if !errors.Is(err, errAgain) {
+			return err
+		}
+	}
+	err := f.Store.OperatorTx(ctx, func(tx operator.Tx) error { return do(faultyTx{tx, f.call}) })
+	if err == nil {
+		err = f.lost
+	}
+	return err
+}
+
+type faultyTx struct {
+	operator.Tx
+	call string
+}
+
+func (f faultyTx) fail(call string) error {
+	if f.call == call {
+		return errBroken
+	}
+	return nil
+}
+
+func (f faultyTx) LockCardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {
+	cards, err := f.Tx.LockCardsByUUID(ctx, ids)
+	return cards, errors.Join(err, f.fail("lock"))
+}
+
+func (f faultyTx) Tip(ctx context.Context, currency string) (card.Tip, error) {
+	tip, err := f.Tx.Tip(ctx, currency)
+	return tip, errors.Join(err, f.fail("tip"))
+}
+
+func (f faultyTx) TransfersTo(ctx context.Context, currency string, addresses []string) ([]card.Transfer, error) {
+	ts, err := f.Tx.TransfersTo(ctx, currency, addresses)
+	return ts, errors.Join(err, f.fail("transfers"))
+}
+
+func (f faultyTx) Intent(ctx context.Context, id uuid.UUID) (*operator.IntentRecord, error) {
+	i, err := f.Tx.Intent(ctx, id)
+	return i, errors.Join(err, f.fail("intent"))
+}
+
+func (f faultyTx) ReopenIntent(ctx context.Context, id uuid.UUID) error {
+	return errors.Join(f.Tx.ReopenIntent(ctx, id), f.fail("reopen"))
+}
+
+func (f faultyTx) InsertResolution(ctx context.Context, r operator.Resolution, c *card.Card) error {
+	return errors.Join(f.Tx.InsertResolution(ctx, r, c), f.fail("resolution"))
+}
+
+func (f faultyTx) SaveVerdicts(ctx context.Context, vs []card.Verdict) error {
+	return errors.Join(f.Tx.SaveVerdicts(ctx, vs), f.fail("verdicts"))
+}
+
+// at returns a desk on a store with faults.
+func (s *shop) at(f *faulty) *operator.Service {
+	f.Store = s.store
+	return operator.New(f, s.rates, slog.New(slog.NewTextHandler(&s.log, nil)))
+}
+
+func TestResolve_WhateverFailsNothingIsDecided(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		declined := s.order()
+		s.supplier.fault = func(int, *card.Credentials) error { return card.ErrDeclined }
+		s.pay(declined, coin, 10)
+		s.settle()
+		s.supplier.fault = nil
+		late := s.late(coin / 2)
+		s.doubts = []string{parked}
+		for _, tt := range []struct {
+			call string
+			kind operator.ResolutionKind
+			card *card.Card
+		}{
+			{"lock", operator.Accept, late},
+			{"tip", operator.Accept, late},
+			{"intent", operator.Accept, late},
+			{"transfers", operator.Accept, late},
+			{"resolution", operator.Accept, late},
+			{"verdicts", operator.Accept, late},
+			{"reopen", operator.Retry, declined},
+		} {
+			before, err := s.store.Record(t.Context(), tt.card.UUID)
+			check(t, err)
+			done, err := s.at(&faulty{call: tt.call}).ResolveCard(t.Context(), operator.Decision{CardUUID: tt.card.UUID, Kind: tt.kind, Note: "x", Operator: "x"})
+			if diff := cmp.Diff(operator.Resolved{}, done); diff != "" || !errors.Is(err, errBroken) {
+				t.Errorf("%s: %v, %s", tt.call, err, diff)
+			}
+			after, err := s.store.Record(t.Context(), tt.card.UUID)
+			check(t, err)
+			if diff := cmp.Diff(before, after); diff != "" {
+				t.Errorf("%s changed %s", tt.call, diff)
+			}
+		}
+		if s.log.Len() > 0 {
+			t.Errorf("nothing was decided, but logged: %s", &s.log)
+		}
+	})
+}
+
+func TestResolve_ADecisionWhoseReplyIsLostIsNotDecidedAgain(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.late(coin / 2)
+		refund := operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Note: "x", Operator: "x"}
+		if _, err := s.at(&faulty{lost: card.ErrUnavailable}).ResolveCard(t.Context(), refund); !errors.Is(err, card.ErrUnavailable) {
+			t.Errorf("%v", err)
+		}
+		s.nothing(c, operator.Refund)
+		s.wantBooks(operator.CoinBooks{Counted: coin / 2, Refunded: coin / 2})
+	})
+}
+
+func TestResolve_ATransactionThatRunsAgainDecidesOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.late(coin / 2)
+		refund := operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Note: "x", Operator: "x"}
+		done, err := s.at(&faulty{twice: true}).ResolveCard(t.Context(), refund)
+		if err != nil || done.Nothing || done.Resolution.Amount != coin/2 || done.Card.Refunded != 0 || done.After != card.Expired {
+			t.Errorf("%+v, %v", done, err)
+		}
+		s.wantBooks(operator.CoinBooks{Counted: coin / 2, Refunded: coin / 2})
+	})
+}
