@@ -1,0 +1,284 @@
+package order_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
+	"github.com/cardmint/cardmint/internal/settle"
+)
+
+var errBroken = errors.New("broken pipe")
+
+// refused asks for a card that must not be sold.
+func (s *counter) refused(usd, key string, want error) error {
+	s.t.Helper()
+	c, replay, err := s.try(usd, key)
+	if c != nil || replay || !errors.Is(err, want) {
+		s.t.Errorf("%v, replay: %v, %v; want %v", c, replay, err, want)
+	}
+	return err
+}
+
+// asked compares what the store was asked since the last time.
+func (s *counter) asked(want ...string) {
+	s.t.Helper()
+	if diff := cmp.Diff(want, s.spy.asked()); diff != "" {
+		s.t.Errorf("the store was asked: %s", diff)
+	}
+}
+
+// arrive has money come to addresses.
+func (s *counter) arrive(addresses ...string) {
+	s.t.Helper()
+	ts := make([]card.Transfer, len(addresses))
+	for i, a := range addresses {
+		ts[i] = card.Transfer{Currency: "monero", TxID: uuid.NewString(), Address: a, Amount: 1, FirstSeenAt: s.now, Counted: true}
+	}
+	check(s.t, s.db.SettleTx(s.t.Context(), func(tx settle.Tx) error { return tx.UpsertTransfers(s.t.Context(), ts) }))
+}
+
+func TestCreateCard_CostsOneRoundTrip(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.stock("monero", 40)
+		check(t, s.orders.Prepare(t.Context()))
+		s.spy.asked()
+		s.create("150", "")
+		s.asked("InsertCard")
+		s.create("150", "key")
+		s.asked("InsertCard")
+	})
+}
+
+func TestCreateCard_WhatIsAnsweredIsWhatIsStored(t *testing.T) {
+	onEach(t, setup{config: func(c *order.Config) { c.QuoteTTL = 90 * time.Minute }}, func(t *testing.T, s *counter) {
+		s.stock("monero", 1)
+		s.stock("pebble", 1)
+		before := time.Now().Truncate(time.Millisecond)
+		for currency, want := range map[string]*card.Card{
+			"monero": {USD: 150_01, Coin: monero, Amount: 1_000066666667, Address: "monero-0", ConfirmationsRequired: 10, Credit: card.Credit{Due: 1_000066666667}},
+			"pebble": {USD: 150_01, Coin: pebble, Amount: 50_01, Address: "pebble-0", ConfirmationsRequired: 3, Credit: card.Credit{Due: 50_01}},
+		} {
+			rate, err := s.rates.Rate(currency)
+			check(t, err)
+			c, replay, err := s.orders.CreateCard(t.Context(), s.account, s.check("150.01", currency), "")
+			check(t, err)
+			want.UUID, want.AccountID, want.Rate, want.Status, want.State = c.UUID, s.account, rate, card.AwaitingPayment, card.Unpaid
+			want.CreatedAt = card.TimeOf(c.UUID)
+			want.ExpiresAt = want.CreatedAt.Add(90 * time.Minute)
+			if diff := cmp.Diff(want, c); diff != "" || replay {
+				t.Errorf("replay: %v, %s", replay, diff)
+			}
+			if c.CreatedAt.Before(before) || c.CreatedAt.After(time.Now()) {
+				t.Errorf("created at %s", c.CreatedAt)
+			}
+			stored, err := s.db.CardByUUID(t.Context(), s.account, c.UUID)
+			check(t, err)
+			if diff := cmp.Diff(want, stored); diff != "" {
+				t.Errorf("stored: %s", diff)
+			}
+		}
+	})
+}
+
+func TestCreateCard_AnOrderThatWasNotCheckedIsRefused(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		if _, _, err := s.orders.CreateCard(t.Context(), s.account, order.Order{}, "key"); err == nil {
+			t.Error("it was taken")
+		}
+		s.asked()
+	})
+}
+
+func TestCreateCard_AReplayIsTheCardAsItWasThen(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.stock("monero", 40)
+		first := s.create("150", "key")
+		s.exec("UPDATE cards SET payment_state = 'paid', received = 5, settled = 5, height = 3, accepted = 5, refunded = 1, credit_paid = 4, credit_due = 0")
+		s.generate(first, card.Credentials{CardNumber: "4111111111111111"})
+		again, replay, err := s.try("150.00", "key") // means the same
+		check(t, err)
+		if diff := cmp.Diff(first, again); diff != "" || !replay {
+			t.Errorf("replay: %v, %s", replay, diff)
+		}
+	})
+}
+
+// Without a rate, an address or anything left to be open, a replay is still answered.
+func TestCreateCard_AReplayNeedsNothing(t *testing.T) {
+	limits := setup{config: func(c *order.Config) { c.MaxOpenUSD, c.FreezeReversed = 150_00, true }}
+	for name, tt := range map[string]struct {
+		take func(*counter) // takes something away
+		want error
+	}{
+		"no rate":    {func(s *counter) { s.rates.usd = nil }, card.ErrNoRate},
+		"no address": {func(*counter) {}, card.ErrNoAddress},
+		"no quota": {func(s *counter) {
+			s.exec("UPDATE cards SET payment_state = 'underpaid'")
+		}, card.ErrQuotaExceeded},
+		"frozen": {func(s *counter) {
+			s.exec("UPDATE cards SET payment_state = 'reversed', credit_lost = 1")
+		}, card.ErrAccountFrozen},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, limits, func(t *testing.T, s *counter) {
+				s.stock("monero", 1)
+				first := s.create("150", "key")
+				s.exec("UPDATE cards SET payment_state = 'paid'")
+				s.now = s.now.Add(time.Minute)
+				tt.take(s)
+				again, replay, err := s.try("150", "key")
+				check(t, err)
+				if diff := cmp.Diff(first, again); diff != "" || !replay {
+					t.Errorf("replay: %v, %s", replay, diff)
+				}
+				s.refused("151", "key", card.ErrKeyReused)
+				s.refused("150", "other", tt.want)
+				s.refused("150", "", tt.want)
+				s.spy.fail("CardByIdempotencyKey", errBroken)
+				s.refused("150", "key", errBroken)
+			})
+		})
+	}
+}
+
+func TestCreateCard_AKeyIsOfOneRequestOfOneAccount(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.stock("monero", 40)
+		first := s.create("150", "key")
+		s.refused("151", "key", card.ErrKeyReused)
+		if _, _, err := s.orders.CreateCard(t.Context(), s.account, s.check("150", "pebble"), "key"); !errors.Is(err, card.ErrKeyReused) {
+			t.Errorf("another currency: %v", err)
+		}
+		s.account = s.newAccount()
+		if other := s.create("151", "key"); other.UUID == first.UUID {
+			t.Error("it is another account's card")
+		}
+	})
+}
+
+// Two requests with one key at the same time: one of them makes the card, the other gets the same.
+func TestCreateCard_AKeyThatIsTakenMeanwhile(t *testing.T) {
+	for name, theirs := range map[string]string{"for the same": "150", "for another": "151"} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, setup{}, func(t *testing.T, s *counter) {
+				s.stock("monero", 64)
+				rival, mine := s.replica(s.db, setup{}), ""
+				var first *card.Card
+				s.spy.inserting = func(c *card.Card) (err error) {
+					s.spy.inserting, mine = nil, c.Address
+					first, _, err = rival.CreateCard(t.Context(), s.account, s.check(theirs, "monero"), "key")
+					return err
+				}
+				if theirs == "150" {
+					again, replay, err := s.try("150", "key")
+					check(t, err)
+					if diff := cmp.Diff(first, again); diff != "" || !replay {
+						t.Errorf("replay: %v, %s", replay, diff)
+					}
+				} else {
+					s.refused("150", "key", card.ErrKeyReused)
+				}
+				s.asked("TakeAddresses monero 32", "InsertCard", "CardByUUID", "CardByIdempotencyKey", "CardByIdempotencyKey")
+				if next := s.create("150", ""); next.Address != mine {
+					t.Errorf("%s was not used and is not handed out; %s is", mine, next.Address)
+				}
+			})
+		})
+	}
+}
+
+func TestCreateCard_ALostReplyIsNoSecondCard(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.stock("monero", 40)
+		for _, key := range []string{"", "key"} {
+			s.spy.inserting = func(c *card.Card) error { // the statement runs, and then once more
+				s.spy.inserting = nil
+				_, err := s.db.InsertCard(t.Context(), c)
+				return err
+			}
+			c := s.create("150", key)
+			stored, err := s.db.CardByUUID(t.Context(), s.account, c.UUID)
+			check(t, err)
+			c.RequestHash, stored.RequestHash = nil, nil // one is empty, the other nil
+			if diff := cmp.Diff(c, stored); diff != "" {
+				t.Error(diff)
+			}
+		}
+		cards, err := s.db.Cards(t.Context(), order.Filter{AccountID: s.account, Limit: 9})
+		check(t, err)
+		if len(cards) != 2 {
+			t.Errorf("%d cards, want 2", len(cards))
+		}
+	})
+}
+
+func TestCreateCard_ThreeAddressesAreTried(t *testing.T) {
+	for _, key := range []string{"", "key"} {
+		t.Run("key "+key, func(t *testing.T) {
+			onEach(t, setup{}, func(t *testing.T, s *counter) {
+				s.stock("monero", 6)
+				check(t, s.orders.Prepare(t.Context()))
+				s.arrive("monero-5", "monero-4")
+				if c := s.create("150", key); c.Address != "monero-3" {
+					t.Errorf("paid to %s", c.Address)
+				}
+				s.arrive("monero-2", "monero-1", "monero-0")
+				s.spy.asked()
+				s.refused("150", key+"other", card.ErrNoAddress)
+				inserted := 0
+				for _, call := range s.spy.asked() {
+					if call == "InsertCard" {
+						inserted++
+					}
+				}
+				if inserted != 3 {
+					t.Errorf("tried %d addresses, want 3", inserted)
+				}
+			})
+		})
+	}
+}
+
+// A card may have been stored although its insertion failed, so that its address is not handed out again.
+func TestCreateCard_AFailureCostsTheAddress(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.stock("monero", 3)
+		check(t, s.orders.Prepare(t.Context()))
+		s.spy.fail("InsertCard", errBroken)
+		s.spy.asked()
+		s.refused("150", "key", errBroken)
+		s.asked("InsertCard") // it is unclear, and so no replay is looked for
+
+		s.spy.fail("CardByUUID", errBroken)
+		s.arrive("monero-1")
+		s.refused("150", "key", errBroken)
+		s.asked("InsertCard", "CardByUUID")
+
+		s.spy.fail("CardByIdempotencyKey", errBroken)
+		s.arrive("monero-0")
+		s.refused("150", "key", errBroken)
+		s.asked("InsertCard", "CardByUUID", "CardByIdempotencyKey")
+	})
+}
+
+func TestCreateCard_NoRateNoCard(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.stock("monero", 40)
+		s.rates.usd = map[string]string{"pebble": "3"}
+		s.refused("150", "", card.ErrNoRate)
+		s.rates.usd = map[string]string{"monero": "0.00000001"}
+		if err := s.refused("150", "", card.ErrNoRate); err == nil || !strings.Contains(err.Error(), "do not fit") {
+			t.Errorf("for the log: %v", err)
+		}
+		s.rates.err = errBroken
+		s.refused("150", "key", errBroken)
+		s.asked() // no address was lost
+	})
+}

@@ -1,0 +1,286 @@
+package order_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/account"
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/order"
+	"github.com/cardmint/cardmint/internal/rate"
+	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/settle"
+	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/vault"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+const coin card.Amount = 1_000000000000 // what a card of 150 dollars costs at the rate of 150
+
+var databases = rig.Databases{Migrate: func(url string) error {
+	_, err := store.Migrate(context.Background(), url)
+	return err
+}}
+
+var (
+	monero = chain.Currencies()[0]
+	pebble = card.Currency{Code: "pebble", Name: "Pebble", Decimals: 2, Confirmations: 3, BlockTime: time.Minute, AmountKey: "amount"}
+)
+
+// counter is one replica of the service with the store beside it, whose time and rates the test controls.
+type counter struct {
+	t       *testing.T
+	url     string
+	db      *store.Store
+	spy     *spy // what the service has for a store
+	vault   *vault.Vault
+	rates   *dial
+	orders  *order.Service
+	account uuid.UUID
+	woken   int // how often the watchers were
+	now     time.Time
+}
+
+// setup changes how a service is made. The zero setup is fit for most tests.
+type setup struct {
+	config  func(*order.Config)
+	sandbox func(*counter) map[string]order.Sandbox
+	wake    func(*counter)
+}
+
+// onEach runs a test on every database.
+func onEach(t *testing.T, with setup, f func(t *testing.T, s *counter)) {
+	t.Helper()
+	t.Parallel()
+	databases.Each(t, func(t *testing.T, url string) { f(t, open(t, url, with)) })
+}
+
+// open opens a counter that has no addresses yet.
+func open(t *testing.T, url string, with setup) *counter {
+	t.Helper()
+	s := &counter{t: t, url: url, rates: &dial{usd: map[string]string{"monero": "150", "pebble": "3"}}, now: time.Now()}
+	keys := filepath.Join(t.TempDir(), "x.keys")
+	check(t, vault.Create(keys))
+	var err error
+	s.vault, err = vault.Open(keys)
+	check(t, err)
+	s.db, err = store.Open(t.Context(), url, 4, []card.Currency{monero, pebble})
+	check(t, err)
+	t.Cleanup(func() { _ = s.db.Close() })
+	s.spy = &spy{Store: s.db}
+	s.orders = s.replica(s.spy, with)
+	s.account = s.newAccount()
+	return s
+}
+
+// replica returns another service on the same database.
+func (s *counter) replica(on order.Store, with setup) *order.Service {
+	s.t.Helper()
+	cfg := order.Config{Currencies: []card.Currency{monero, pebble}, Now: func() time.Time { return s.now }}
+	if with.config != nil {
+		with.config(&cfg)
+	}
+	wake, sandbox := func() { s.woken++ }, map[string]order.Sandbox(nil)
+	if with.wake != nil {
+		wake = func() { with.wake(s) }
+	}
+	if with.sandbox != nil {
+		sandbox = with.sandbox(s)
+	}
+	orders, err := order.New(on, s.vault, s.rates, sandbox, wake, cfg)
+	check(s.t, err)
+	return orders
+}
+
+func (s *counter) newAccount() uuid.UUID {
+	s.t.Helper()
+	id := uuid.Must(uuid.NewV7())
+	check(s.t, s.db.InsertAccount(s.t.Context(), account.Account{ID: id, Name: id.String(), CreatedAt: s.now}))
+	return id
+}
+
+// stock puts n addresses of a currency into the store: "monero-0" and so on.
+func (s *counter) stock(currency string, n int) {
+	s.t.Helper()
+	addresses := make([]settle.Address, n)
+	for i := range addresses {
+		addresses[i] = settle.Address{Currency: currency, Address: fmt.Sprintf("%s-%d", currency, i), Position: int64(i)}
+	}
+	check(s.t, s.db.SettleTx(s.t.Context(), func(tx settle.Tx) error { return tx.InsertAddresses(s.t.Context(), addresses) }))
+}
+
+func (s *counter) check(usd, currency string) order.Order {
+	s.t.Helper()
+	o, wrong := s.orders.Check(usd, currency)
+	if len(wrong) > 0 {
+		s.t.Fatal(wrong)
+	}
+	return o
+}
+
+// try asks for a card to be paid in monero.
+func (s *counter) try(usd, key string) (*card.Card, bool, error) {
+	s.t.Helper()
+	return s.orders.CreateCard(s.t.Context(), s.account, s.check(usd, "monero"), key)
+}
+
+// create asks for a card and gets it.
+func (s *counter) create(usd, key string) *card.Card {
+	s.t.Helper()
+	c, replay, err := s.try(usd, key)
+	check(s.t, err)
+	if replay {
+		s.t.Errorf("card %s is a replay", c.UUID)
+	}
+	return c
+}
+
+// generate has a card made, without anybody's payment.
+func (s *counter) generate(c *card.Card, credentials card.Credentials) {
+	s.t.Helper()
+	sealed, err := s.vault.SealCredentials(c.UUID, c.AccountID, credentials)
+	check(s.t, err)
+	db := rig.OpenSQL(s.t, s.url)
+	_, err = db.Exec(`INSERT INTO credentials (card_uuid, card_number, expiration_date, security_code, url, url_password) VALUES ($1, $2, $3, $4, $5, $6)`,
+		c.UUID, sealed.CardNumber, sealed.ExpirationDate, sealed.SecurityCode, sealed.URL, sealed.URLPassword)
+	check(s.t, err)
+	s.exec("UPDATE cards SET status = 'generated' WHERE uuid = $1", c.UUID)
+}
+
+// exec changes the database behind everybody's back.
+func (s *counter) exec(statement string, args ...any) {
+	s.t.Helper()
+	_, err := rig.OpenSQL(s.t, s.url).Exec(statement, args...)
+	check(s.t, err)
+}
+
+// spy counts what a store is asked, and fails or answers in its place where a test wants it to.
+type spy struct {
+	order.Store
+	mu    sync.Mutex
+	calls []string
+	// before is called before the store is asked; its error is the answer.
+	before func(call string) error
+	// inserting is called before a card is inserted; its error is the answer.
+	inserting func(*card.Card) error
+	ages      map[string]time.Duration // instead of the store's
+}
+
+func (s *spy) note(call string) error {
+	s.mu.Lock()
+	s.calls = append(s.calls, call)
+	before := s.before
+	s.mu.Unlock()
+	if before == nil {
+		return nil
+	}
+	return before(call)
+}
+
+// asked returns what the store was asked since the last time.
+func (s *spy) asked() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	calls := s.calls
+	s.calls = nil
+	return calls
+}
+
+// fail lets a call fail from now on; with nil it works again.
+func (s *spy) fail(call string, err error) {
+	s.before = func(this string) error {
+		if this == call {
+			return err
+		}
+		return nil
+	}
+}
+
+func (s *spy) InsertCard(ctx context.Context, c *card.Card) (bool, error) {
+	err := s.note("InsertCard")
+	if err == nil && s.inserting != nil {
+		err = s.inserting(c)
+	}
+	if err != nil {
+		return false, err
+	}
+	return s.Store.InsertCard(ctx, c)
+}
+
+func (s *spy) CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {
+	if err := s.note("CardByUUID"); err != nil {
+		return nil, err
+	}
+	return s.Store.CardByUUID(ctx, account, id)
+}
+
+func (s *spy) CardByIdempotencyKey(ctx context.Context, account uuid.UUID, key string) (*card.Card, error) {
+	if err := s.note("CardByIdempotencyKey"); err != nil {
+		return nil, err
+	}
+	return s.Store.CardByIdempotencyKey(ctx, account, key)
+}
+
+func (s *spy) Cards(ctx context.Context, filter order.Filter) ([]*card.Card, error) {
+	if err := s.note(fmt.Sprintf("Cards %d", filter.Limit)); err != nil {
+		return nil, err
+	}
+	return s.Store.Cards(ctx, filter)
+}
+
+func (s *spy) Standing(ctx context.Context, account uuid.UUID, open bool) (order.Standing, error) {
+	if err := s.note(fmt.Sprintf("Standing %t", open)); err != nil {
+		return order.Standing{}, err
+	}
+	return s.Store.Standing(ctx, account, open)
+}
+
+func (s *spy) TakeAddresses(ctx context.Context, currency string, n int) ([]string, error) {
+	if err := s.note(fmt.Sprintf("TakeAddresses %s %d", currency, n)); err != nil {
+		return nil, err
+	}
+	return s.Store.TakeAddresses(ctx, currency, n)
+}
+
+func (s *spy) PoolAge(ctx context.Context, currency string) (time.Duration, error) {
+	if err := s.note("PoolAge " + currency); err != nil {
+		return 0, err
+	}
+	if age, set := s.ages[currency]; set {
+		return age, nil
+	}
+	return s.Store.PoolAge(ctx, currency)
+}
+
+// dial is rates that a test turns.
+type dial struct {
+	usd map[string]string
+	err error
+}
+
+func (d *dial) Rate(currency string) (card.Rate, error) {
+	if d.err != nil {
+		return card.Rate{}, d.err
+	}
+	fixed, err := rate.NewFixed(maps.Clone(d.usd), func() time.Time { return time.UnixMilli(1_800_000_000_000).UTC() })
+	if err != nil {
+		return card.Rate{}, err
+	}
+	return fixed.Rate(currency)
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,227 @@
+package order_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
+)
+
+// use hands out n addresses of monero. No card is stored for them.
+func (s *counter) use(n int) {
+	s.t.Helper()
+	s.spy.inserting = func(*card.Card) error { return errBroken }
+	for range n {
+		s.refused("150", "", errBroken)
+	}
+	s.spy.inserting = nil
+	s.spy.asked()
+}
+
+// prepared has addresses taken, and compares how many were asked for; with 0, none.
+func (s *counter) prepared(n int) {
+	s.t.Helper()
+	want := []string{"PoolAge monero"}
+	if n > 0 {
+		want = append(want, fmt.Sprintf("TakeAddresses monero %d", n))
+	}
+	check(s.t, s.orders.Prepare(s.t.Context()))
+	s.asked(want...)
+}
+
+func onlyMonero(c *order.Config) { c.Currencies = []card.Currency{monero} }
+
+func TestPrepare_BatchesDoubleWhileTheyAreUsedUpFast(t *testing.T) {
+	onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *counter) {
+		s.stock("monero", 32+64+128+256+512+1024+3*2048)
+		free := 0
+		for _, batch := range []int{32, 64, 128, 256, 512, 1024, 2048, 2048} {
+			s.prepared(batch)
+			free += batch
+			s.prepared(0) // there are enough
+			s.use(free - batch/2 - 1)
+			s.prepared(0) // just enough
+			s.use(1)
+			free = batch / 2
+			s.now = s.now.Add(5*time.Second - 1)
+		}
+		s.now = s.now.Add(1) // slowly enough: no larger batch, and no smaller one
+		s.prepared(2048)
+		if s.woken != 0 {
+			t.Errorf("the watchers were woken %d times, but the store had enough", s.woken)
+		}
+	})
+}
+
+func TestPrepare_BatchesStayAsTheyAreWhileTheyLast(t *testing.T) {
+	onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *counter) {
+		s.stock("monero", 100)
+		s.prepared(32)
+		s.use(16)
+		s.now = s.now.Add(5 * time.Second)
+		s.prepared(32)
+		s.use(32)
+		s.now = s.now.Add(5*time.Second - 1)
+		s.prepared(64) // 36 are left of these
+		if s.woken != 1 {
+			t.Errorf("the watchers were woken %d times, want once", s.woken)
+		}
+		s.use(20)
+		s.prepared(64) // it was not full, so that it is no reason for a larger one
+	})
+}
+
+func TestPrepare_TheWatchersAreWokenWhenTheStoreRunsOut(t *testing.T) {
+	for _, tt := range []struct{ left, woken int }{{0, 2}, {31, 1}, {32, 0}} {
+		t.Run(fmt.Sprintf("%d are left", tt.left), func(t *testing.T) {
+			onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *counter) {
+				s.stock("monero", 40)
+				_, err := s.db.TakeAddresses(t.Context(), "monero", 40-tt.left)
+				check(t, err)
+				check(t, s.orders.Prepare(t.Context()))
+				check(t, s.orders.Prepare(t.Context()))
+				if s.woken != tt.woken {
+					t.Errorf("woken %d times, want %d", s.woken, tt.woken)
+				}
+			})
+		})
+	}
+}
+
+// Until the first pass over a chain there is nothing to take and nothing to fail with.
+func TestPrepare_ACurrencyThatWasNeverWatchedIsNoFailure(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		check(t, s.orders.Prepare(t.Context()))
+		s.asked("PoolAge monero", "PoolAge pebble")
+		s.refused("150", "", card.ErrNoAddress)
+	})
+}
+
+// While nobody could see a payment, nobody is asked for one, though there are addresses in memory.
+func TestPrepare_ABlindChainHandsOutNone(t *testing.T) {
+	limits := setup{config: func(c *order.Config) { c.MaxBlind = time.Minute }}
+	onEach(t, limits, func(t *testing.T, s *counter) {
+		s.stock("monero", 64)
+		s.stock("pebble", 64)
+		check(t, s.orders.Prepare(t.Context()))
+		s.create("150", "")
+		s.spy.ages = map[string]time.Duration{"monero": time.Minute + 1}
+		check(t, s.orders.Prepare(t.Context()))
+		s.refused("150", "", card.ErrNoAddress)
+		if _, _, err := s.orders.CreateCard(t.Context(), s.account, s.check("150", "pebble"), ""); err != nil {
+			t.Errorf("the other currency: %v", err)
+		}
+		s.spy.ages["monero"] = time.Minute
+		check(t, s.orders.Prepare(t.Context()))
+		s.create("150", "")
+	})
+}
+
+func TestPrepare_WhatFailsForOneCurrencyLeavesTheOthersAlone(t *testing.T) {
+	for _, call := range []string{"PoolAge monero", "TakeAddresses monero 32"} {
+		t.Run(call, func(t *testing.T) {
+			onEach(t, setup{}, func(t *testing.T, s *counter) {
+				s.stock("monero", 64)
+				s.stock("pebble", 64)
+				s.spy.fail(call, errBroken)
+				err := s.orders.Prepare(t.Context())
+				if want := map[string]string{
+					"PoolAge monero":          "monero: broken pipe",
+					"TakeAddresses monero 32": "monero: take addresses: broken pipe",
+				}[call]; !errors.Is(err, errBroken) || err.Error() != want {
+					t.Errorf("%v, want %s", err, want)
+				}
+				s.spy.asked()
+				if _, _, err := s.orders.CreateCard(t.Context(), s.account, s.check("150", "pebble"), ""); err != nil {
+					t.Errorf("the other currency: %v", err)
+				}
+				s.asked("InsertCard")
+			})
+		})
+	}
+}
+
+func TestCreateCard_AStoreThatGivesNoAddressIsTheReason(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.spy.fail("TakeAddresses monero 32", card.ErrUnavailable)
+		s.refused("150", "key", card.ErrUnavailable)
+		s.asked("TakeAddresses monero 32")
+	})
+}
+
+// Requests that find no address in memory wait for one batch, instead of each taking one.
+func TestCreateCard_ManyAtOnceTakeOneBatch(t *testing.T) {
+	t.Parallel()
+	url := databases.SQLite(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, url, setup{})
+		s.stock("monero", 64)
+		ask := s.check("150", "monero")
+		held := make(chan struct{})
+		s.spy.before = func(call string) error {
+			if call == "TakeAddresses monero 32" {
+				<-held
+			}
+			return nil
+		}
+		var all sync.WaitGroup
+		addresses, failed := make([]string, 10), make([]error, 10)
+		for i := range addresses {
+			all.Go(func() {
+				c, _, err := s.orders.CreateCard(t.Context(), s.account, ask, "")
+				if failed[i] = err; err == nil {
+					addresses[i] = c.Address
+				}
+			})
+		}
+		synctest.Wait()
+		s.asked("TakeAddresses monero 32")
+		close(held)
+		all.Wait()
+		if err := errors.Join(failed...); err != nil {
+			t.Error(err)
+		}
+		used := map[string]bool{}
+		for _, a := range addresses {
+			used[a] = true
+		}
+		if len(used) != 10 {
+			t.Errorf("used %d addresses: %q", len(used), addresses)
+		}
+		for _, call := range s.spy.asked() {
+			if call != "InsertCard" {
+				t.Errorf("the store was asked for %s", call)
+			}
+		}
+	})
+}
+
+func TestCreateCard_ABatchIsWaitedForNoLongerThanTheRequestLasts(t *testing.T) {
+	t.Parallel()
+	url := databases.SQLite(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, url, setup{})
+		s.stock("monero", 64)
+		ask := s.check("150", "monero")
+		held := make(chan struct{})
+		s.spy.before = func(string) error { <-held; return nil }
+		var first sync.WaitGroup
+		first.Go(func() { _, _, _ = s.orders.CreateCard(t.Context(), s.account, ask, "") })
+		synctest.Wait() // it takes a batch
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		started := time.Now()
+		_, _, err := s.orders.CreateCard(short, s.account, ask, "")
+		if took := time.Since(started); !errors.Is(err, card.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || took != time.Second {
+			t.Errorf("%v after %s", err, took)
+		}
+		close(held)
+		first.Wait()
+	})
+}

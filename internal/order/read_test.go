@@ -1,0 +1,233 @@
+package order_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
+)
+
+var credentials = card.Credentials{CardNumber: "4111111111111111", ExpirationDate: "12/29", SecurityCode: "123", URL: "https://a.example", URLPassword: "x"}
+
+func TestGetCard_HasCredentialsOnceItIsGenerated(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.ready()
+		c := s.create("150", "")
+		s.spy.asked()
+		got, err := s.orders.GetCard(t.Context(), s.account, c.UUID)
+		check(t, err)
+		if got.Credentials != nil || got.Status != card.AwaitingPayment {
+			t.Errorf("%s, credentials: %v", got.Status, got.Credentials != nil)
+		}
+		s.asked("CardByUUID")
+		s.generate(c, credentials)
+		got, err = s.orders.GetCard(t.Context(), s.account, c.UUID)
+		check(t, err)
+		if diff := cmp.Diff(&credentials, got.Credentials); diff != "" || got.Credentials.CardNumber.Reveal() != "4111111111111111" {
+			t.Errorf("credentials: %s", diff)
+		}
+		s.asked("CardByUUID")
+	})
+}
+
+func TestGetCard_OfAnotherAccountIsNotFound(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.ready()
+		c := s.create("150", "")
+		for _, ask := range []struct{ account, card uuid.UUID }{{s.newAccount(), c.UUID}, {s.account, uuid.New()}} {
+			var refusal *card.Error
+			got, err := s.orders.GetCard(t.Context(), ask.account, ask.card)
+			if got != nil || !errors.Is(err, card.ErrNotFound) || !errors.As(err, &refusal) || refusal.Message != "Your account has no card with this uuid." {
+				t.Errorf("%v, %v", got, err)
+			}
+		}
+		s.spy.fail("CardByUUID", card.ErrUnavailable)
+		if got, err := s.orders.GetCard(t.Context(), s.account, c.UUID); got != nil || !errors.Is(err, card.ErrUnavailable) {
+			t.Errorf("out of reach: %v, %v", got, err)
+		}
+	})
+}
+
+// Credentials that are missing or another card's are a failure of the service, not a card without credentials.
+func TestCards_CredentialsThatCantBeOpenedAreAFailure(t *testing.T) {
+	for name, wreck := range map[string]string{
+		"missing":        "DELETE FROM credentials",
+		"another card's": "UPDATE credentials SET card_number = url",
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, setup{}, func(t *testing.T, s *counter) {
+				s.ready()
+				c := s.create("150", "")
+				s.generate(c, credentials)
+				s.exec(wreck)
+				if got, err := s.orders.GetCard(t.Context(), s.account, c.UUID); err == nil || got != nil && got.Credentials != nil {
+					t.Errorf("got %v, %v", got, err)
+				}
+				err := s.orders.ListCards(t.Context(), order.Filter{AccountID: s.account}, func(*card.Card) error {
+					t.Error("it was listed")
+					return nil
+				})
+				if err == nil {
+					t.Error("listed without an error")
+				}
+			})
+		})
+	}
+}
+
+// many stores n cards of a new account, and returns them newest first.
+func (s *counter) many(n int) []uuid.UUID {
+	s.t.Helper()
+	s.account = s.newAccount()
+	ids := make([]uuid.UUID, n)
+	for i := range ids {
+		id := uuid.Must(uuid.NewV7())
+		ids[n-1-i] = id
+		c := &card.Card{UUID: id, AccountID: s.account, CreatedAt: card.TimeOf(id), ExpiresAt: card.TimeOf(id), USD: 150_00, Coin: monero, Amount: coin,
+			Address: id.String(), ConfirmationsRequired: 10}
+		if inserted, err := s.db.InsertCard(s.t.Context(), c); err != nil || !inserted {
+			s.t.Fatal(inserted, err)
+		}
+	}
+	return ids
+}
+
+// list returns what ListCards calls its function with.
+func (s *counter) list(filter order.Filter) []uuid.UUID {
+	s.t.Helper()
+	filter.AccountID = s.account
+	var ids []uuid.UUID
+	check(s.t, s.orders.ListCards(s.t.Context(), filter, func(c *card.Card) error {
+		ids = append(ids, c.UUID)
+		return nil
+	}))
+	return ids
+}
+
+func TestListCards_PagesHideNothing(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.many(1)
+		all := s.many(1000)
+		for _, tt := range []struct {
+			limit int
+			want  []uuid.UUID
+			asked []string
+		}{
+			{0, all, []string{"Cards 500", "Cards 500", "Cards 500"}},
+			{1, all[:1], []string{"Cards 1"}},
+			{499, all[:499], []string{"Cards 499"}},
+			{500, all[:500], []string{"Cards 500"}},
+			{501, all[:501], []string{"Cards 500", "Cards 1"}},
+			{1000, all, []string{"Cards 500", "Cards 500"}},
+			{1001, all, []string{"Cards 500", "Cards 500", "Cards 1"}},
+		} {
+			if got := s.list(order.Filter{Limit: tt.limit}); !slices.Equal(got, tt.want) {
+				t.Errorf("limit %d: %d cards, want %d in their order", tt.limit, len(got), len(tt.want))
+			}
+			s.asked(tt.asked...)
+		}
+		if got := s.list(order.Filter{Before: all[498]}); !slices.Equal(got, all[499:]) {
+			t.Errorf("%d cards are older than the 499th", len(got))
+		}
+		s.asked("Cards 500", "Cards 500")
+		if got := s.list(order.Filter{Before: all[499]}); !slices.Equal(got, all[500:]) {
+			t.Errorf("%d cards are older than the 500th", len(got))
+		}
+	})
+}
+
+func TestListCards_OnlyThoseOfTheStatus(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.ready()
+		waiting, made := s.create("150", ""), s.create("150", "")
+		s.generate(made, credentials)
+		for status, want := range map[card.Status][]uuid.UUID{
+			"":                   {made.UUID, waiting.UUID},
+			card.AwaitingPayment: {waiting.UUID},
+			card.Generated:       {made.UUID},
+		} {
+			if got := s.list(order.Filter{Status: status}); !slices.Equal(got, want) {
+				t.Errorf("status %q: %v, want %v", status, got, want)
+			}
+		}
+		err := s.orders.ListCards(t.Context(), order.Filter{AccountID: s.account, Limit: 1}, func(c *card.Card) error {
+			if diff := cmp.Diff(&credentials, c.Credentials); diff != "" {
+				t.Error(diff)
+			}
+			return nil
+		})
+		check(t, err)
+	})
+}
+
+// Whoever reads slowly keeps nobody from writing, and sees no card twice.
+func TestListCards_CardsMayBeCreatedMeanwhile(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.ready()
+		all, listed := s.many(501), []uuid.UUID(nil)
+		check(t, s.orders.ListCards(t.Context(), order.Filter{AccountID: s.account}, func(c *card.Card) error {
+			if len(listed) < 3 {
+				s.create("150", "")
+			}
+			listed = append(listed, c.UUID)
+			return nil
+		}))
+		if !slices.Equal(listed, all) {
+			t.Errorf("listed %d cards, want %d in their order", len(listed), len(all))
+		}
+	})
+}
+
+func TestListCards_AFailureEndsTheList(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.many(3)
+		n := 0
+		err := s.orders.ListCards(t.Context(), order.Filter{AccountID: s.account}, func(*card.Card) error {
+			n++
+			return errBroken
+		})
+		if !errors.Is(err, errBroken) || n != 1 {
+			t.Errorf("after %d cards: %v", n, err)
+		}
+		s.spy.fail("Cards 500", card.ErrUnavailable)
+		err = s.orders.ListCards(t.Context(), order.Filter{AccountID: s.account}, func(*card.Card) error { n++; return nil })
+		if !errors.Is(err, card.ErrUnavailable) || n != 1 {
+			t.Errorf("out of reach, after %d cards: %v", n, err)
+		}
+	})
+}
+
+func TestListCurrencies_ByCodeWithTheRatesThatAreKnown(t *testing.T) {
+	backwards := setup{config: func(c *order.Config) { c.Currencies = []card.Currency{pebble, monero} }}
+	onEach(t, backwards, func(t *testing.T, s *counter) {
+		stones, err := s.rates.Rate("pebble")
+		check(t, err)
+		coins, err := s.rates.Rate("monero")
+		check(t, err)
+		for name, tt := range map[string]struct {
+			usd  map[string]string
+			want []order.CurrencyRate
+		}{
+			"both":    {s.rates.usd, []order.CurrencyRate{{Currency: monero, Rate: &coins}, {Currency: pebble, Rate: &stones}}},
+			"one":     {map[string]string{"pebble": "3"}, []order.CurrencyRate{{Currency: monero}, {Currency: pebble, Rate: &stones}}},
+			"neither": {nil, []order.CurrencyRate{{Currency: monero}, {Currency: pebble}}},
+		} {
+			s.rates.usd = tt.usd
+			got, err := s.orders.ListCurrencies()
+			check(t, err)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("%s: %s", name, diff)
+			}
+		}
+		s.rates.err = errBroken
+		if got, err := s.orders.ListCurrencies(); got != nil || !errors.Is(err, errBroken) {
+			t.Errorf("%v, %v", got, err)
+		}
+		s.asked()
+	})
+}

@@ -1,0 +1,275 @@
+package order_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/order"
+	"github.com/cardmint/cardmint/internal/settle"
+)
+
+// watch returns a watcher of the simulated chain, which has made addresses.
+func (s *counter) watch() *settle.Watcher {
+	s.t.Helper()
+	nobody, clock := func() {}, func() time.Time { return s.now }
+	w, err := settle.New(s.db, s.rates, s.simulated(), settle.Wake{Pass: nobody, Issuer: nobody, Sender: nobody}, slog.New(slog.DiscardHandler),
+		settle.Config{PoolSize: 40, FillBatch: 40, Now: clock})
+	check(s.t, err)
+	check(s.t, w.Tick(s.t.Context()))
+	return w
+}
+
+func (s *counter) simulated() *chain.Simulated {
+	return chain.NewSimulated(monero, s.db, func() time.Time { return s.now })
+}
+
+// simulated has a simulated chain of monero, and a watcher that looks as soon as it is woken.
+func simulated() setup {
+	var watcher *settle.Watcher
+	return setup{
+		sandbox: func(s *counter) map[string]order.Sandbox {
+			watcher = s.watch()
+			return map[string]order.Sandbox{"monero": s.simulated()}
+		},
+		wake: func(s *counter) {
+			s.woken++
+			check(s.t, watcher.Tick(s.t.Context()))
+		},
+	}
+}
+
+// onSandbox runs a test on every database, with a simulated chain.
+func onSandbox(t *testing.T, f func(t *testing.T, s *counter)) {
+	t.Helper()
+	t.Parallel()
+	databases.Each(t, func(t *testing.T, url string) { f(t, open(t, url, simulated())) })
+}
+
+func TestSimulatePayment_PaysWhatIsDue(t *testing.T) {
+	onSandbox(t, func(t *testing.T, s *counter) {
+		c := s.create("150", "")
+		s.woken = 0
+		one, none := 1, 0
+		for _, tt := range []struct {
+			pay           string // "" for what is due
+			confirmations *int
+			received      card.Amount
+			state         card.PaymentState
+			confirmed     int64
+		}{
+			{"0.25", &none, coin / 4, card.Underpaid, 0},
+			{"0.5", &one, coin * 3 / 4, card.Underpaid, 1},
+			{"", &none, coin, card.Detected, 0},
+			{"0.000000000001", &one, coin + 1, card.Confirming, 1},
+		} {
+			var p order.SimulatedPayment
+			if tt.pay != "" {
+				p.Amount = new(card.Decimal)
+				check(t, p.Amount.UnmarshalText([]byte(tt.pay)))
+			}
+			p.Confirmations = tt.confirmations
+			got, err := s.orders.SimulatePayment(t.Context(), s.account, c.UUID, p)
+			check(t, err)
+			if got.Received != tt.received || got.State != tt.state || got.Confirmations() != tt.confirmed {
+				t.Errorf("%q: received %d, %s, %d confirmations; want %d, %s, %d", tt.pay, got.Received, got.State, got.Confirmations(), tt.received, tt.state, tt.confirmed)
+			}
+		}
+		if s.woken != 4 {
+			t.Errorf("the watcher was woken %d times, want once for each payment", s.woken)
+		}
+	})
+}
+
+func TestSimulatePayment_WhatCantBePaidIsRefused(t *testing.T) {
+	onSandbox(t, func(t *testing.T, s *counter) {
+		c := s.create("150", "")
+		s.stock("pebble", 40)
+		other, _, err := s.orders.CreateCard(t.Context(), s.account, s.check("150", "pebble"), "")
+		check(t, err)
+		for name, tt := range map[string]struct {
+			account, card uuid.UUID
+			amount        card.Decimal
+			want          *card.Error
+		}{
+			"no coins":             {s.account, c.UUID, card.Decimal{}, card.ErrInvalidRequest.WithFields(card.FieldError{Pointer: "/amount", Detail: "must be more than 0"})},
+			"too many decimals":    {s.account, c.UUID, card.Decimal{Units: 1, Scale: 13}, card.ErrInvalidRequest.WithFields(card.FieldError{Pointer: "/amount", Detail: "must have at most 12 decimals"})},
+			"too much":             {s.account, c.UUID, card.Decimal{Units: 1 << 40}, card.ErrInvalidRequest.WithFields(card.FieldError{Pointer: "/amount", Detail: "is too large"})},
+			"no card":              {s.account, uuid.New(), card.Decimal{Units: 1}, card.ErrNotFound.Saying("Your account has no card with this uuid.")},
+			"another account's":    {s.newAccount(), c.UUID, card.Decimal{Units: 1}, card.ErrNotFound.Saying("Your account has no card with this uuid.")},
+			"a currency with none": {s.account, other.UUID, card.Decimal{Units: 1}, card.ErrNotFound.Saying("This card's currency has no simulated chain: pay with real coins.")},
+		} {
+			got, err := s.orders.SimulatePayment(t.Context(), tt.account, tt.card, order.SimulatedPayment{Amount: &tt.amount})
+			var refusal *card.Error
+			if got != nil || !errors.As(err, &refusal) {
+				t.Errorf("%s: %v, %v", name, got, err)
+				continue
+			}
+			if diff := cmp.Diff(tt.want, refusal); diff != "" {
+				t.Errorf("%s: %s", name, diff)
+			}
+		}
+		got, err := s.orders.GetCard(t.Context(), s.account, c.UUID)
+		check(t, err)
+		if got.State != card.Unpaid {
+			t.Errorf("the card is %s", got.State)
+		}
+	})
+}
+
+func TestSimulatePayment_WithoutASimulatedChainThereIsNothingToAsk(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.ready()
+		c := s.create("150", "")
+		s.spy.asked()
+		got, err := s.orders.SimulatePayment(t.Context(), s.account, c.UUID, order.SimulatedPayment{})
+		var refusal *card.Error
+		if got != nil || !errors.Is(err, card.ErrNotFound) || !errors.As(err, &refusal) || refusal.Message != "This service runs no simulated chain: pay with real coins." {
+			t.Errorf("%v, %v", got, err)
+		}
+		s.asked()
+	})
+}
+
+// broken is a simulated chain that nobody can pay on.
+type broken struct{}
+
+func (broken) Pay(context.Context, string, card.Amount, int) (card.Tip, error) {
+	return card.Tip{}, errBroken
+}
+
+func TestSimulatePayment_APaymentThatFailsIsNotWaitedFor(t *testing.T) {
+	with := setup{sandbox: func(*counter) map[string]order.Sandbox { return map[string]order.Sandbox{"monero": broken{}} }}
+	onEach(t, with, func(t *testing.T, s *counter) {
+		s.ready()
+		c := s.create("150", "")
+		if got, err := s.orders.SimulatePayment(t.Context(), s.account, c.UUID, order.SimulatedPayment{}); got != nil || !errors.Is(err, errBroken) {
+			t.Errorf("%v, %v", got, err)
+		}
+		if s.woken != 0 {
+			t.Error("the watcher was woken")
+		}
+	})
+}
+
+// waiting has a card of 150 dollars whose watcher looks only when the test says so, in a bubble with a clock of its own.
+func waiting(t *testing.T, f func(s *counter, c *card.Card, watch func())) {
+	t.Helper()
+	t.Parallel()
+	url := databases.SQLite(t)
+	synctest.Test(t, func(t *testing.T) {
+		with := setup{sandbox: func(s *counter) map[string]order.Sandbox { return map[string]order.Sandbox{"monero": s.simulated()} }}
+		s := open(t, url, with)
+		w := s.watch()
+		f(s, s.create("150", ""), func() { check(t, w.Tick(t.Context())) })
+	})
+}
+
+// payment is how a simulated payment ended.
+type payment struct {
+	card *card.Card
+	took time.Duration
+	err  error
+}
+
+// pay begins to simulate a payment of what is due.
+func (s *counter) pay(ctx context.Context, c *card.Card, confirmations int) <-chan payment {
+	ended, started := make(chan payment, 1), time.Now()
+	go func() {
+		got, err := s.orders.SimulatePayment(ctx, s.account, c.UUID, order.SimulatedPayment{Confirmations: &confirmations})
+		ended <- payment{got, time.Since(started), err}
+	}()
+	return ended
+}
+
+// about reports whether a payment took as long as that, and no longer than it takes to look again.
+func (p payment) about(d time.Duration) bool { return p.took >= d && p.took <= d+20*time.Millisecond }
+
+func TestSimulatePayment_WaitsUntilThePaymentIsSeen(t *testing.T) {
+	waiting(t, func(s *counter, c *card.Card, watch func()) {
+		ended := s.pay(s.t.Context(), c, 1)
+		<-time.After(time.Second)
+		watch()
+		p := <-ended
+		check(s.t, p.err)
+		if p.card.State != card.Confirming || p.card.Received != coin || !p.about(time.Second) {
+			s.t.Errorf("%s, received %d after %s", p.card.State, p.card.Received, p.took)
+		}
+	})
+}
+
+func TestSimulatePayment_WaitsUntilThePaidCardIsMade(t *testing.T) {
+	waiting(t, func(s *counter, c *card.Card, watch func()) {
+		ended := s.pay(s.t.Context(), c, 10)
+		<-time.After(time.Second)
+		watch()
+		<-time.After(time.Second)
+		s.generate(c, credentials)
+		p := <-ended
+		check(s.t, p.err)
+		if p.card.State != card.Paid || p.card.Credentials == nil || !p.about(2*time.Second) {
+			s.t.Errorf("%s, credentials: %v after %s", p.card.State, p.card.Credentials != nil, p.took)
+		}
+	})
+}
+
+// Nothing is due any more: what shows is that the chain has grown.
+func TestSimulatePayment_WaitsUntilTheGrownChainIsSeen(t *testing.T) {
+	waiting(t, func(s *counter, c *card.Card, watch func()) {
+		ended := s.pay(s.t.Context(), c, 1)
+		<-time.After(time.Second)
+		watch()
+		check(s.t, (<-ended).err)
+		ended = s.pay(s.t.Context(), c, 5)
+		<-time.After(time.Second)
+		watch()
+		p := <-ended
+		check(s.t, p.err)
+		if p.card.Received != coin || p.card.Confirmations() != 5 || !p.about(time.Second) {
+			s.t.Errorf("received %d, %d confirmations after %s", p.card.Received, p.card.Confirmations(), p.took)
+		}
+	})
+}
+
+func TestSimulatePayment_GivesUpAfterFiveSeconds(t *testing.T) {
+	waiting(t, func(s *counter, c *card.Card, _ func()) {
+		p := <-s.pay(s.t.Context(), c, 1)
+		check(s.t, p.err)
+		if p.card.State != card.Unpaid || p.card.Received != 0 || !p.about(5*time.Second) {
+			s.t.Errorf("%s, received %d after %s", p.card.State, p.card.Received, p.took)
+		}
+	})
+}
+
+func TestSimulatePayment_IsWaitedForNoLongerThanTheRequestLasts(t *testing.T) {
+	waiting(t, func(s *counter, c *card.Card, _ func()) {
+		ctx, cancel := context.WithTimeout(s.t.Context(), 1005*time.Millisecond) // between two looks
+		defer cancel()
+		if p := <-s.pay(ctx, c, 1); p.card != nil || !errors.Is(p.err, context.DeadlineExceeded) || !p.about(time.Second) {
+			s.t.Errorf("%v, %v after %s", p.card, p.err, p.took)
+		}
+	})
+}
+
+func TestSimulatePayment_AStoreThatIsLostWhileWaitingIsTheReason(t *testing.T) {
+	waiting(t, func(s *counter, c *card.Card, _ func()) {
+		reads := 0
+		s.spy.before = func(string) error {
+			if reads++; reads == 3 {
+				return card.ErrUnavailable
+			}
+			return nil
+		}
+		if p := <-s.pay(s.t.Context(), c, 1); p.card != nil || !errors.Is(p.err, card.ErrUnavailable) {
+			s.t.Errorf("%v, %v", p.card, p.err)
+		}
+	})
+}

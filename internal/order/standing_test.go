@@ -1,0 +1,215 @@
+package order_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
+)
+
+// limited lets accounts have so much open.
+func limited(usd card.USD) setup {
+	return setup{config: func(c *order.Config) { c.MaxOpenUSD = usd }}
+}
+
+// ready puts addresses into the memory of the service.
+func (s *counter) ready() {
+	s.t.Helper()
+	s.stock("monero", 40)
+	check(s.t, s.orders.Prepare(s.t.Context()))
+	s.spy.asked()
+}
+
+func TestCreateCard_NothingIsAskedWhereNothingIsLimited(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.ready()
+		s.create("750", "")
+		s.asked("InsertCard")
+	})
+}
+
+func TestCreateCard_NoMoreOpenThanAllowed(t *testing.T) {
+	onEach(t, limited(500_00), func(t *testing.T, s *counter) {
+		s.ready()
+		s.create("449.99", "")
+		var refusal *card.Error
+		if err := s.refused("50.02", "", card.ErrQuotaExceeded); !errors.As(err, &refusal) {
+			t.Fatal(err)
+		}
+		want := *card.ErrQuotaExceeded
+		want.Message = "Cards worth 449.99 US dollars wait for their payment; your account may have 500 open. Pay some of them, or try again when they have expired."
+		want.Quota = &card.Quota{Name: "open-usd", Limit: 500, Left: 50}
+		if diff := cmp.Diff(&want, refusal, cmp.Comparer(func(a, b error) bool { return errors.Is(a, b) })); diff != "" {
+			t.Error(diff)
+		}
+		s.create("50.01", "") // exactly what is left
+		s.refused("50", "", card.ErrQuotaExceeded)
+		s.account = s.newAccount()
+		s.create("500", "")
+	})
+}
+
+// What other replicas accept is found out late, so that more may be open than is allowed. There is never less than nothing left.
+func TestCreateCard_MoreOpenThanAllowedLeavesNothing(t *testing.T) {
+	onEach(t, limited(100_00), func(t *testing.T, s *counter) {
+		s.ready()
+		other := s.replica(s.db, limited(100_00))
+		s.create("50", "")
+		_, _, err := other.CreateCard(t.Context(), s.account, s.check("50", "monero"), "")
+		check(t, err)
+		s.create("50", "")
+		s.now = s.now.Add(5 * time.Second)
+		var refusal *card.Error
+		if err := s.refused("50", "", card.ErrQuotaExceeded); !errors.As(err, &refusal) || refusal.Quota.Left != 0 {
+			t.Errorf("%v leaves %+v", err, refusal.Quota)
+		}
+	})
+}
+
+func TestCreateCard_AStandingIsBelievedForFiveSeconds(t *testing.T) {
+	onEach(t, limited(500_00), func(t *testing.T, s *counter) {
+		s.ready()
+		s.create("500", "")
+		s.asked("Standing true", "InsertCard")
+		s.exec("UPDATE cards SET payment_state = 'paid'")
+		s.now = s.now.Add(5*time.Second - 1)
+		s.refused("50", "", card.ErrQuotaExceeded)
+		s.asked()
+		s.now = s.now.Add(1)
+		s.create("500", "")
+		s.asked("Standing true", "InsertCard")
+	})
+}
+
+func TestCreateCard_AnAccountIsFrozenOnlyWhereThatIsDecided(t *testing.T) {
+	for name, tt := range map[string]struct {
+		freeze bool
+		limit  card.USD
+		asked  []string
+		want   error
+	}{
+		"frozen":             {true, 0, []string{"Standing false"}, card.ErrAccountFrozen},
+		"frozen and limited": {true, 750_00, []string{"Standing true"}, card.ErrAccountFrozen},
+		"limited":            {false, 750_00, []string{"Standing true", "InsertCard"}, nil},
+		"neither":            {false, 0, []string{"InsertCard"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := setup{config: func(c *order.Config) { c.FreezeReversed, c.MaxOpenUSD = tt.freeze, tt.limit }}
+			onEach(t, policy, func(t *testing.T, s *counter) {
+				s.ready()
+				s.create("150", "")
+				s.exec("UPDATE cards SET payment_state = 'reversed', credit_lost = 1")
+				s.now = s.now.Add(5 * time.Second)
+				s.spy.asked()
+				if _, _, err := s.try("50", ""); !errors.Is(err, tt.want) {
+					t.Errorf("%v, want %v", err, tt.want)
+				}
+				s.asked(tt.asked...)
+				s.exec("UPDATE cards SET credit_written_off = 1") // an operator settled it
+				s.now = s.now.Add(5 * time.Second)
+				s.create("50", "")
+			})
+		})
+	}
+}
+
+func TestCreateCard_FrozenWithoutALimitCountsNothing(t *testing.T) {
+	policy := setup{config: func(c *order.Config) { c.FreezeReversed = true }}
+	onEach(t, policy, func(t *testing.T, s *counter) {
+		s.ready()
+		for range 3 {
+			s.create("750", "")
+		}
+		s.asked("Standing false", "InsertCard", "InsertCard", "InsertCard")
+	})
+}
+
+func TestCreateCard_WhatIsNotSoldIsNotOpen(t *testing.T) {
+	onEach(t, limited(500_00), func(t *testing.T, s *counter) {
+		s.ready()
+		for _, fail := range []func(){
+			func() { s.spy.fail("InsertCard", errBroken) },
+			func() { s.rates.err = errBroken },
+		} {
+			fail()
+			s.refused("500", "", errBroken)
+			s.spy.before, s.rates.err = nil, nil
+		}
+		s.create("450", "")
+		s.create("50", "")
+		s.refused("50", "", card.ErrQuotaExceeded)
+	})
+}
+
+// What was asked while a card was being sold does not count it, so that it is not taken back from that either.
+func TestCreateCard_WhatIsNotSoldIsNotTakenBackFromANewStanding(t *testing.T) {
+	onEach(t, limited(500_00), func(t *testing.T, s *counter) {
+		s.ready()
+		s.spy.inserting = func(*card.Card) error {
+			s.spy.inserting = nil
+			s.now = s.now.Add(5 * time.Second)
+			s.create("200", "")
+			return errBroken
+		}
+		s.refused("300", "", errBroken)
+		s.refused("300.01", "", card.ErrQuotaExceeded)
+		s.create("300", "")
+	})
+}
+
+func TestCreateCard_AStandingThatIsNotKnownSellsNothing(t *testing.T) {
+	onEach(t, limited(500_00), func(t *testing.T, s *counter) {
+		s.ready()
+		s.spy.fail("Standing true", errBroken)
+		for range 2 { // each asks again
+			if err := s.refused("50", "key", errBroken); text(err) != "standing: broken pipe" {
+				t.Error(err)
+			}
+			s.asked("Standing true")
+		}
+		s.spy.before = nil
+		s.create("500", "")
+		s.now = s.now.Add(5 * time.Second)
+		s.spy.fail("Standing true", errBroken)
+		s.refused("50", "", errBroken)
+		s.spy.before = nil
+		s.spy.asked()
+		s.refused("50", "", card.ErrQuotaExceeded)
+		s.asked("Standing true")
+	})
+}
+
+// One request asks again while the others go on with what is known.
+func TestCreateCard_AStandingIsAskedForByOneOfMany(t *testing.T) {
+	t.Parallel()
+	url := databases.SQLite(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, url, limited(500_00))
+		s.ready()
+		s.create("100", "")
+		s.now = s.now.Add(5 * time.Second)
+		s.spy.asked()
+		held := make(chan struct{})
+		s.spy.before = func(call string) error {
+			if call == "Standing true" {
+				<-held
+			}
+			return nil
+		}
+		var first sync.WaitGroup
+		first.Go(func() { s.create("100", "") })
+		synctest.Wait()
+		s.asked("Standing true")
+		s.create("100", "")
+		s.asked("InsertCard")
+		close(held)
+		first.Wait()
+		s.asked("InsertCard")
+	})
+}
