@@ -130,7 +130,7 @@ func TestResolve_AParkedCardWhoseMoneyIsGoneIsNotTriedAgain(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.mine(30)
 		c := s.order()
-		s.supplier.fault = func(int, *card.Credentials) error { return card.ErrDeclined }
+		s.supplier.fault = func(int, *card.Credentials) error { return errDeclined }
 		s.pay(c, coin, 10)
 		s.settle()
 		check(t, s.store.SimulatedReorg(t.Context(), "monero", 10, true))

@@ -99,13 +99,13 @@ func (s *shop) at(f *faulty) *operator.Service {
 
 func TestResolve_WhateverFailsNothingIsDecided(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
-		declined := s.order()
-		s.supplier.fault = func(int, *card.Credentials) error { return card.ErrDeclined }
-		s.pay(declined, coin, 10)
+		refused := s.order()
+		s.supplier.fault = func(int, *card.Credentials) error { return errDeclined }
+		s.pay(refused, coin, 10)
 		s.settle()
 		s.supplier.fault = nil
 		late := s.late(coin / 2)
-		s.doubts = []string{parked}
+		s.doubts = []string{declined}
 		for _, tt := range []struct {
 			call string
 			kind operator.ResolutionKind
@@ -117,7 +117,7 @@ func TestResolve_WhateverFailsNothingIsDecided(t *testing.T) {
 			{"transfers", operator.Accept, late},
 			{"resolution", operator.Accept, late},
 			{"verdicts", operator.Accept, late},
-			{"reopen", operator.Retry, declined},
+			{"reopen", operator.Retry, refused},
 		} {
 			before, err := s.store.Record(t.Context(), tt.card.UUID)
 			check(t, err)

@@ -53,31 +53,49 @@ func TestGetCard_OfAnotherAccountIsNotFound(t *testing.T) {
 	})
 }
 
-// Credentials that are missing or another card's are a failure of the service, not a card without credentials.
+// Credentials that belong to another card are a failure of the service, not a card without credentials.
 func TestCards_CredentialsThatCantBeOpenedAreAFailure(t *testing.T) {
-	for name, wreck := range map[string]string{
-		"missing":        "DELETE FROM credentials",
-		"another card's": "UPDATE credentials SET card_number = url",
-	} {
-		t.Run(name, func(t *testing.T) {
-			onEach(t, setup{}, func(t *testing.T, s *counter) {
-				s.ready()
-				c := s.create("150", "")
-				s.generate(c, credentials)
-				s.exec(wreck)
-				if got, err := s.orders.GetCard(t.Context(), s.account, c.UUID); err == nil || got != nil && got.Credentials != nil {
-					t.Errorf("got %v, %v", got, err)
-				}
-				err := s.orders.ListCards(t.Context(), order.Filter{AccountID: s.account}, func(*card.Card) error {
-					t.Error("it was listed")
-					return nil
-				})
-				if err == nil {
-					t.Error("listed without an error")
-				}
-			})
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.ready()
+		c := s.create("150", "")
+		s.generate(c, credentials)
+		s.exec("UPDATE credentials SET card_number = url")
+		if got, err := s.orders.GetCard(t.Context(), s.account, c.UUID); err == nil || got != nil && got.Credentials != nil {
+			t.Errorf("got %v, %v", got, err)
+		}
+		err := s.orders.ListCards(t.Context(), order.Filter{AccountID: s.account}, func(*card.Card) error {
+			t.Error("it was listed")
+			return nil
 		})
-	}
+		if err == nil {
+			t.Error("listed without an error")
+		}
+	})
+}
+
+// An issued card whose credentials are no longer kept can still be read.
+func TestCards_AnIssuedCardWithoutCredentialsIsRead(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.ready()
+		c := s.create("150", "")
+		s.generate(c, credentials)
+		s.exec("DELETE FROM credentials")
+		got, err := s.orders.GetCard(t.Context(), s.account, c.UUID)
+		if err != nil || got.Status != card.Generated || got.Credentials != nil {
+			t.Errorf("got %v, %v", got, err)
+		}
+		listed := 0
+		err = s.orders.ListCards(t.Context(), order.Filter{AccountID: s.account}, func(c *card.Card) error {
+			listed++
+			if c.Credentials != nil {
+				t.Error("listed with credentials")
+			}
+			return nil
+		})
+		if err != nil || listed != 1 {
+			t.Errorf("%d are listed, error %v", listed, err)
+		}
+	})
 }
 
 // many stores n cards of a new account, and returns them newest first.
