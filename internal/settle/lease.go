@@ -9,6 +9,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
+// keepLease acquires the lease, or prolongs it if a third of its time has passed. It returns card.ErrFenced if another process has it,
+// or had it since.
 func (w *Watcher) keepLease(ctx context.Context) error {
 	now := w.cfg.Now()
 	if w.lease != nil && now.Sub(w.leasedAt) < w.cfg.LeaseTTL/3 {
@@ -19,19 +21,19 @@ func (w *Watcher) keepLease(ctx context.Context) error {
 		return err
 	}
 	if w.lease != nil && w.lease.Fence != l.Fence {
-		w.lease = nil // another had it in between: what was read before is not to be applied
+		w.lease = nil // another process had it in between: what this one read before must not be applied
 		return card.ErrFenced
 	}
 	w.lease, w.leasedAt = &l, now
 	return nil
 }
 
-// hold prolongs the lease while the chain is asked: however long a wallet takes, no other process begins the same anew and has what it
-// found discarded. The chain is to be asked with held, which is cancelled if another process has the lease all the same. release must be
-// called with the chain's error; it returns that error, or card.ErrFenced if the lease was lost.
+// hold prolongs the lease while the chain is being read. However long a wallet takes, no other process takes over, starts again and
+// makes the answer worthless. Callers read the chain with held, which is cancelled if another process gets the lease all the same. They
+// must call release with the chain's error; it returns that error, or card.ErrFenced if the lease was lost.
 //
-// What is asked must have time limits of its own, or a chain that hangs would be kept from the others for ever. The database has none: a
-// process whose connection to it hangs must lose the chain. So no lease is prolonged while a transaction checks it.
+// Whatever is called with held must have time limits of its own, or a hanging chain would keep the lease from the others for ever. Calls
+// to the database have none: a process whose connection hangs must lose the lease. So a lease is not prolonged during transactions.
 func (w *Watcher) hold(ctx context.Context) (held context.Context, release func(error) error) {
 	name, fence := w.lease.Name, w.lease.Fence
 	held, cancel := context.WithCancelCause(ctx)
@@ -55,7 +57,7 @@ func (w *Watcher) hold(ctx context.Context) (held context.Context, release func(
 		}
 	})
 	return held, func(err error) error {
-		cancel(nil) // does nothing if the lease was lost
+		cancel(nil) // a no-op if the lease was lost
 		prolonging.Wait()
 		if errors.Is(context.Cause(held), card.ErrFenced) {
 			return card.ErrFenced

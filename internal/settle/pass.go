@@ -11,7 +11,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// pass reads the chain once and applies what it shows: read, compare, assess, commit, then addresses. It has the lease.
+// pass makes one pass over the chain: read, compare, assess, commit, and fill the address pool. The caller must hold the lease.
 func (w *Watcher) pass(ctx context.Context) error {
 	cursor, err := w.store.Cursor(ctx, w.coin)
 	if err != nil {
@@ -26,14 +26,14 @@ func (w *Watcher) pass(ctx context.Context) error {
 	}
 	comparing := w.cfg.Now().Sub(w.poolAt) >= checkPoolEvery
 	ahead := false
-	// Before anything is applied: a wallet that lost addresses shows a chain without their payments. One that is not ours at all has
-	// other addresses, and is refused for that.
+	// Compare before applying anything: a wallet that lost addresses does not show the payments to them. A wallet that is not ours has
+	// other addresses anyway; apply refuses it.
 	if ours := cursor.Fingerprint == "" || cursor.Fingerprint == view.Fingerprint; comparing && ours {
 		if ahead, err = w.comparePool(ctx); err != nil {
 			return err
 		}
 	}
-	if err := w.keepLease(ctx); err != nil { // it is not kept where the database is asked
+	if err := w.keepLease(ctx); err != nil { // transactions do not prolong it
 		return err
 	}
 	applied, err := w.apply(ctx, cursor, view)
@@ -53,7 +53,7 @@ func (w *Watcher) pass(ctx context.Context) error {
 // read returns what the chain shows.
 func (w *Watcher) read(ctx context.Context, cursor Cursor) (View, error) {
 	if cursor.Tip.Hash != "" && (len(w.known) == 0 || w.known[0].Hash != cursor.Tip.Hash) {
-		w.known = []card.Tip{cursor.Tip} // another process has worked meanwhile
+		w.known = []card.Tip{cursor.Tip} // another process has moved the cursor
 		if cursor.Deep.Hash != "" {
 			w.known = append(w.known, cursor.Deep)
 		}
@@ -64,7 +64,7 @@ func (w *Watcher) read(ctx context.Context, cursor Cursor) (View, error) {
 		return View{}, err
 	}
 	if cursor.Deep.Hash != "" && view.Kept < cursor.Deep.Height && cursor.Rescan == "" {
-		return View{}, fmt.Errorf("%w: the chain is another from below block %d on, and the wallet can't have followed", card.ErrWalletLost, cursor.Deep.Height)
+		return View{}, fmt.Errorf("%w: the chain reorganised below block %d, deeper than the wallet can follow", card.ErrWalletLost, cursor.Deep.Height)
 	}
 	return view, nil
 }
@@ -75,13 +75,13 @@ func (w *Watcher) since(cursor Cursor) int64 {
 		return 0
 	}
 	since := cursor.Tip.Height - w.cfg.Reread
-	if cursor.LowestLocked > 0 { // until it is unlocked it must be seen again
+	if cursor.LowestLocked > 0 { // a locked transfer must be read again until it is unlocked
 		since = min(since, cursor.LowestLocked-1)
 	}
 	return max(0, since)
 }
 
-// remember keeps the newest tips that are part of the chain, as many as are read again: they tell how deep it is reorganised.
+// remember keeps the tips of the last Reread blocks that are part of the chain. They show how deep the next reorganisation is.
 func (w *Watcher) remember(v View) {
 	if len(w.known) > 0 && w.known[0].Hash == v.Tip.Hash {
 		return
@@ -99,21 +99,21 @@ func (w *Watcher) remember(v View) {
 	w.known = known
 }
 
-// applied says what a view changed.
+// applied is what a view changed.
 type applied struct {
 	transfers    int // new, changed or gone
-	unattributed int // of these, to addresses of no card
+	unattributed int // those of them whose address belongs to no card
 	cards        int // assessed
-	paid         int // cards that are to be issued
+	paid         int // cards to issue
 	alarms       []card.Verdict
 }
 
-// apply makes the stored facts equal to what the chain shows, and assesses the cards that this concerns, in one transaction together
-// with the cursor. The work is by what changed, not by how many cards wait.
+// apply makes the stored transfers equal to the view, assesses the cards that are affected, and moves the cursor, all in one transaction.
+// Its cost depends on how much changed, not on how many cards wait.
 //
-// It fails with card.ErrWrongChain if the view is of another network or wallet, with card.ErrChainNotReady if the chain is shorter than
-// what was applied, with card.ErrWalletLost if a transfer is missing although the chain did not change, and with card.ErrFenced if the
-// lease was lost; then nothing is changed.
+// The error is card.ErrWrongChain if the view is of another network or wallet, card.ErrChainNotReady if the chain is shorter than the
+// cursor, card.ErrWalletLost if a transfer is missing although its block is still in the chain, and card.ErrFenced if the lease was lost.
+// After any of these errors nothing has changed.
 func (w *Watcher) apply(ctx context.Context, cursor Cursor, v View) (applied, error) {
 	if cursor.Fingerprint != "" && cursor.Fingerprint != v.Fingerprint {
 		return applied{}, fmt.Errorf("%w: %q, not %q", card.ErrWrongChain, v.Fingerprint, cursor.Fingerprint)
@@ -122,7 +122,7 @@ func (w *Watcher) apply(ctx context.Context, cursor Cursor, v View) (applied, er
 		return applied{}, fmt.Errorf("%w: its height is %d, but %d was applied", card.ErrChainNotReady, v.Tip.Height, cursor.Tip.Height)
 	}
 	if now := w.cfg.Now(); v.Tip.Time.After(now) {
-		v.Tip.Time = now // a miner's clock may be ahead; no card expires by it
+		v.Tip.Time = now // a miner's clock may be ahead; it must not expire cards
 	}
 	var done applied
 	err := w.store.SettleTx(ctx, func(tx Tx) error {
@@ -164,7 +164,7 @@ func applyTransfers(ctx context.Context, tx Tx, currency string, v View, believe
 		t.Counted = true
 		key := transferKey{t.TxID, t.Output}
 		if twice[key] {
-			return nil, fmt.Errorf("transfer %s/%d is twice in one view", t.TxID, t.Output)
+			return nil, fmt.Errorf("transfer %s/%d appears twice in one view", t.TxID, t.Output)
 		}
 		twice[key] = true
 		old, known := gone[key]
@@ -184,9 +184,10 @@ func applyTransfers(ctx context.Context, tx Tx, currency string, v View, believe
 	return changed, tx.UpsertTransfers(ctx, changed)
 }
 
-// moveCursor notes how far the chain has been applied.
+// moveCursor moves the cursor to the view's tip, and ends a rescan once the whole chain was applied.
 func moveCursor(ctx context.Context, tx Tx, currency string, cursor Cursor, v View) error {
-	// Its time too: that of a block from the future grows with the clock, and what is judged between passes goes by it.
+	// Save also if only the time differs: apply caps the time of a block from the future at the present, and cards that are assessed
+	// between passes are assessed at the saved time.
 	if v.Tip.Hash != cursor.Tip.Hash || v.Tip.Time.UnixMilli() != cursor.Tip.Time.UnixMilli() || cursor.Fingerprint == "" {
 		deep := v.Deep
 		if deep.Hash == "" {
@@ -202,7 +203,7 @@ func moveCursor(ctx context.Context, tx Tx, currency string, cursor Cursor, v Vi
 	return nil
 }
 
-// assess judges every card that a changed transfer or the tip concerns, and stores what follows.
+// assess assesses every card that a changed transfer or the new tip affects, and stores the verdicts.
 func (w *Watcher) assess(ctx context.Context, tx Tx, tip card.Tip, changed []card.Transfer, done *applied) error {
 	touched := make([]string, len(changed))
 	for i, t := range changed {
@@ -247,7 +248,7 @@ func (w *Watcher) assess(ctx context.Context, tx Tx, tip card.Tip, changed []car
 	return tx.SaveVerdicts(ctx, verdicts)
 }
 
-// report logs what a view changed, and wakes whoever has work now.
+// report logs what a view changed, and wakes the loops that now have work.
 func (w *Watcher) report(ctx context.Context, view View, done applied) {
 	if done.transfers > 0 || done.paid > 0 {
 		w.log.InfoContext(ctx, "applied chain", "currency", w.currency, "height", view.Tip.Height, "transfers", done.transfers,

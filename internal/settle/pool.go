@@ -7,8 +7,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// comparePool compares the wallet with the stored addresses. It reports whether the wallet has made others since, or an error if the
-// wallet does not have the newest of them.
+// comparePool compares the wallet with the address pool. It reports whether the wallet has made addresses that are not stored. The error
+// is card.ErrWalletLost if the wallet does not have the newest stored one.
 func (w *Watcher) comparePool(ctx context.Context) (ahead bool, err error) {
 	_, newest, err := w.store.AddressPool(ctx, w.currency)
 	if err != nil || newest == nil {
@@ -22,11 +22,11 @@ func (w *Watcher) comparePool(ctx context.Context) (ahead bool, err error) {
 	return ahead, nil
 }
 
-// trustPool notes that a pass went well after the wallet was compared with the pool. Until that was done within the last minute no address
-// is handed out.
+// trustPool records that the wallet was compared with the address pool and that the pass then succeeded. Addresses are handed out only
+// if that happened within the last minute.
 //
-// A wallet that is ahead of a store that was not compared for longer means that the store was restored from a backup: what it
-// thinks free may have been handed out since. All of it is skipped, at the price of some addresses, and none is ever used twice.
+// If the last comparison is older and the wallet is ahead, the store was restored from a backup: addresses that it calls free may have
+// been handed out since the backup. All of them are abandoned. That wastes some, but no address is ever handed out twice.
 func (w *Watcher) trustPool(ctx context.Context, ahead bool) error {
 	err := w.store.SettleTx(ctx, func(tx Tx) error {
 		if err := tx.CheckLease(ctx, *w.lease); err != nil {
@@ -40,11 +40,11 @@ func (w *Watcher) trustPool(ctx context.Context, ahead bool) error {
 	return err
 }
 
-// fillPool makes addresses until enough are free, up to a batch in each pass: if the pool may want more, the next pass follows at once, and
-// reads the chain first.
+// fillPool makes new addresses until enough are free, at most one batch per pass. After a full batch it requests the next pass at once;
+// that reads the chain before it makes more.
 //
-// Addresses that are not newer than all that are stored mean that the wallet has forgotten those: that is card.ErrWalletLost, for now that
-// it has some of them again nothing else would tell.
+// It returns card.ErrWalletLost if a new address is not newer than all stored ones: the wallet has forgotten those. This is the last
+// chance to notice, because the wallet now has addresses in those positions again.
 func (w *Watcher) fillPool(ctx context.Context) error {
 	free, newest, err := w.store.AddressPool(ctx, w.currency)
 	if err != nil {

@@ -7,60 +7,62 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Store keeps transfers, cards and addresses. Every method outside Tx is harmless when it runs twice. A store out of reach is
-// card.ErrUnavailable.
+// Store keeps transfers, cards and addresses. Running any of its methods twice is harmless. The error is card.ErrUnavailable if the
+// database can't be reached.
 type Store interface {
-	// SettleTx runs f in a transaction; f may run again if the transaction failed to serialise, so it must do nothing else.
-	// A lost reply to COMMIT is an error although the transaction may have happened: what f writes is found by its keys.
+	// SettleTx runs f in a transaction. It runs f again if the transaction failed to serialise, so f must have no other effects. If the
+	// reply to COMMIT is lost, SettleTx returns an error although the transaction may have been committed: look up by its keys what f wrote.
 	SettleTx(ctx context.Context, f func(Tx) error) error
 
-	// AcquireLease takes the lease if it is free or expired, or prolongs it if the holder has it; ErrFenced if another has it. Like all that
-	// takes or claims below it gives up with ErrUnavailable if it has to wait for more than seconds.
+	// AcquireLease takes the lease if it is free or expired, or prolongs it if holder has it already. The error is card.ErrFenced if
+	// another has it, and card.ErrUnavailable if the row stays locked for more than seconds.
 	AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (Lease, error)
+	// ReleaseLease makes the lease free; a no-op if l is not the current one.
 	ReleaseLease(ctx context.Context, l Lease) error
 
-	// AddressPool returns how many addresses are free, and the one with the highest position ever stored, if there is any.
+	// AddressPool returns how many addresses are free, and the stored address with the highest position, free or not; nil if there is none.
 	AddressPool(ctx context.Context, currency string) (free int, highest *Address, err error)
-	// DistrustPool has no address handed out until the wallet is seen to agree again.
+	// DistrustPool stops handing out addresses until CheckedPool records that the wallet has them again.
 	DistrustPool(ctx context.Context, currency string) error
 
-	// RequestRescan has the wallet of a currency look through its whole chain again, unless it is to do so already. With believe, what it
-	// then no longer shows is un-counted. It is ErrNotFound if the currency has no wallet yet.
+	// RequestRescan requests a rescan by the currency's wallet; a no-op if one is pending, except that believe then applies to that one.
+	// With believe, transfers that the wallet still lacks after the rescan are un-counted. The error is card.ErrNotFound if the currency
+	// has no wallet yet.
 	RequestRescan(ctx context.Context, currency, reason string, believe bool) error
-	// NoteRescan says how far that is.
+	// NoteRescan records the progress of the pending rescan.
 	NoteRescan(ctx context.Context, currency, progress string) error
 
-	// Cursor returns how far the chain has been applied; the zero Cursor before the first time.
+	// Cursor returns how far the chain has been applied. Before the first pass it is zero but for Newest, which is NoPosition.
 	Cursor(ctx context.Context, coin card.Currency) (Cursor, error)
 }
 
 // Tx is what happens within one transaction. The rows it locks are locked in the order cards, webhooks, accounts.
 type Tx interface {
-	// CheckLease fails with ErrFenced if the lease is no longer the caller's, and keeps it from changing hands until the end.
+	// CheckLease returns card.ErrFenced if the lease is no longer the caller's. Otherwise nobody else gets it before the transaction ends.
 	CheckLease(ctx context.Context, l Lease) error
 	SaveCursor(ctx context.Context, currency string, c Cursor) error
-	// TransfersSince returns the counted transfers above a height or in the mempool.
+	// TransfersSince returns the counted transfers above height and in the mempool.
 	TransfersSince(ctx context.Context, currency string, height int64) ([]card.Transfer, error)
 	UpsertTransfers(ctx context.Context, ts []card.Transfer) error
 	// TransfersTo returns the counted transfers to addresses.
 	TransfersTo(ctx context.Context, currency string, addresses []string) ([]card.Transfer, error)
 
-	// LockCards returns the cards of a currency, locked, that have one of the addresses, or that are ready to be assessed
-	// at the tip, or that wait for money and expired before it.
+	// LockCards locks and returns the currency's cards that have one of the addresses, that are due to be assessed at the tip, or that
+	// wait for money and expired before the tip.
 	LockCards(ctx context.Context, currency string, addresses []string, tip card.Tip) ([]*card.Card, error)
-	// SaveVerdicts stores assessments, an intent for each card that is to be issued and has none, and events.
+	// SaveVerdicts stores assessments and events, and an intent for each card to issue that has none.
 	SaveVerdicts(ctx context.Context, vs []card.Verdict) error
 
 	InsertAddresses(ctx context.Context, as []Address) error
-	// CheckedPool notes that the wallet was just compared with the pool. If it has made addresses that are not stored, and the last
-	// comparison was not within a minute, no address that is stored now is handed out any more.
+	// CheckedPool records that the wallet was just compared with the address pool. If the wallet is ahead, and the last comparison is more
+	// than a minute old, it abandons every address that is stored now.
 	CheckedPool(ctx context.Context, currency string, walletIsAhead bool) error
-	// EndRescan notes that the whole chain was applied again.
+	// EndRescan records that the whole chain was applied after a rescan.
 	EndRescan(ctx context.Context, currency string) error
 }
 
-// Rates knows today's rates without asking anybody: it answers from memory.
+// Rates has today's rates in memory.
 type Rates interface {
-	// Rate returns card.ErrNoRate if there is no fresh one.
+	// Rate returns the currency's rate. The error is card.ErrNoRate if there is no fresh one.
 	Rate(currency string) (card.Rate, error)
 }

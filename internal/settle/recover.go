@@ -8,18 +8,18 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// recoverEvery is how long a wallet that looked through its whole chain in vain is not made to do it again.
+// recoverEvery is the shortest time between two rescans if the first did not help.
 const recoverEvery = time.Hour
 
-// mend has the wallet look through the whole chain again, if that is called for, and keeps the lease meanwhile. What it then shows is
-// applied by the pass.
+// mend has the wallet rescan its chain if a rescan was requested, and keeps the lease meanwhile. The pass then applies what the wallet
+// shows.
 func (w *Watcher) mend(ctx context.Context, cursor Cursor) error {
 	if cursor.Rescan == "" {
-		w.recoveredAt = time.Time{} // the last one helped: the next need not wait
+		w.recoveredAt = time.Time{} // the last rescan helped: the next one need not wait
 		return nil
 	}
 	if !w.recoveredAt.IsZero() && w.cfg.Now().Sub(w.recoveredAt) < recoverEvery {
-		return nil // what the wallet shows by now may do
+		return nil // the wallet may show enough by now
 	}
 	w.recoveredAt = time.Time{}
 	_, newest, err := w.store.AddressPool(ctx, w.currency)
@@ -27,15 +27,15 @@ func (w *Watcher) mend(ctx context.Context, cursor Cursor) error {
 		return err
 	}
 	started := w.cfg.Now()
-	w.log.WarnContext(ctx, "wallet looks through its whole chain again", "currency", w.currency, "reason", cursor.Rescan)
+	w.log.WarnContext(ctx, "wallet rescans its chain", "currency", w.currency, "reason", cursor.Rescan)
 	progress := func(text string) {
-		w.log.InfoContext(ctx, "wallet recovers", "currency", w.currency, "progress", text)
-		w.note(fmt.Errorf("%w: it recovers since %s: %s", card.ErrWalletLost, started.UTC().Format(time.RFC3339), text))
+		w.log.InfoContext(ctx, "wallet is recovering", "currency", w.currency, "progress", text)
+		w.note(fmt.Errorf("%w: it has been recovering since %s: %s", card.ErrWalletLost, started.UTC().Format(time.RFC3339), text))
 		if err := w.store.NoteRescan(ctx, w.currency, text); err != nil {
-			w.log.WarnContext(ctx, "note progress", "error", err)
+			w.log.WarnContext(ctx, "record rescan progress", "error", err)
 		}
 	}
-	// If another process has the chain now this is cancelled, though the wallet goes on whether or not somebody waits for it.
+	// If another process gets the lease, this call is cancelled. The wallet itself carries on, whether or not anybody waits for it.
 	held, release := w.hold(ctx)
 	if err := release(w.chain.Recover(held, cursor.Fingerprint, newest, progress)); err != nil {
 		return err

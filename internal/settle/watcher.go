@@ -1,7 +1,7 @@
-// Package settle is what a chain does to cards: it follows the chain, makes the stored facts equal to it, and assesses the cards.
+// Package settle follows a chain: it makes the stored transfers equal to those on the chain, and assesses the cards they pay for.
 //
-// It may import package card only. It keeps nothing: after a crash the next Tick reads the chain again from where the cursor,
-// which moves in the transaction that applies the facts, was left.
+// It may import package card only. It has no state of its own: the cursor moves in the transaction that applies the transfers, so that
+// after a crash the next Tick resumes at the cursor.
 package settle
 
 import (
@@ -17,26 +17,27 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// checkPoolEvery is well below the minute for which a comparison of wallet and pool is believed.
+// checkPoolEvery is how often wallet and address pool are compared. It is well below the minute for which a comparison is valid.
 const checkPoolEvery = 15 * time.Second
 
-// Config is how a watcher works.
+// Config configures a watcher.
 type Config struct {
-	// Reread is how many blocks below the applied tip are read again in every pass. A reorganisation that is deeper than this is
-	// not noticed, so it must exceed the deepest confirmations by far. Defaults to the coin's reorg horizon.
+	// Reread is how many blocks below the applied tip every pass reads again. A deeper reorganisation goes unnoticed, so it must be
+	// much larger than the number of confirmations. Defaults to the coin's reorg horizon.
 	Reread int64
-	// PoolSize is how many free addresses are kept ahead. Defaults to 1000.
+	// PoolSize is how many free addresses the address pool holds. Defaults to 1000.
 	PoolSize int
-	// FillBatch is how many addresses are made in one pass at most. Defaults to 64.
+	// FillBatch is the most addresses that one pass makes. Defaults to 64.
 	FillBatch int
 	// LeaseTTL is how long another replica waits before it takes over a chain whose watcher died. Defaults to 30 s.
 	LeaseTTL time.Duration
-	// Replica names this process among all; it must be unique. Defaults to a random name.
+	// Replica is the name of this process, unique among all replicas. Defaults to a random name.
 	Replica string
-	Now     func() time.Time // Defaults to time.Now.
+	// Now is the clock. Defaults to time.Now.
+	Now func() time.Time
 }
 
-// Validate reports what is wrong, and fills in the defaults.
+// Validate fills in the defaults, and returns an error if a field is not valid.
 func (c *Config) Validate() error {
 	if c.PoolSize == 0 {
 		c.PoolSize = 1000
@@ -64,12 +65,12 @@ func (c *Config) Validate() error {
 
 // Wake tells other loops that there is work for them. Every field must be set.
 type Wake struct {
-	Pass   func() // this watcher: the next pass should follow at once
-	Issuer func() // cards are to be issued
-	Sender func() // events are to be sent
+	Pass   func() // this watcher: another pass is due at once
+	Issuer func() // there are cards to issue
+	Sender func() // there are events to send
 }
 
-// Watcher watches one chain. Of all replicas that have one, one works at a time.
+// Watcher watches one chain. Every replica may run one; only the holder of the chain's lease works.
 type Watcher struct {
 	store    Store
 	rates    Rates
@@ -83,22 +84,22 @@ type Watcher struct {
 	mu       sync.Mutex // one Tick at a time
 	lease    *Lease
 	leasedAt time.Time
-	// failingSince is when the first pass failed since one went well or another replica had the chain.
+	// failingSince is when the current run of failing Ticks began; zero if the last one returned nil.
 	failingSince time.Time
-	poolAt       time.Time  // of the last comparison of wallet and pool
-	known        []card.Tip // that were applied and are part of the chain, newest first
-	// recoveredAt is when the wallet last looked through its whole chain. It is not made to do that again within recoverEvery:
-	// if it did not help, an operator is needed.
+	poolAt       time.Time  // when wallet and address pool were last compared
+	known        []card.Tip // applied tips that are still part of the chain, newest first
+	// recoveredAt is when the wallet last rescanned its chain. It does not rescan again within recoverEvery: if the rescan did not help,
+	// an operator has to.
 	recoveredAt time.Time
 
-	health struct { // apart, so that it can be asked while a Tick hangs
+	health struct { // has its own mutex, so that Health answers while a Tick hangs
 		sync.Mutex
 		err error
-		at  time.Time // of the end of the last Tick
+		at  time.Time // when the last Tick ended
 	}
 }
 
-// New returns a watcher of chain.
+// New returns a watcher of chain. It returns an error if cfg is not valid.
 func New(store Store, rates Rates, chain Chain, wake Wake, log *slog.Logger, cfg Config) (*Watcher, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -108,11 +109,12 @@ func New(store Store, rates Rates, chain Chain, wake Wake, log *slog.Logger, cfg
 		cfg.Reread = coin.ReorgHorizonBlocks()
 	}
 	w := &Watcher{store: store, rates: rates, chain: chain, coin: coin, currency: coin.Code, wake: wake, log: log, cfg: cfg}
-	w.note(errors.New("has not looked yet"))
+	w.note(errors.New("no pass has ended yet"))
 	return w, nil
 }
 
-// Tick reads the chain once and applies what it shows. If another replica watches the chain, it does nothing.
+// Tick makes one pass over the chain: it reads the chain and applies what changed. If another replica holds the lease, it does nothing.
+// Only one Tick runs at a time; others wait for it.
 func (w *Watcher) Tick(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -138,26 +140,26 @@ func (w *Watcher) Tick(ctx context.Context) error {
 	return nil
 }
 
-// react does what an error calls for, and returns it.
+// react takes the measures that an error calls for, and returns it.
 func (w *Watcher) react(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, card.ErrWrongChain):
-		// Whatever is there: an address that is handed out now might not be ours.
+		// The wallet may be anybody's: until it is the right one again, no address may be handed out.
 		w.poolAt = time.Time{}
 		return errors.Join(err, w.store.DistrustPool(ctx, w.currency))
 	case errors.Is(err, card.ErrWalletLost):
 		w.poolAt = time.Time{}
 		if !w.recoveredAt.IsZero() {
 			return errors.Join(err, w.store.NoteRescan(ctx, w.currency,
-				"the wallet looked through the whole chain, and still: "+err.Error()+"; is the height too late from which it was restored? If the money never came: cardmint wallet rescan --believe"))
+				"a rescan did not help: "+err.Error()+"; was the wallet restored from too late a height? If the money never came: cardmint wallet rescan --believe"))
 		}
 		return errors.Join(err, w.store.RequestRescan(ctx, w.currency, err.Error(), false))
 	}
 	return err
 }
 
-// makeRoom lets go of the chain once passes have failed for as long as a lease lasts: another replica, if there is one, looks again
-// before this one does, and perhaps it reaches the node, or has the right wallet.
+// makeRoom releases the lease once passes have failed for LeaseTTL. Another replica, if there is one, then tries before this one does:
+// it may reach the node, or have the right wallet.
 func (w *Watcher) makeRoom(ctx context.Context, err error) {
 	now := w.cfg.Now()
 	switch {
@@ -173,13 +175,15 @@ func (w *Watcher) makeRoom(ctx context.Context, err error) {
 	}
 }
 
+// note records how a Tick ended, for Health.
 func (w *Watcher) note(err error) {
 	w.health.Lock()
 	defer w.health.Unlock()
 	w.health.err, w.health.at = err, w.cfg.Now()
 }
 
-// Health returns why the chain is not being watched, or nil: the last Tick failed, or none has ended for a minute. It is a card.Unready.
+// Health returns an error if the chain is not being watched: the last Tick failed, or none has ended for a minute. The error is a
+// card.Unready.
 func (w *Watcher) Health() error {
 	w.health.Lock()
 	defer w.health.Unlock()
@@ -200,7 +204,7 @@ func (w *Watcher) Health() error {
 	return fmt.Errorf("%w: %w", why, w.health.err)
 }
 
-// Close gives up the chain, so that another replica can go on at once.
+// Close releases the lease, so that another replica can take over at once.
 func (w *Watcher) Close(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
