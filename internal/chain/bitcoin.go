@@ -6,7 +6,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// bitcoin describes a coin whose rate is known. Its payments can't be watched yet.
+// bitcoin has rates only: payments can't be watched yet.
 func bitcoin() Coin {
 	return Coin{
 		Currency: card.Currency{Code: "bitcoin", Name: "Bitcoin", Decimals: 8, Confirmations: 2, BlockTime: 10 * time.Minute, AmountKey: "amount"},

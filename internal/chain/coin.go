@@ -9,17 +9,17 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// Coin is everything that the rest of the program knows of a coin.
+// Coin is everything that the rest of the program knows about a coin.
 type Coin struct {
 	card.Currency
-	// Markets are the names of the coin's markets against US dollars, by the rate source.
+	// Markets maps a rate source's name to its name for the coin's market against US dollars.
 	Markets map[string]string
 	// Example shows the coin's flags in texts of help.
 	Example string
 	// Every is how often node and wallet are asked.
 	Every time.Duration
 	// Settings returns what an operator sets for the coin: a pointer to a struct whose fields are flags, by kong's tags. It is nil for a
-	// coin whose rate is known but whose payments nobody can watch yet.
+	// coin that has rates but whose payments can't be watched yet.
 	Settings func() Settings
 }
 
@@ -27,30 +27,30 @@ type Coin struct {
 type Settings interface {
 	// RequiredConfirmations is how many confirmations a payment needs.
 	RequiredConfirmations() int
-	// Open returns the coin's chain. It asks nobody yet. Its error may have a hint.
+	// Open returns the coin's chain. It makes no calls yet. Its error may have a hint.
 	Open() (Node, error)
 }
 
-// Node is a chain by way of a node and a wallet.
+// Node is a chain that is read from a node and a wallet.
 type Node interface {
 	settle.Chain
-	// Check asks node and wallet whether they are fit for use. The error is ErrUnfit if they can never be, as they are; any other may
-	// pass. It may have a hint; the report holds what was found before it.
+	// Check tells whether node and wallet are fit for use. The error is ErrUnfit if waiting won't help; any other may pass. It may have a
+	// hint. The report has whatever was found before the error.
 	Check(ctx context.Context) (Report, error)
 	// Close ends idle connections.
 	Close()
 }
 
-// ErrUnfit means that node and wallet can't be used as they are, whatever is waited for.
+// ErrUnfit means that node and wallet can't be used as they are, and that waiting won't help.
 var ErrUnfit = errors.New("node or wallet is not fit")
 
-// unfit is an error that is ErrUnfit too.
+// unfit makes an error match ErrUnfit too.
 type unfit struct{ error }
 
 func (u unfit) Unwrap() error        { return u.error }
 func (u unfit) Is(target error) bool { return target == ErrUnfit }
 
-// Report is what node and wallet say of themselves, in rows for an operator.
+// Report is what node and wallet say about themselves, in rows for an operator.
 type Report []struct{ Name, Text string }
 
 // all is the registry: one line for each coin.
@@ -62,7 +62,7 @@ func all() []Coin {
 	}
 }
 
-// Coins returns the coins that cards can be paid with. The first is what a service sells for unless it is told otherwise.
+// Coins returns the coins that cards can be paid with. The first is the default.
 func Coins() []Coin {
 	var coins []Coin
 	for _, c := range all() {
@@ -73,7 +73,7 @@ func Coins() []Coin {
 	return coins
 }
 
-// Currencies returns their currencies.
+// Currencies returns the currencies of Coins.
 func Currencies() []card.Currency {
 	var currencies []card.Currency
 	for _, c := range Coins() {
@@ -82,7 +82,7 @@ func Currencies() []card.Currency {
 	return currencies
 }
 
-// ByCode returns a coin that cards can be paid with.
+// ByCode returns the coin with a code, if cards can be paid with it.
 func ByCode(code string) (Coin, bool) {
 	for _, c := range Coins() {
 		if c.Code == code {
@@ -92,7 +92,7 @@ func ByCode(code string) (Coin, bool) {
 	return Coin{}, false
 }
 
-// Markets returns the names of markets by currency and rate source, also of coins that cards can't be paid with yet.
+// Markets returns the names of markets by currency and rate source. It includes coins that cards can't be paid with yet.
 func Markets() map[string]map[string]string {
 	markets := map[string]map[string]string{}
 	for _, c := range all() {
@@ -101,7 +101,7 @@ func Markets() map[string]map[string]string {
 	return markets
 }
 
-// hinted is an error with what an operator can do about it.
+// hinted is an error with a hint for the operator.
 type hinted struct {
 	error
 	hint string
@@ -109,9 +109,10 @@ type hinted struct {
 
 func (h hinted) Unwrap() error { return h.error }
 
-// Hint returns what can be done.
+// Hint returns what an operator can do about the error.
 func (h hinted) Hint() string { return h.hint }
 
+// withHint adds a hint to err; nil stays nil.
 func withHint(err error, hint string) error {
 	if err == nil {
 		return nil

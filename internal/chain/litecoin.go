@@ -6,7 +6,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// litecoin describes a coin whose rate is known. Its payments can't be watched yet.
+// litecoin has rates only: payments can't be watched yet.
 func litecoin() Coin {
 	return Coin{
 		Currency: card.Currency{Code: "litecoin", Name: "Litecoin", Decimals: 8, Confirmations: 6, BlockTime: 150 * time.Second, AmountKey: "amount"},

@@ -22,24 +22,24 @@ type MoneroConfig struct {
 	// WalletUser and WalletPassword are what monero-wallet-rpc was given as --rpc-login. Defaults to no login.
 	WalletUser     string
 	WalletPassword card.Secret
-	// WalletFile is the name of the wallet in monero-wallet-rpc's --wallet-dir, which is opened whenever no wallet is open.
-	// Defaults to none: then somebody else has to open it, as --wallet-file does.
+	// WalletFile is the name of a wallet in monero-wallet-rpc's --wallet-dir. It is opened whenever no wallet is open.
+	// Defaults to none: then something else has to open the wallet, such as --wallet-file.
 	WalletFile string
-	// WalletFilePassword is the password of WalletFile. Defaults to the empty one.
+	// WalletFilePassword is the password of WalletFile. Defaults to the empty password.
 	WalletFilePassword card.Secret
 	// DaemonURL is the address of monerod's unrestricted RPC. Defaults to http://127.0.0.1:18081.
 	DaemonURL string
 	// DaemonUser and DaemonPassword are what monerod was given as --rpc-login. Defaults to no login.
 	DaemonUser     string
 	DaemonPassword card.Secret
-	// MaxTipAge is how long the node's newest block may be the newest: a node that is stopped or cut off thinks that it is
-	// synchronised. Defaults to 30 min; negative for any age.
+	// MaxTipAge is the age of the newest block above which the node is not trusted: a node that is cut off from the network still calls
+	// itself synchronised. Defaults to 30 min; a negative value allows any age.
 	MaxTipAge time.Duration
-	// Timeout limits each call but the following. Defaults to 15 s.
+	// Timeout limits every call that RefreshTimeout and RescanTimeout do not. Defaults to 15 s.
 	Timeout time.Duration
 	// RefreshTimeout limits how long the wallet may take to open, and to read new blocks in one pass. Defaults to 1 min.
 	RefreshTimeout time.Duration
-	// RescanTimeout limits how long the wallet may look through the whole chain. Defaults to 24 h.
+	// RescanTimeout limits how long a rescan may take. Defaults to 24 h.
 	RescanTimeout time.Duration
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
@@ -88,18 +88,18 @@ func (c *MoneroConfig) Validate() error {
 }
 
 // Monero reads incoming transfers from monerod and a view-only monero-wallet-rpc. It implements settle.Chain.
-// Everything it knows is asked for on every pass, so that a restart loses nothing.
+// It asks for everything in every pass, so that a restart loses nothing.
 type Monero struct {
 	config MoneroConfig
 	wallet *rpc
 	daemon *rpc
-	// scanned is the primary address of the wallet that Scan saw last.
+	// scanned is the primary address of the wallet that the last Scan read.
 	scanned atomic.Pointer[string]
-	stretch int64 // of blocks, that one call may ask the transfers of
-	longest int64 // answer to that, in bytes
+	stretch int64 // the most blocks whose transfers one call asks for
+	longest int64 // the longest response to such a call, in bytes
 }
 
-// NewMonero returns the adapter; it asks nobody anything yet.
+// NewMonero returns the adapter. It makes no calls yet. It returns an error if config is not valid.
 func NewMonero(config MoneroConfig) (*Monero, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("monero: %w", err)
@@ -111,7 +111,7 @@ func NewMonero(config MoneroConfig) (*Monero, error) {
 	}, nil
 }
 
-// Close ends the connections to node and wallet that are idle. monerod takes 25 from one machine.
+// Close closes idle connections to node and wallet. monerod accepts only 25 from one machine.
 func (m *Monero) Close() {
 	m.wallet.transport.CloseIdleConnections()
 	m.daemon.transport.CloseIdleConnections()
@@ -120,15 +120,15 @@ func (m *Monero) Close() {
 // Currency implements settle.Chain.
 func (m *Monero) Currency() card.Currency { return m.config.Coin }
 
-// Scan implements settle.Chain. A wallet with a spend key is never used: the first pass fails with ErrSpendKey. One for
-// another network than the node's is card.ErrWrongChain in every pass.
+// Scan implements settle.Chain. A wallet with a spend key is never used: the first pass fails with ErrSpendKey. If the wallet is for
+// another network than the node, every pass fails with card.ErrWrongChain.
 //
-// The error is card.ErrChainNotReady if node and wallet don't show one settled state of the chain: synchronising, cut off, wallet
-// closed or at another height, or a block that came or went meanwhile. The next pass will see.
+// The error is card.ErrChainNotReady if node and wallet do not show the same, stable state of the chain: the node is synchronising or
+// cut off, the wallet is closed or at another height, or the top block changed during the pass. The next pass may succeed.
 //
-// Every incoming transfer is returned, also those that belong to no card: to the primary address (also through an integrated
-// address), to other accounts, and coinbases. Locked means that the sender's unlock time has not come; that outputs can't be
-// spent for 10 blocks is no lock. Mempool entries that the node knows to be spent twice are left out.
+// Scan returns every incoming transfer, even if it can't belong to a card: to the primary address (directly or through an integrated
+// address), to other accounts, and coinbases. Locked means that the sender's unlock time is still ahead; the 10 blocks for which no
+// output can be spent are not a lock. Mempool entries that the node has seen spent twice are left out.
 func (m *Monero) Scan(ctx context.Context, known []card.Tip, since, _ int64) (settle.View, error) {
 	return again(func() (settle.View, error) { return m.scan(ctx, known, since) })
 }
@@ -163,7 +163,7 @@ func (m *Monero) scan(ctx context.Context, known []card.Tip, since int64) (settl
 	if err != nil {
 		return settle.View{}, err
 	}
-	// what was read in between is of this wallet and this chain only if both are still the same
+	// what was read belongs to this wallet and this chain only if neither has changed meanwhile
 	if err := m.stillOpen(ctx, wallet); err != nil {
 		return settle.View{}, err
 	}
@@ -178,8 +178,8 @@ func (m *Monero) scan(ctx context.Context, known []card.Tip, since int64) (settl
 	return settle.View{Fingerprint: network + " " + wallet, Tip: tip, Since: since, Kept: kept, Deep: deep, Transfers: transfers}, nil
 }
 
-// identify returns the name and the genesis block of a node that is ready, and the primary address of a wallet that fits. The
-// name is needed because a regtest chain (fakechain) has the genesis block and the addresses of mainnet.
+// identify returns the node's network (its name and genesis block) and the wallet's primary address, if the node is ready and the wallet
+// fits. The name is needed because a regtest chain (fakechain) has the genesis block and the addresses of mainnet.
 func (m *Monero) identify(ctx context.Context) (network, wallet string, err error) {
 	info, err := m.daemonInfo(ctx)
 	if err != nil {
@@ -200,7 +200,7 @@ func (m *Monero) identify(ctx context.Context) (network, wallet string, err erro
 	return info.Network + " " + genesis, wallet, err
 }
 
-// fresh fails if the node has had no new block for too long.
+// fresh returns card.ErrChainNotReady if tip, the node's newest block, is older than MaxTipAge.
 func (m *Monero) fresh(tip card.Tip) error {
 	age := m.config.Now().Sub(tip.Time)
 	if m.config.MaxTipAge < 0 || age <= m.config.MaxTipAge {
@@ -210,11 +210,11 @@ func (m *Monero) fresh(tip card.Tip) error {
 		"is wrong", card.ErrChainNotReady, tip.Height, int64(age.Round(time.Minute)/time.Minute))
 }
 
-// deepestReorg is how many blocks the wallet lets be replaced (ORPHANED_BLOCKS_MAX_COUNT of wallet2). After more it stays as it is, though
-// refresh says that all is well, and only its height may tell.
+// deepestReorg is the deepest reorganisation, in blocks, that the wallet follows (ORPHANED_BLOCKS_MAX_COUNT of wallet2). After a deeper
+// one it stays on the old chain, although refresh reports success. At most its height gives that away.
 const deepestReorg = 100
 
-// deep returns the block that the wallet does not let be replaced, if tip is new.
+// deep returns the block whose replacement the wallet can't follow, if tip is new; otherwise the zero Tip.
 func (m *Monero) deep(ctx context.Context, known []card.Tip, tip card.Tip) (card.Tip, error) {
 	if tip.Height <= deepestReorg || len(known) > 0 && known[0].Hash == tip.Hash {
 		return card.Tip{}, nil
@@ -222,7 +222,7 @@ func (m *Monero) deep(ctx context.Context, known []card.Tip, tip card.Tip) (card
 	return m.block(ctx, tip.Height-deepestReorg)
 }
 
-// kept returns the height of the first of known that is part of the chain that ends with tip; 0 if none is.
+// kept returns the height of the first tip in known that is part of the chain up to tip; 0 if none is.
 func (m *Monero) kept(ctx context.Context, known []card.Tip, tip card.Tip) (int64, error) {
 	for _, k := range known {
 		if k.Hash == tip.Hash {
@@ -242,7 +242,7 @@ func (m *Monero) kept(ctx context.Context, known []card.Tip, tip card.Tip) (int6
 	return 0, nil
 }
 
-// stillOpen fails if the wallet is no longer the one with the primary address wallet.
+// stillOpen returns card.ErrChainNotReady if the primary address is no longer wallet.
 func (m *Monero) stillOpen(ctx context.Context, wallet string) error {
 	now, err := m.primaryAddress(ctx)
 	if err != nil {
@@ -254,8 +254,8 @@ func (m *Monero) stillOpen(ctx context.Context, wallet string) error {
 	return nil
 }
 
-// walletAt fails unless the wallet has read exactly the blocks up to tip. A wallet that is ahead shows transfers and
-// confirmations of blocks that the node has dropped.
+// walletAt returns card.ErrChainNotReady unless the wallet has read exactly the blocks up to tip. A wallet that is ahead shows transfers
+// and confirmations of blocks that the node has dropped.
 func (m *Monero) walletAt(ctx context.Context, tip card.Tip) error {
 	height, err := m.walletHeight(ctx)
 	switch {
@@ -265,13 +265,13 @@ func (m *Monero) walletAt(ctx context.Context, tip card.Tip) error {
 		return fmt.Errorf("%w: wallet is at block %d, node only at %d: the node dropped blocks, or wallet and node use different nodes",
 			card.ErrChainNotReady, height, tip.Height)
 	case height < tip.Height:
-		return fmt.Errorf("%w: wallet is at block %d, node at %d: if this stays so, the chain reorganised deeper than the wallet follows "+
-			"(100 blocks, mend with 'cardmint wallet rescan'), or wallet and node use different nodes", card.ErrChainNotReady, height, tip.Height)
+		return fmt.Errorf("%w: wallet is at block %d, node at %d: if this persists, either the chain reorganised deeper than the wallet can "+
+			"follow (100 blocks; run 'cardmint wallet rescan'), or wallet and node use different nodes", card.ErrChainNotReady, height, tip.Height)
 	}
 	return nil
 }
 
-// stillAt fails if the node's top block is no longer tip.
+// stillAt returns card.ErrChainNotReady if the node's top block is no longer tip.
 func (m *Monero) stillAt(ctx context.Context, tip card.Tip) error {
 	now, err := m.topBlock(ctx)
 	if err != nil {
@@ -283,7 +283,7 @@ func (m *Monero) stillAt(ctx context.Context, tip card.Tip) error {
 	return nil
 }
 
-// transfers checks entries and turns them into facts, one for each transaction and subaddress.
+// transfers validates entries and converts them to transfers, one for each transaction and subaddress.
 func (m *Monero) transfers(entries []transferEntry, tip card.Tip) ([]card.Transfer, error) {
 	type key struct {
 		txID   string
@@ -308,7 +308,7 @@ func (m *Monero) transfers(entries []transferEntry, tip card.Tip) ([]card.Transf
 			transfers = append(transfers, t)
 			continue
 		}
-		// monero-wallet-rpc sums what a transaction pays to a subaddress, so this is the same money again
+		// monero-wallet-rpc sums what a transaction pays to a subaddress, so a second entry is the same money again
 		if known := transfers[i]; t.Amount < known.Amount || (t.Amount == known.Amount && known.Height == 0) {
 			transfers[i] = t
 		}
@@ -316,7 +316,7 @@ func (m *Monero) transfers(entries []transferEntry, tip card.Tip) ([]card.Transf
 	return transfers, nil
 }
 
-// transfer checks an entry and turns it into a fact.
+// transfer validates an entry and converts it.
 func (e transferEntry) transfer(now time.Time, tip card.Tip) (card.Transfer, error) {
 	mined := e.Type != "pool"
 	switch {
@@ -350,14 +350,14 @@ func (e transferEntry) transfer(now time.Time, tip card.Tip) (card.Transfer, err
 	}, nil
 }
 
-// Ahead implements settle.Chain (get_address). It is card.ErrWrongChain if the wallet has another address in newest's place,
-// or is another than the last Scan saw.
+// Ahead implements settle.Chain (get_address). The error is card.ErrWrongChain if the wallet has another address in newest's position,
+// or is not the wallet that the last Scan read.
 func (m *Monero) Ahead(ctx context.Context, newest settle.Address) (bool, error) {
 	return again(func() (bool, error) { return m.ahead(ctx, newest) })
 }
 
 func (m *Monero) ahead(ctx context.Context, newest settle.Address) (bool, error) {
-	if err := m.asScanned(ctx); err != nil { // first: another wallet has lost nothing
+	if err := m.asScanned(ctx); err != nil { // first, because a different wallet has not lost its addresses
 		return false, err
 	}
 	have, err := m.subaddress(ctx, newest.Position)
@@ -365,16 +365,16 @@ func (m *Monero) ahead(ctx context.Context, newest settle.Address) (bool, error)
 	case err != nil:
 		return false, err
 	case have == "":
-		return false, fmt.Errorf("%w: it does not have subaddress %d, which was made before: its cache file was lost, or replaced by an "+
-			"older one", card.ErrWalletLost, newest.Position)
+		return false, fmt.Errorf("%w: it no longer has subaddress %d: its cache file was lost, or replaced by an older one",
+			card.ErrWalletLost, newest.Position)
 	case have != newest.Address:
-		return false, fmt.Errorf("%w: subaddress %d of the wallet is another", card.ErrWrongChain, newest.Position)
+		return false, fmt.Errorf("%w: subaddress %d of the wallet is not the stored one", card.ErrWrongChain, newest.Position)
 	}
 	next, err := m.subaddress(ctx, newest.Position+1)
 	return next != "", err
 }
 
-// asScanned fails with card.ErrWrongChain if the wallet is another than the last Scan saw.
+// asScanned returns card.ErrWrongChain if the wallet is not the one that the last Scan read.
 func (m *Monero) asScanned(ctx context.Context) error {
 	wallet, err := m.primaryAddress(ctx)
 	if err != nil {
@@ -386,9 +386,8 @@ func (m *Monero) asScanned(ctx context.Context) error {
 	return nil
 }
 
-// NewAddresses implements settle.Chain: n fresh subaddresses of account 0, which the wallet has written to its file. After
-// an error some may have been made, which is harmless. It refuses with card.ErrWrongChain if another wallet was opened
-// since the last Scan.
+// NewAddresses implements settle.Chain. It makes n subaddresses of account 0, and has the wallet write them to its file. After an error
+// some may have been made, which is harmless. The error is card.ErrWrongChain if another wallet was opened since the last Scan.
 func (m *Monero) NewAddresses(ctx context.Context, _ int64, n int) ([]settle.Address, error) {
 	return again(func() ([]settle.Address, error) { return m.newAddresses(ctx, n) })
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// ErrSpendKey means that a wallet could spend what it receives. The service needs a view-only wallet, so that a stolen
-// server is not a stolen wallet.
+// ErrSpendKey means that a wallet can spend what it receives. The service insists on a view-only wallet, so that whoever breaks into
+// the server can't take the money.
 var ErrSpendKey = errors.New("the wallet holds a spend key; the service needs a view-only wallet")
 
-// MoneroReport is what Check found.
+// MoneroReport is what Check finds.
 type MoneroReport struct {
 	Network            string // mainnet, testnet, stagenet or fakechain (regtest)
 	DaemonVersion      string
@@ -21,15 +21,15 @@ type MoneroReport struct {
 	DaemonTime         time.Time
 	DaemonSynchronized bool
 	WalletVersion      string
-	WalletHeight       int64 // of the last block the wallet has read
+	WalletHeight       int64 // of the last block that the wallet has read
 	PrimaryAddress     string
 	ViewOnly           bool
 	Subaddresses       int // of account 0, the primary address included
 }
 
-// Check reports on node and wallet. It is ErrSpendKey if the wallet is not view-only, card.ErrWrongChain if the wallet is for
-// another network than the node, and card.ErrChainNotReady if no wallet is open; the report then holds what was found before.
-// A node or wallet that is still synchronising is no error.
+// Check reports on node and wallet. The error is ErrSpendKey if the wallet is not view-only, card.ErrWrongChain if the wallet is for
+// another network than the node, and card.ErrChainNotReady if no wallet is open; the report then has whatever was found before the
+// error. It is not an error if node or wallet is still synchronising.
 func (m *Monero) Check(ctx context.Context) (MoneroReport, error) {
 	return again(func() (MoneroReport, error) { return m.check(ctx) })
 }
@@ -62,8 +62,8 @@ func (m *Monero) check(ctx context.Context) (MoneroReport, error) {
 	return r, fitting(r.ViewOnly, r.PrimaryAddress, r.Network)
 }
 
-// checkWallet is the part of Check that a pass depends on; unlike Check it does not grow with what the wallet has seen. It returns
-// the wallet's primary address.
+// checkWallet is the part of Check that a pass needs. Unlike Check, it costs the same however many addresses the wallet has. It returns
+// the primary address.
 func (m *Monero) checkWallet(ctx context.Context, info daemonInfo) (primary string, err error) {
 	if primary, err = m.primaryAddress(ctx); err != nil {
 		return "", err
@@ -83,7 +83,8 @@ func fitting(viewOnly bool, primary, network string) error {
 	return sameNetwork(primary, network)
 }
 
-// sameNetwork fails if a wallet is for another network than the node; one that is busy does not tell its own.
+// sameNetwork returns card.ErrWrongChain if the wallet is for another network than the node. It returns nil if either is not known: a
+// busy node does not tell its network.
 func sameNetwork(primary, network string) error {
 	if of := networkOf(primary); of != "" && network != "" && of != network && !(of == "mainnet" && network == "fakechain") {
 		return fmt.Errorf("check wallet: %w: wallet is for %s, node for %s", card.ErrWrongChain, of, network)
@@ -91,8 +92,8 @@ func sameNetwork(primary, network string) error {
 	return nil
 }
 
-// viewOnly asks the wallet to sign nothing at all. Only a wallet without a spend key refuses because it is watch-only; asking
-// for the key itself (query_key) would bring it here.
+// viewOnly reports whether the wallet has no spend key. It asks the wallet to sign an empty transaction: a wallet without the key
+// refuses because it is watch-only. Asking for the key itself (query_key) would transfer it to this process.
 func (m *Monero) viewOnly(ctx context.Context) (bool, error) {
 	var ignored struct{}
 	err := m.askWallet(ctx, m.small(), "sign_transfer", map[string]any{"unsigned_txset": ""}, &ignored)

@@ -11,7 +11,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// monero describes the coin. Its payment URI is that of https://docs.getmonero.org/, "Payment request URI".
+// monero describes Monero. Its payment URI is specified at https://docs.getmonero.org/, "Payment request URI".
 func monero() Coin {
 	return Coin{
 		Currency: card.Currency{Code: "monero", Name: "Monero", Decimals: 12, Confirmations: 10, BlockTime: 2 * time.Minute, AmountKey: "tx_amount"},
@@ -22,12 +22,12 @@ func monero() Coin {
 	}
 }
 
-// moneroSettings are an operator's.
+// moneroSettings implements Settings.
 type moneroSettings struct {
 	Flags moneroFlags `embed:"" prefix:"monero-" envprefix:"CARDMINT_MONERO_"`
 }
 
-// moneroFlags say where node and wallet are. Logins are in files, so that no password stands in a list of processes.
+// moneroFlags say where node and wallet are. Logins are read from files, so that no password appears in a list of processes.
 type moneroFlags struct {
 	DaemonURL     string        `name:"daemon-url" env:"DAEMON_URL" default:"http://127.0.0.1:18081" placeholder:"URL" help:"monerod's RPC (${default})."`
 	DaemonLogin   string        `name:"daemon-login" env:"DAEMON_LOGIN" placeholder:"FILE" help:"A file with USER:PASSWORD for it, if it was started with --rpc-login."`
@@ -35,7 +35,7 @@ type moneroFlags struct {
 	WalletLogin   string        `name:"wallet-login" env:"WALLET_LOGIN" placeholder:"FILE" help:"A file with USER:PASSWORD for it, if it was started with --rpc-login."`
 	WalletFile    string        `name:"wallet-file" env:"WALLET_FILE" placeholder:"NAME" help:"The wallet to open, in the --wallet-dir of monero-wallet-rpc, if it has none open."`
 	WalletPass    string        `name:"wallet-password" env:"WALLET_PASSWORD" placeholder:"FILE" help:"A file with the password of that wallet."`
-	MaxTipAge     time.Duration `name:"max-tip-age" env:"MAX_TIP_AGE" default:"30m" placeholder:"DURATION" help:"A node whose newest block is older is not believed (${default})."`
+	MaxTipAge     time.Duration `name:"max-tip-age" env:"MAX_TIP_AGE" default:"30m" placeholder:"DURATION" help:"Do not trust a node whose newest block is older (${default})."`
 	Confirmations int           `env:"CONFIRMATIONS" default:"10" placeholder:"N" help:"Confirmations that a payment needs (${default})."`
 }
 
@@ -57,7 +57,7 @@ func (s *moneroSettings) Open() (Node, error) {
 	if f.WalletPass != "" {
 		text, err := os.ReadFile(f.WalletPass)
 		if err != nil {
-			return nil, withHint(fmt.Errorf("read password of wallet: %w", err), "--monero-wallet-password takes a file that holds it in one line")
+			return nil, withHint(fmt.Errorf("read wallet password: %w", err), "--monero-wallet-password takes a file with the password in one line")
 		}
 		config.WalletFilePassword = card.Secret(strings.TrimRight(string(text), "\r\n"))
 	}
@@ -68,12 +68,12 @@ func (s *moneroSettings) Open() (Node, error) {
 	return moneroNode{m}, nil
 }
 
-// readLogin reads a file that holds user:password in one line; no file is no login.
+// readLogin reads a file that has USER:PASSWORD in one line. It returns an empty login if path is "".
 func readLogin(path string) (user string, password card.Secret, err error) {
 	if path == "" {
 		return "", "", nil
 	}
-	const help = "the file holds one line, USER:PASSWORD, as it was given to --rpc-login"
+	const help = "the file must have one line, USER:PASSWORD, as given to --rpc-login"
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", "", withHint(fmt.Errorf("read login: %w", err), help)
@@ -85,7 +85,7 @@ func readLogin(path string) (user string, password card.Secret, err error) {
 	return user, card.Secret(secret), nil
 }
 
-// moneroNode is a Monero that reports to an operator.
+// moneroNode is a Monero whose Check reports to an operator. It implements Node.
 type moneroNode struct{ *Monero }
 
 // Check implements Node.

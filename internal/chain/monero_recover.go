@@ -9,15 +9,15 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// mendCache says how to mend what Recover mends by itself once the wallet can be opened.
-const mendCache = "delete the wallet's cache file, which has no ending, but keep the .keys file: its addresses and payments are then " +
-	"made and looked for again by themselves"
+// mendCache tells an operator what to do about a damaged cache. Recover does the rest once the wallet can be opened.
+const mendCache = "delete the wallet's cache file, which has no extension, but keep the .keys file: its addresses and payments will then " +
+	"be restored automatically"
 
-// errOpened means that the wallet was closed and could be opened. It is as it was when it was last stored, so that what was
-// asked before must be asked again.
+// errOpened means that the wallet was closed and has been opened. It is now in the state in which it was last stored, so that everything
+// asked of it before must be asked again.
 var errOpened = fmt.Errorf("%w: monero-wallet-rpc had no wallet open; it is opened now", card.ErrChainNotReady)
 
-// again runs f, and from its start once more if it found the wallet closed and had it opened.
+// again calls f, and calls it once more if the first call had to open the wallet.
 func again[T any](f func() (T, error)) (T, error) {
 	v, err := f()
 	if errors.Is(err, errOpened) {
@@ -26,7 +26,7 @@ func again[T any](f func() (T, error)) (T, error) {
 	return v, err
 }
 
-// open opens the configured wallet (open_wallet), which stores one that is open. Its error says how to mend what failed.
+// open opens the configured wallet (open_wallet). If another wallet is open, that is stored first. The error says how to fix what failed.
 func (m *Monero) open(ctx context.Context) error {
 	name := m.config.WalletFile
 	var ignored struct{}
@@ -41,16 +41,16 @@ func (m *Monero) open(ctx context.Context) error {
 			card.ErrChainNotReady, name, err)
 	}
 	return fmt.Errorf("%w: monero-wallet-rpc can't open the wallet %q: its log says why; if %[2]s.keys is not in its --wallet-dir, put it "+
-		"there; if the password is wrong, mend the configuration; if another program has the wallet open, end that; if its cache is "+
+		"there; if the password is wrong, correct the configuration; if another program has the wallet open, end that; if its cache is "+
 		"damaged, %[3]s: %[4]w", card.ErrChainNotReady, name, mendCache, err)
 }
 
-// Recover implements settle.Chain (create_address, rescan_blockchain). It is card.ErrWrongChain also if the wallet has another address
-// in newest's place: nothing is looked through then.
+// Recover implements settle.Chain (create_address, rescan_blockchain). The error is card.ErrWrongChain also if the wallet has another
+// address in newest's position; it then does not rescan.
 //
-// The wallet stores its addresses before it looks through the chain, and what it found after. Of one that was killed in between
-// nobody can tell that it has not looked, so whoever was not told that Recover succeeded must repeat it. While the wallet looks
-// it answers nothing else, not even after the caller has left.
+// The wallet stores its addresses before the rescan, and the payments it found after. If it is killed in between, nothing shows that the
+// rescan is incomplete. So a caller that has not seen Recover succeed must call it again. During the rescan the wallet answers no other
+// call, even if the caller is gone.
 func (m *Monero) Recover(ctx context.Context, fingerprint string, newest *settle.Address, progress func(string)) error {
 	_, err := again(func() (struct{}, error) { return struct{}{}, m.recover(ctx, fingerprint, newest, progress) })
 	return err
@@ -69,20 +69,20 @@ func (m *Monero) recover(ctx context.Context, fingerprint string, newest *settle
 			return fmt.Errorf("make addresses again: %w", err)
 		}
 	}
-	progress("the wallet looks through the whole chain again")
+	progress("the wallet is rescanning its chain")
 	if err := m.rescan(ctx); err != nil {
 		return err
 	}
 	return m.store(ctx)
 }
 
-// remake makes the addresses that the wallet lacks up to newest, and stores them.
+// remake makes the addresses up to newest that the wallet lacks, and has the wallet store them.
 func (m *Monero) remake(ctx context.Context, newest settle.Address, progress func(string)) error {
 	have, err := m.subaddress(ctx, newest.Position)
 	if err != nil {
 		return err
 	}
-	missing := int64(1) // at least; the first to be made tells
+	missing := int64(1) // at least; the position of the first one made tells how many
 	for have == "" && missing > 0 {
 		made, err := m.createAddresses(ctx, int(min(missing, maxAddressesPerCall)))
 		if err != nil {
@@ -96,12 +96,12 @@ func (m *Monero) remake(ctx context.Context, newest settle.Address, progress fun
 		return err
 	}
 	if have != newest.Address {
-		return fmt.Errorf("%w: subaddress %d of the wallet is another", card.ErrWrongChain, newest.Position)
+		return fmt.Errorf("%w: subaddress %d of the wallet is not the stored one", card.ErrWrongChain, newest.Position)
 	}
 	return m.store(ctx)
 }
 
-// rescan has the wallet forget what it received, and look through the whole chain for it. It keeps its addresses.
+// rescan has the wallet forget its payments, and scan the whole chain for them again. It keeps its addresses.
 func (m *Monero) rescan(ctx context.Context) error {
 	var ignored struct{}
 	return m.askWallet(ctx, rpcLimit{m.config.RescanTimeout, smallAnswer}, "rescan_blockchain", map[string]any{"hard": false}, &ignored)

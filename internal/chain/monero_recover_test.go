@@ -68,7 +68,7 @@ func TestMonero_RecoverFindsPaymentsFarAhead(t *testing.T) {
 	}
 	recovers()
 	all := fmt.Sprintf("made %[1]d of %[1]d addresses again", newest.Position)
-	if n := len(progress); n < 5 || progress[n-2] != all || progress[n-1] != "the wallet looks through the whole chain again" {
+	if n := len(progress); n < 5 || progress[n-2] != all || progress[n-1] != "the wallet is rescanning its chain" {
 		t.Errorf("progress: %q", progress)
 	}
 	if ahead, err := m.Ahead(t.Context(), newest); ahead || err != nil {
@@ -118,7 +118,7 @@ func TestMonero_RecoverLooksAlsoWithoutAddresses(t *testing.T) {
 	if err := m.Recover(t.Context(), "", nil, func(s string) { progress = append(progress, s) }); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(progress, []string{"the wallet looks through the whole chain again"}) {
+	if !slices.Equal(progress, []string{"the wallet is rescanning its chain"}) {
 		t.Errorf("progress: %q", progress)
 	}
 	if after := scan(t, m, 0); len(after.Transfers) != len(before.Transfers) || len(after.Transfers) == 0 {

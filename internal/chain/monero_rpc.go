@@ -11,9 +11,9 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// The methods of monerod (https://docs.getmonero.org/rpc-library/monerod-rpc/) and monero-wallet-rpc
-// (https://docs.getmonero.org/rpc-library/wallet-rpc/) that the adapter calls, with the fields it reads. Both count heights
-// as numbers of blocks; what leaves this file is the height of the top block.
+// This file has the methods of monerod (https://docs.getmonero.org/rpc-library/monerod-rpc/) and monero-wallet-rpc
+// (https://docs.getmonero.org/rpc-library/wallet-rpc/) that the adapter calls, with the fields it reads. For both, a height is the number
+// of blocks; functions in this file return the height of the top block, which is one less.
 
 // Codes of wallet_rpc_server_error_codes.h and core_rpc_server_error_codes.h.
 const (
@@ -34,13 +34,13 @@ const (
 	largeAnswer = 64 << 20
 
 	stretchOfBlocks     = 20_000
-	fewBlocks           = 200    // are asked for at once, whatever comes of it: more than a pass reads again
-	fewEntries          = 10_000 // about a tenth of the largest answer
+	fewBlocks           = 200    // are never split into smaller parts; more than a pass reads again
+	fewEntries          = 10_000 // about a tenth of the largest response
 	maxAddressesPerCall = 64     // more are refused: "Count must be between 1 and 64."
 )
 
-// transferEntry is one entry of get_transfers: what one transaction pays to one subaddress. Several outputs to the same
-// subaddress come as one entry with the sum.
+// transferEntry is one entry of get_transfers: what one transaction pays to one subaddress. If several outputs go to the same
+// subaddress, the entry has their sum.
 type transferEntry struct {
 	Address         string       `json:"address"`
 	Amount          uint64       `json:"amount"` // piconero
@@ -59,7 +59,7 @@ type subaddressID struct {
 	Minor uint32 `json:"minor"`
 }
 
-// daemonInfo is the answer of get_info.
+// daemonInfo is the result of get_info.
 type daemonInfo struct {
 	Height       int64  `json:"height"` // number of blocks
 	Synchronized bool   `json:"synchronized"`
@@ -71,7 +71,7 @@ type daemonInfo struct {
 	Version      string `json:"version"`
 }
 
-// ready returns why the node can't be trusted now, as card.ErrChainNotReady, or nil.
+// ready returns card.ErrChainNotReady, with the reason, if the node can't be trusted now.
 func (i daemonInfo) ready() error {
 	reason := ""
 	switch {
@@ -94,7 +94,7 @@ func (m *Monero) daemonInfo(ctx context.Context) (info daemonInfo, err error) {
 	return info, err
 }
 
-// header is the answer of get_last_block_header and get_block_header_by_height.
+// header is the result of get_last_block_header and get_block_header_by_height.
 type header struct {
 	BlockHeader struct {
 		Hash      string `json:"hash"`
@@ -123,7 +123,7 @@ func (m *Monero) topBlock(ctx context.Context) (card.Tip, error) {
 	return h.tip()
 }
 
-// block returns the block that the chain has at a height now; codeTooBigHeight if there is none.
+// block returns the block that is now at a height. The error has codeTooBigHeight if there is none.
 func (m *Monero) block(ctx context.Context, height int64) (card.Tip, error) {
 	var h header
 	if err := m.askDaemon(ctx, "get_block_header_by_height", map[string]any{"height": height}, &h); err != nil {
@@ -137,8 +137,8 @@ func (m *Monero) genesis(ctx context.Context) (hash string, err error) {
 	return first.Hash, err
 }
 
-// refresh makes the wallet read what is new. It reports success also when the wallet could not follow the node, as after a
-// reorganisation of more than 100 blocks: only heights tell.
+// refresh has the wallet read new blocks. It succeeds even if the wallet could not follow the node, as after a reorganisation of more
+// than 100 blocks: only the heights show that.
 func (m *Monero) refresh(ctx context.Context) error {
 	var ignored struct{}
 	return m.askWallet(ctx, rpcLimit{m.config.RefreshTimeout, smallAnswer}, "refresh", struct{}{}, &ignored)
@@ -154,7 +154,7 @@ func (m *Monero) walletHeight(ctx context.Context) (int64, error) {
 	return answer.Height - 1, nil
 }
 
-// primaryAddress returns subaddress 0 of account 0, which tells wallets apart.
+// primaryAddress returns subaddress 0 of account 0, which identifies the wallet.
 func (m *Monero) primaryAddress(ctx context.Context) (string, error) {
 	var answer struct {
 		Address string `json:"address"`
@@ -189,14 +189,14 @@ func (m *Monero) subaddress(ctx context.Context, index int64) (string, error) {
 	return answer.Addresses[0].Address, nil
 }
 
-// incoming returns what all accounts received above the height since up to tip, and in the mempool. Of a long stretch, as after a
-// rescan, it asks for a part at a time, so that no answer grows with everything that was ever received. A part that is too much for one
-// answer is halved, unless it is of few blocks: then the wallet hangs or its answer is endless, and asking again would only take as long again.
+// incoming returns what all accounts received above the height since up to tip, and in the mempool. A long stretch, as after a rescan, is
+// read in parts, so that no response grows with everything that was ever received. A part that is too much for one response is halved,
+// unless it has few blocks: then the wallet hangs or its response is endless, and another call would only take as long again.
 func (m *Monero) incoming(ctx context.Context, since, tip int64) ([]transferEntry, error) {
 	var all []transferEntry
 	stretch := m.stretch
 	for from := max(0, since); ; {
-		stretch = min(stretch, max(1, tip-from)) // so that half of it is less
+		stretch = min(stretch, max(1, tip-from)) // no more than is left, so that halving it helps
 		some, err := m.received(ctx, from, stretch, tip)
 		if stretch > fewBlocks && tooMuch(ctx, err) {
 			stretch /= 2
@@ -216,7 +216,7 @@ func (m *Monero) incoming(ctx context.Context, since, tip int64) ([]transferEntr
 	}
 }
 
-// received returns what all accounts received in so many blocks above the height from, and, if these reach up to tip, in the mempool.
+// received returns what all accounts received in that many blocks above the height from, and, if these reach tip, in the mempool.
 func (m *Monero) received(ctx context.Context, from, blocks, tip int64) ([]transferEntry, error) {
 	var answer struct {
 		In   []transferEntry `json:"in"`
@@ -224,7 +224,7 @@ func (m *Monero) received(ctx context.Context, from, blocks, tip int64) ([]trans
 	}
 	params := map[string]any{"in": true, "all_accounts": true, "filter_by_height": true, "min_height": from} // exclusive
 	if from+blocks >= tip {
-		params["pool"] = true // is not filtered by height
+		params["pool"] = true // not filtered by height
 	} else {
 		params["max_height"] = from + blocks // inclusive
 	}
@@ -232,7 +232,7 @@ func (m *Monero) received(ctx context.Context, from, blocks, tip int64) ([]trans
 	return append(answer.In, answer.Pool...), err
 }
 
-// tooMuch reports whether the wallet may have failed because so many blocks hold too much for one answer.
+// tooMuch reports whether the wallet may have failed because the blocks have too many transfers for one response.
 func tooMuch(ctx context.Context, err error) bool {
 	return errors.Is(err, errTooLong) || errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
 }
@@ -257,7 +257,7 @@ func (m *Monero) createAddresses(ctx context.Context, n int) ([]settle.Address, 
 	return made, nil
 }
 
-// store makes the wallet write its file; until then a killed wallet forgets the subaddresses it made.
+// store makes the wallet write its file. A wallet that is killed before forgets the subaddresses it made.
 func (m *Monero) store(ctx context.Context) error {
 	var ignored struct{}
 	return m.askWallet(ctx, m.small(), "store", struct{}{}, &ignored)
@@ -288,7 +288,7 @@ func (m *Monero) askWallet(ctx context.Context, limit rpcLimit, method string, p
 	return walletFailure(ctx, err)
 }
 
-// walletFailure returns an error of monero-wallet-rpc with what an operator should know of it, or nil.
+// walletFailure adds to an error of monero-wallet-rpc what an operator can do about it; nil stays nil.
 func walletFailure(ctx context.Context, err error) error {
 	switch {
 	case hasCode(err, codeNotOpen):
@@ -300,9 +300,9 @@ func walletFailure(ctx context.Context, err error) error {
 	case hasCode(err, codeDenied):
 		return fmt.Errorf("start monero-wallet-rpc without --restricted-rpc: %w", err)
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return fmt.Errorf("%w: monero-wallet-rpc still reads the chain, or its node does not answer: %w", card.ErrChainNotReady, err)
+		return fmt.Errorf("%w: monero-wallet-rpc is still reading the chain, or its node does not answer: %w", card.ErrChainNotReady, err)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("monero-wallet-rpc does not run; if it ends as soon as it starts because its cache is damaged, %s: %w", mendCache, err)
+		return fmt.Errorf("monero-wallet-rpc is not running; if it exits at once because its cache is damaged, %s: %w", mendCache, err)
 	case err != nil:
 		return fmt.Errorf("monero-wallet-rpc: %w", err)
 	}

@@ -27,24 +27,24 @@ var (
 
 // rpc speaks JSON-RPC 2.0 over HTTP to one endpoint. Source: https://www.jsonrpc.org/specification.
 //
-// It follows no redirects, uses no proxy, and reads no more than it is told to. Only methods that may run twice belong here:
-// a request whose connection was lost before an answer came is sent again.
+// It follows no redirects, uses no proxy, and reads no more than the call's limit. Call only methods that may run twice: a request
+// whose connection is lost before the response is sent again.
 type rpc struct {
 	url       string
 	client    *http.Client
 	transport *http.Transport // the client's, below the login
-	// turn is held by the call under way. Monero's servers want a login's nonce used in order and on its own connection only,
-	// and a wallet does one thing at a time anyway.
+	// turn lets one call run at a time. Monero's servers accept a login's nonces only in order and on one connection, and a wallet does
+	// one thing at a time anyway.
 	turn chan struct{}
 }
 
-// rpcLimit is what one call may take.
+// rpcLimit limits one call.
 type rpcLimit struct {
 	time  time.Duration
-	bytes int64
+	bytes int64 // of the response
 }
 
-// rpcError is a failure that the endpoint reported itself.
+// rpcError is a failure that the endpoint itself reported.
 type rpcError struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
@@ -59,7 +59,7 @@ func (e *rpcError) Error() string {
 	return fmt.Sprintf("error %d: %q", e.Code, message)
 }
 
-// newRPC returns the client of base + "/json_rpc". A user means HTTP digest authentication.
+// newRPC returns a client for base + "/json_rpc". With a user, it uses HTTP digest authentication.
 func newRPC(base, user string, password card.Secret) *rpc {
 	transport := &http.Transport{
 		DialContext:        (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
@@ -81,8 +81,8 @@ func newRPC(base, user string, password card.Secret) *rpc {
 	}
 }
 
-// call runs a method and stores its result in the value that result points to. Errors name the method; the endpoint's own
-// failures are *rpcError, a missed deadline is context.DeadlineExceeded, an answer above the limit errTooLong.
+// call calls a method and stores its result in the value that result points to. Errors name the method. The error is an *rpcError if
+// the endpoint reported it, context.DeadlineExceeded if the time ran out, and errTooLong if the response exceeds the limit.
 func (c *rpc) call(ctx context.Context, limit rpcLimit, method string, params, result any) error {
 	if err := c.exchange(ctx, limit, method, params, result); err != nil {
 		return fmt.Errorf("%s: %w", strings.ReplaceAll(method, "_", " "), err)
@@ -137,7 +137,7 @@ func (c *rpc) post(ctx context.Context, limit int64, body []byte) (status int, a
 		return 0, nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header["Idempotency-Key"] = nil // not sent; tells net/http that a lost connection may be tried again
+	req.Header["Idempotency-Key"] = nil // not sent; tells net/http that it may repeat the request on a new connection
 	res, err := c.client.Do(req)
 	if err != nil {
 		return 0, nil, err
@@ -153,20 +153,20 @@ func (c *rpc) post(ctx context.Context, limit int64, body []byte) (status int, a
 	return res.StatusCode, answer, nil
 }
 
-// checkEndpoint reports what is wrong with the address and the login of an endpoint; name is the setting's.
+// checkEndpoint returns an error if the address or the login of an endpoint is not valid. name is the setting's name.
 func checkEndpoint(name, address, user string, password card.Secret) error {
 	u, err := url.Parse(address)
 	switch {
-	case err != nil: // url.Parse quotes the address, and with it a password
+	case err != nil: // not shown: it quotes the address, which may contain a password
 		return fmt.Errorf("%s: must be an address such as http://127.0.0.1:18083", name)
 	case u.User != nil:
-		return fmt.Errorf("%s: must not hold a login; configure user and password apart from it", name)
+		return fmt.Errorf("%s: must not hold a login; configure user and password separately", name)
 	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
 		return fmt.Errorf("%s: must be an address such as http://127.0.0.1:18083", name)
 	case u.RawQuery != "" || u.Fragment != "":
 		return fmt.Errorf("%s: must end with the port or a path", name)
 	case (user == "") != (password == ""):
-		return fmt.Errorf("%s: needs both a user and a password, or none of them", name)
+		return fmt.Errorf("%s: needs both a user and a password, or neither", name)
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
-// Package chain speaks to the nodes and wallets of coins, one file per coin.
+// Package chain talks to the nodes and wallets of coins, one file per coin.
 //
-// It may import packages card, order and settle. What it reads from a node becomes settle.View; it keeps nothing that a crash could lose.
+// It may import packages card, order and settle. It turns what a node says into a settle.View, and keeps nothing that a crash could lose.
 package chain
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// Simulated is a chain without coins, for the sandbox and for tests: whoever has a card may pay for it.
+// Simulated is a chain without coins, for the sandbox and for tests: anybody can pay for their own orders with Pay.
 // It implements settle.Chain and order.Sandbox.
 type Simulated struct {
 	coin     card.Currency
@@ -24,14 +24,14 @@ type Simulated struct {
 	now      func() time.Time
 }
 
-// Ledger keeps the simulated chain. Implementations must show all replicas the same chain, and lose nothing in a crash.
+// Ledger stores the simulated chain. All replicas must see the same chain, and a crash must lose nothing.
 type Ledger interface {
 	// SimulatedScan returns the height, the number of reorganisations so far, and the transfers above since and in the mempool.
 	SimulatedScan(ctx context.Context, currency string, since int64) (height, reorgs int64, ts []card.Transfer, err error)
-	// SimulatedPay adds a transfer, unless amount is 0, and lets the chain grow until all transfers to the address have the
-	// confirmations. It returns the height the chain then has.
+	// SimulatedPay adds a transfer, unless amount is 0, and extends the chain until all transfers to the address have the
+	// confirmations. It returns the chain's new height.
 	SimulatedPay(ctx context.Context, currency, txid, address string, amount card.Amount, confirmations int, at time.Time) (int64, error)
-	// SimulatedAddresses reserves n addresses, and returns the index of the first; with n 0, of the next.
+	// SimulatedAddresses reserves n addresses and returns the index of the first. If n is 0, it returns the index that is next.
 	SimulatedAddresses(ctx context.Context, currency string, n int) (int64, error)
 }
 
@@ -43,7 +43,7 @@ func NewSimulated(coin card.Currency, ledger Ledger, now func() time.Time) *Simu
 // Currency implements settle.Chain.
 func (s *Simulated) Currency() card.Currency { return s.coin }
 
-// Scan implements settle.Chain. The newest block is always from just now. Once the chain was reorganised, none of its blocks are the same.
+// Scan implements settle.Chain. The newest block always has the current time. A reorganisation replaces every block.
 func (s *Simulated) Scan(ctx context.Context, known []card.Tip, since, _ int64) (settle.View, error) {
 	height, reorgs, ts, err := s.ledger.SimulatedScan(ctx, s.currency, since)
 	if err != nil {
@@ -64,8 +64,8 @@ func (s *Simulated) Scan(ctx context.Context, known []card.Tip, since, _ int64) 
 
 func blockHash(reorgs, height int64) string { return fmt.Sprintf("simulated-%d-%d", reorgs, height) }
 
-// NewAddresses implements settle.Chain. The addresses have the length and alphabet of stagenet subaddresses, but their
-// checksums are wrong: no wallet will pay to one by mistake.
+// NewAddresses implements settle.Chain. The addresses have the length and alphabet of stagenet subaddresses but wrong checksums,
+// so that no wallet pays to one by mistake.
 func (s *Simulated) NewAddresses(ctx context.Context, _ int64, n int) ([]settle.Address, error) {
 	first, err := s.ledger.SimulatedAddresses(ctx, s.currency, n)
 	if err != nil {
