@@ -108,7 +108,7 @@ func TestCLI_ReconcileFailsWhenTheBooksDoNotAgree(t *testing.T) {
 	if code != 1 {
 		t.Errorf("exit code %d", code)
 	}
-	wantOutput(t, stdout, "doubt: "+card.UUID.String(), "what it received is not what its transfers say", "0 were counted")
+	wantOutput(t, stdout, "doubt: "+card.UUID.String(), "its received amount does not match its transfers", "0 were counted")
 	wantOutput(t, stderr, "hint: ")
 }
 

@@ -308,7 +308,7 @@ func (o *oracle) checkBooks(b operator.Books, waits []string) {
 	for _, x := range o.orders {
 		m := o.money(x)
 		if x.must()-(m.total-x.refunded) > x.writeOffs {
-			doubt(x, "its money left the chain after it was made or given back: write it off, or wait for it")
+			doubt(x, "its money left the chain after it was issued or refunded: write it off, or wait for it")
 		}
 		switch how := waits[x.index]; {
 		case x.state != card.Paid:

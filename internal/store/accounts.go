@@ -45,7 +45,7 @@ func nullMillis(t *time.Time) any {
 	return t.UnixMilli()
 }
 
-// InsertAccount implements account.Store. A name that another account has is card.ErrDuplicate; the same account again is no error.
+// InsertAccount implements account.Store. Inserting the same account again is a no-op.
 func (s *Store) InsertAccount(ctx context.Context, a account.Account) error {
 	_, err := s.exec(ctx, s.w, "insert account",
 		"INSERT INTO accounts (id, name, created_at) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING", a.ID, a.Name, a.CreatedAt.UnixMilli())
@@ -69,7 +69,7 @@ func (s *Store) AccountByName(ctx context.Context, name string) (account.Account
 	return row.account(), err
 }
 
-// Accounts implements card.Store.
+// Accounts returns all accounts, by name.
 func (s *Store) Accounts(ctx context.Context) ([]account.Account, error) {
 	var found []accountRow
 	err := s.list(ctx, s.r, &found, "select accounts", "SELECT id, name, created_at FROM accounts ORDER BY name")
@@ -102,7 +102,7 @@ func (s *Store) InsertToken(ctx context.Context, t account.Token) error {
 	return err
 }
 
-// Tokens returns all tokens, without their texts, oldest first.
+// Tokens returns all tokens, oldest first. Their secrets are not stored.
 func (s *Store) Tokens(ctx context.Context) ([]account.Token, error) {
 	var found []tokenRow
 	if err := s.list(ctx, s.r, &found, "select tokens", selectTokens+" ORDER BY t.id"); err != nil {
@@ -124,7 +124,7 @@ func (s *Store) TokenByHash(ctx context.Context, hash []byte) (account.Token, er
 	return row.token(), nil
 }
 
-// RevokeToken implements account.Store. A token that is revoked already keeps its time.
+// RevokeToken implements account.Store. A token that was already revoked keeps the time of that.
 func (s *Store) RevokeToken(ctx context.Context, id uuid.UUID, at time.Time) error {
 	n, err := s.exec(ctx, s.w, "revoke token", "UPDATE tokens SET revoked_at = COALESCE(revoked_at, ?) WHERE id = ?", at.UnixMilli(), id)
 	if err == nil && n == 0 {

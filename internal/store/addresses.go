@@ -9,10 +9,10 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// poolCheckLasts is how long the wallet's agreement with the pool is believed, in milliseconds.
+// poolCheckLasts is how long a comparison of wallet and address pool is valid, in milliseconds.
 const poolCheckLasts = "60000"
 
-// TakeAddresses implements order.Store. Taking is moving the pool's next position, whatever became of those before it.
+// TakeAddresses implements order.Store. It moves the pool's next position forward, so that no address before it is ever taken again.
 func (s *Store) TakeAddresses(ctx context.Context, currency string, n int) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestClaim)
 	defer cancel()
@@ -31,7 +31,7 @@ func (s *Store) TakeAddresses(ctx context.Context, currency string, n int) ([]st
 		var found []struct {
 			Position int64  `db:"position"`
 			Address  string `db:"address"`
-			Paid     bool   `db:"paid"` // money came to it before it had a card: it must not be handed out
+			Paid     bool   `db:"paid"` // it has already received money, and must not be handed out
 		}
 		err = s.list(ctx, t.t, &found, "select addresses", `SELECT a.position, a.address, EXISTS (SELECT 1 FROM transfers t
 			WHERE t.currency = a.currency AND t.address = a.address) AS paid

@@ -16,7 +16,7 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-// insertCard stores nothing if money came to the address before it had a card: nobody would know whose it is.
+// insertCard returns a statement that stores nothing if the address has already received money: nobody could tell whose that is.
 func (d dialect) insertCard() string {
 	return `INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source,
 	expires_at, confirmations_required, idempotency_key, request_hash, credit_due)
@@ -73,7 +73,7 @@ type cardRow struct {
 func (s *Store) card(r *cardRow) (*card.Card, error) {
 	coin, known := s.coins[r.Currency]
 	if !known {
-		return nil, fmt.Errorf("card %s: currency %q is not one this program knows", r.UUID, r.Currency)
+		return nil, fmt.Errorf("card %s: unknown currency %q", r.UUID, r.Currency)
 	}
 	c := &card.Card{
 		UUID: r.UUID, AccountID: r.AccountID, CreatedAt: fromMillis(r.CreatedAt), USD: card.USD(r.USDCents), Coin: coin,
@@ -179,13 +179,13 @@ func (s *Store) toCards(found []cardRow) ([]*card.Card, error) {
 	return cards, nil
 }
 
-// mostDue is how many cards that only the tip concerns are assessed in one transaction.
+// mostDue limits how many cards one transaction assesses only because of the new tip.
 const mostDue = 10000
 
 // LockCards implements settle.Tx.
 func (t *tx) LockCards(ctx context.Context, currency string, addresses []string, tip card.Tip) ([]*card.Card, error) {
 	found := map[uuid.UUID]bool{}
-	// Those that only the tip concerns come in the order in which they are due, so that a limit delays none for ever.
+	// Cards that only the new tip affects are taken in the order in which they are due, so that the limit delays none for ever.
 	for _, due := range []struct {
 		condition string
 		arg       int64
@@ -231,7 +231,7 @@ func (t *tx) LockCardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card
 	return t.lockCards(ctx, sortedIDs(set))
 }
 
-// lockCards locks in the order of ids, which must be sorted, so that two transactions never wait for each other.
+// lockCards locks cards in the order of ids, which must be sorted, so that two transactions never deadlock.
 func (t *tx) lockCards(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {
 	if t.s.dialect.forUpdate != "" {
 		err := inBatches(ids, func(some []uuid.UUID) error {
@@ -246,7 +246,7 @@ func (t *tx) lockCards(ctx context.Context, ids []uuid.UUID) ([]*card.Card, erro
 			return nil, err
 		}
 	}
-	// Only now that they are locked is what they say true until the end.
+	// Read only now: locked rows do not change until the transaction ends.
 	return t.s.cardsByUUID(ctx, t.t, ids)
 }
 

@@ -21,7 +21,7 @@ type deliveryRow struct {
 	Attempts string `db:"attempts"`
 }
 
-// storedAttempt is a webhook.Attempt in the column attempts.
+// storedAttempt is the JSON of a webhook.Attempt in the column attempts.
 type storedAttempt struct {
 	At     int64  `json:"at"`   // Unix milliseconds
 	Took   int64  `json:"took"` // milliseconds
@@ -32,7 +32,7 @@ type storedAttempt struct {
 
 func (r *deliveryRow) delivery() (webhook.Delivery, error) {
 	var stored []storedAttempt
-	if r.Attempts != "[]" { // as most have it when they are due
+	if r.Attempts != "[]" { // a shortcut: most due deliveries have no attempts yet
 		if err := json.Unmarshal([]byte(r.Attempts), &stored); err != nil {
 			return webhook.Delivery{}, fmt.Errorf("attempts of event %s: %w", r.ID, err)
 		}
@@ -50,18 +50,18 @@ func (r *deliveryRow) delivery() (webhook.Delivery, error) {
 func attemptsText(as []webhook.Attempt) (string, error) {
 	stored := make([]storedAttempt, len(as))
 	for i, a := range as {
-		// PostgreSQL takes no NUL in a text.
+		// PostgreSQL rejects NUL in a text.
 		stored[i] = storedAttempt{a.At.UnixMilli(), a.Took.Milliseconds(), a.Status, strings.ReplaceAll(a.Answer, "\x00", ""), a.Error}
 	}
 	var text strings.Builder
 	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false) // a web page would grow sixfold
+	encoder.SetEscapeHTML(false) // escaping would make each bracket of a web page six times as long
 	err := encoder.Encode(stored)
 	return text.String(), err
 }
 
-// selectDeliveries returns a statement for the deliveries to a webhook that match where, the first of them in an order, with their events. Its
-// limit stands inside: a planner then looks up the events of what it has found, whatever it thinks how many there are.
+// selectDeliveries returns a statement for the deliveries to a webhook that match where, with their events, in the given order. LIMIT is
+// inside the subquery: the planner then looks up only the events of the deliveries found, however many it expects.
 func selectDeliveries(where, order string) string {
 	return `SELECT e.id, e.account_id, e.seq, e.type, e.card_uuid, e.status, e.payment_state, e.webhook_id, e.created_at,
 		d.state AS delivery_state, d.due_at, d.tries, d.attempts
@@ -99,9 +99,9 @@ func (s *Store) DueRetries(ctx context.Context, webhook uuid.UUID, now time.Time
 // Deliveries implements webhook.Store.
 func (s *Store) Deliveries(ctx context.Context, id uuid.UUID, filter webhook.DeliveryFilter) ([]webhook.Delivery, error) {
 	where, args := "", []any{id}
-	switch filter.State { // in words that the partial indexes have
+	switch filter.State { // in the terms of the partial indexes
 	case webhook.DeliveryPending:
-		where = "AND d.due_at >= 0 " // IS NOT NULL would have SQLite read all of them in order
+		where = "AND d.due_at >= 0 " // with IS NOT NULL, SQLite would read all deliveries in order
 	case webhook.DeliveryFailed:
 		where = "AND d.state = 'failed' "
 	case webhook.DeliveryDelivered:
@@ -132,7 +132,7 @@ func (t *tx) SaveDeliveries(ctx context.Context, webhook uuid.UUID, before, afte
 	return inBatches(values, func(some [][]any) error {
 		table, args := t.s.dialect.table(some, deliveryTypes()...)
 		args = append(args, webhook)
-		if t.s.dialect.arrays { // the statement is the same for any number of rows
+		if t.s.dialect.arrays { // the prepared statement takes any number of rows
 			_, err := t.t.StmtxContext(ctx, t.s.hot.saveDeliveries).ExecContext(ctx, args...)
 			return t.s.fail("update deliveries", err)
 		}
@@ -141,7 +141,8 @@ func (t *tx) SaveDeliveries(ctx context.Context, webhook uuid.UUID, before, afte
 	})
 }
 
-// saveDeliveries updates deliveries from a table of deliveryTypes: seq, state, when it is due, tries, attempts, and when it was due before.
+// saveDeliveries returns a statement that updates deliveries from a table with the columns of deliveryTypes: seq, state, due_at, tries,
+// attempts, and the due_at from before. A delivery with another due_at is skipped: somebody else has changed it.
 func saveDeliveries(table string) string {
 	return "UPDATE deliveries SET state = v.column2, due_at = v.column3, tries = v.column4, attempts = v.column5 FROM " + table +
 		" WHERE deliveries.seq = v.column1 AND deliveries.due_at = v.column6 AND deliveries.webhook_id = ?"
@@ -184,7 +185,8 @@ func (s *Store) DeleteDeliveries(ctx context.Context, webhook uuid.UUID, n int) 
 		(SELECT seq FROM deliveries WHERE webhook_id = ? LIMIT ?)`, webhook, webhook, n)
 }
 
-// PruneDeliveries implements webhook.Store. What is old is found by the events: a delivery that has no age of its own costs less to send.
+// PruneDeliveries implements webhook.Store. It takes the age of a delivery from its event: deliveries without a time of their own cost
+// less to send.
 func (s *Store) PruneDeliveries(ctx context.Context, before time.Time, n int) (int64, error) {
 	var old []struct {
 		Webhook uuid.UUID `db:"id"`

@@ -21,19 +21,19 @@ import (
 // dialect is everything in which the two databases differ.
 type dialect struct {
 	name       string
-	now        string             // the database's clock, Unix milliseconds
-	uuidType   string             // the type of a column of uuids
-	bytes      string             // the type of a column of bytes
+	now        string             // the database's clock, in Unix milliseconds
+	uuidType   string             // the type of a uuid column
+	bytes      string             // the type of a bytes column
 	forUpdate  string             // locks the selected rows until the transaction ends
-	forShare   string             // passes over the rows of the table named w that were deleted meanwhile, and keeps the others from being deleted
-	snapshot   sql.IsolationLevel // at which all statements of a transaction read the same moment
-	skipLocked string             // the same for the table named q, but passes over rows that are locked already
-	arrays     bool               // a column of values can be one parameter
+	forShare   string             // skips rows of the table w that were deleted meanwhile, and prevents the deletion of the others
+	snapshot   sql.IsolationLevel // the level at which all statements of a transaction see the same moment
+	skipLocked string             // like forUpdate, for the table q, but skips rows that are already locked
+	arrays     bool               // whether one parameter can be a whole column of values
 	classify   func(error) class
 }
 
-// table returns rows as a table v with the columns column1, column2 and so on, for FROM, and its parameters. Where the database takes
-// arrays there is one parameter for each column: a statement with thousands takes longer to parse than to run.
+// table returns values as a table v with the columns column1, column2 and so on, for a FROM clause, and its parameters. If the database
+// takes arrays, there is one parameter per column: a statement with thousands of parameters takes longer to parse than to run.
 func (d dialect) table(values [][]any, types ...string) (string, []any) {
 	var args []any
 	if !d.arrays {
@@ -75,7 +75,7 @@ var postgres = dialect{
 	now:        "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
 	uuidType:   "UUID",
 	bytes:      "BYTEA",
-	forUpdate:  " FOR NO KEY UPDATE", // which rows that refer to the locked one need not wait for
+	forUpdate:  " FOR NO KEY UPDATE", // others may still insert rows that refer to the locked one
 	forShare:   " FOR KEY SHARE OF w",
 	snapshot:   sql.LevelRepeatableRead,
 	arrays:     true,
@@ -91,9 +91,9 @@ var postgres = dialect{
 		case e.Code == "40001", e.Code == "40P01", e.Code == "55P03":
 			return notSerialised
 		case e.Code.Class() == "08", e.Code.Class() == "53", e.Code.Class() == "57":
-			return outOfReach // connection, resources, shutting down or cancelled
+			return outOfReach // connection lost, out of resources, shutting down, or cancelled
 		case e.Code == "25P03", e.Code == "25P04":
-			return outOfReach // the server ended a transaction that was idle, or took, for too long
+			return outOfReach // the transaction was idle, or ran, for too long, and the server ended it
 		}
 		return otherError
 	},
@@ -123,12 +123,12 @@ var sqlite = dialect{
 }
 
 func init() {
-	sqlx.BindDriver("sqlite", sqlx.QUESTION) // modernc's name, which sqlx does not know
+	sqlx.BindDriver("sqlite", sqlx.QUESTION) // sqlx does not know the name of modernc's driver
 }
 
 func (d dialect) retryable(err error) bool { return d.classify(err) == notSerialised }
 
-// fail turns a driver's error into one of ours, and keeps it as the cause for the log.
+// fail converts a driver's error into one of package card where there is one, with the original as the cause for the log.
 func (s *Store) fail(operation string, err error) error {
 	if err == nil {
 		return nil

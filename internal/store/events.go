@@ -12,8 +12,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// InsertEvents implements webhook.Tx. The account's row is locked from here to the end of the transaction, which is what makes
-// seq gap-free in the order of commits; accounts are taken in the order of their ids.
+// InsertEvents implements webhook.Tx. It locks the account's row until the transaction ends, so that seq has no gaps and follows the order
+// of commits. It locks accounts in the order of their ids.
 func (t *tx) InsertEvents(ctx context.Context, es []card.Event) error {
 	es = slices.Clone(es)
 	slices.SortStableFunc(es, func(a, b card.Event) int { return bytes.Compare(a.AccountID[:], b.AccountID[:]) })
@@ -47,14 +47,14 @@ func (t *tx) insertEventsOf(ctx context.Context, account uuid.UUID, es []card.Ev
 	if err != nil {
 		return err
 	}
-	// In a statement of its own: it sees the webhooks that were there when the account was locked.
+	// A separate statement, because it must see the webhooks as they are now that the account is locked.
 	_, err = t.s.exec(ctx, t.t, "insert deliveries", `INSERT INTO deliveries (webhook_id, account_id, seq, state, due_at)
 		SELECT w.id, e.account_id, e.seq, 'pending', 0 FROM webhooks w JOIN events e ON e.account_id = w.account_id
 		WHERE w.account_id = ? AND w.enabled AND e.seq BETWEEN ? AND ? AND `+wanted+t.s.dialect.forShare, account, first, last)
 	return err
 }
 
-// wanted says whether webhook w wants event e.
+// wanted is the condition that webhook w wants event e.
 const wanted = "(w.types = '' OR ' ' || w.types || ' ' LIKE '% ' || e.type || ' %') AND (e.webhook_id IS NULL OR e.webhook_id <> w.id)"
 
 func nullUUID(id uuid.UUID) uuid.NullUUID { return uuid.NullUUID{UUID: id, Valid: id != uuid.Nil} }

@@ -9,7 +9,7 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// AcquireLease implements settle.Store. It is one statement, judged by the database's clock.
+// AcquireLease implements settle.Store. It is one statement, and goes by the database's clock.
 func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (settle.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestClaim)
 	defer cancel()
@@ -27,7 +27,7 @@ func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.
 	return l, err
 }
 
-// ReleaseLease implements settle.Store. The fence stays, so that it goes on growing.
+// ReleaseLease implements settle.Store. It keeps the row, so that the fence never starts again.
 func (s *Store) ReleaseLease(ctx context.Context, l settle.Lease) error {
 	_, err := s.exec(ctx, s.w, "release lease", "UPDATE leases SET expires_at = 0 WHERE name = ? AND holder = ? AND fence = ?", l.Name, l.Holder, l.Fence)
 	return err

@@ -15,14 +15,14 @@ import (
 //go:embed migrations
 var migrations embed.FS
 
-// longestMigration is for how long one statement of a migration may run: it may have to build an index of a large table.
+// longestMigration limits one statement of a migration. Building an index of a large table takes long.
 const longestMigration = 24 * time.Hour
 
-// ErrNewerSchema means that the database was already used by a newer version of this program.
+// ErrNewerSchema means that a newer version of this program has used the database.
 var ErrNewerSchema = errors.New("the database has a newer schema than this program knows")
 
-// Migrate brings the schema of the database at url up to date, and returns its version. Several processes may do this
-// at once: one works, the others wait.
+// Migrate brings the schema of the database at databaseURL up to date, and returns its version. Several processes may call it at once:
+// one works, the others wait. The error is ErrNewerSchema if the schema is newer than this program's.
 func Migrate(ctx context.Context, databaseURL string) (int64, error) {
 	s, err := connect(databaseURL, 2, longestMigration)
 	if err != nil {
@@ -45,8 +45,8 @@ func (s *Store) migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// PostgreSQL's lock lets one process work. SQLite has none for this: there the attempts of the others fail, until the one
-	// is done.
+	// On PostgreSQL an advisory lock makes the other processes wait. SQLite has none: there they fail, and try again until the one
+	// that works is done.
 	for attempt := 1; ; attempt++ {
 		current, target, err := p.GetVersions(ctx)
 		switch {

@@ -11,17 +11,16 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// Cards that wait for an operator: their money is late or too little, or has left the chain after they were made or after it was given
-// back.
+// Cards that need an operator: their money is late or too little, or left the chain after the card was issued or the money refunded.
 const (
 	isLost        = "c.credit_lost > c.credit_written_off"
 	needsOperator = "(c.payment_state = 'late' OR " + isLost + ")"
 )
 
-// longestLock is for how long a card may wait for money that is locked, in milliseconds, before an operator should know.
+// longestLock is how long a card may wait for locked money before it needs an operator, in milliseconds.
 const longestLock = "86400000"
 
-// inSnapshot runs f so that everything it reads is as of one moment. f must only read.
+// inSnapshot runs f in a transaction in which everything is read as of one moment. f must not write.
 func (s *Store) inSnapshot(ctx context.Context, f func(*tx) error) error {
 	t, err := s.r.BeginTxx(ctx, &sql.TxOptions{Isolation: s.dialect.snapshot, ReadOnly: true})
 	if err != nil {
@@ -31,7 +30,7 @@ func (s *Store) inSnapshot(ctx context.Context, f func(*tx) error) error {
 	return f(&tx{s: s, t: t})
 }
 
-// FindCards implements card.Store.
+// FindCards returns the cards that match, newest first, or oldest first if search.NeedsOperator is set; at most search.Limit.
 func (s *Store) FindCards(ctx context.Context, search operator.Search) ([]*card.Card, error) {
 	query, args, order := selectCards+" WHERE TRUE", []any(nil), " ORDER BY c.uuid DESC LIMIT ?"
 	if search.AccountID != uuid.Nil {
@@ -53,13 +52,14 @@ func (s *Store) FindCards(ctx context.Context, search operator.Search) ([]*card.
 	return s.toCards(found)
 }
 
-// Unattributed implements card.Store.
+// Unattributed returns the counted transfers to addresses of no card, last seen first, at most limit.
 func (s *Store) Unattributed(ctx context.Context, limit int) ([]card.Transfer, error) {
 	return s.transfers(ctx, s.r, selectTransfers+` WHERE counted AND NOT EXISTS (SELECT 1 FROM cards c
 		WHERE c.currency = transfers.currency AND c.address = transfers.address) ORDER BY first_seen_at DESC, txid LIMIT ?`, limit)
 }
 
-// Record implements card.Store.
+// Record returns everything that is stored about a card but its credentials, as of one moment. The error is card.ErrNotFound if there is
+// no such card.
 func (s *Store) Record(ctx context.Context, id uuid.UUID) (operator.Record, error) {
 	var r operator.Record
 	err := s.inSnapshot(ctx, func(t *tx) error {
@@ -91,7 +91,7 @@ func (s *Store) Record(ctx context.Context, id uuid.UUID) (operator.Record, erro
 	return r, err
 }
 
-// Intent implements card.Tx.
+// Intent implements operator.Tx.
 func (t *tx) Intent(ctx context.Context, id uuid.UUID) (*operator.IntentRecord, error) {
 	var found []struct {
 		State        string `db:"state"`
@@ -166,7 +166,7 @@ func (s *Store) Books(ctx context.Context) (operator.Books, error) {
 	return b, err
 }
 
-// coinBooks adds up what was stored with the cards' assessments, and the transfers beside it.
+// coinBooks adds up the credits that are stored with the cards' assessments, and separately the transfers.
 func (t *tx) coinBooks(ctx context.Context) ([]operator.CoinBooks, error) {
 	var found []operator.CoinBooks
 	query, args, err := sqlx.Named(`WITH
@@ -197,22 +197,22 @@ func (t *tx) coinBooks(ctx context.Context) ([]operator.CoinBooks, error) {
 	return found, err
 }
 
-// someDoubts is how many doubts of one kind are named.
+// someDoubts limits how many discrepancies of one kind are returned.
 const someDoubts = 20
 
-// doubts names what should not be. Each query finds none in books that agree.
+// doubts returns the discrepancies. In correct books every query finds nothing.
 func (t *tx) doubts(ctx context.Context) ([]operator.Doubt, error) {
 	var all []operator.Doubt
 	for _, d := range []struct {
 		text, query string
 	}{
-		{"what it received is not what its transfers say", `SELECT c.uuid FROM cards c WHERE c.received <> (SELECT COALESCE(SUM(t.amount), 0)
+		{"its received amount does not match its transfers", `SELECT c.uuid FROM cards c WHERE c.received <> (SELECT COALESCE(SUM(t.amount), 0)
 			FROM transfers t WHERE t.currency = c.currency AND t.address = c.address AND t.counted)`},
-		{"what it credits is not what it received", `SELECT c.uuid FROM cards c
+		{"its credits do not add up to its received amount", `SELECT c.uuid FROM cards c
 			WHERE c.credit_paid + c.credit_held + c.credit_surplus + c.credit_refunded <> c.received`},
-		{"what was given back is not what its resolutions say", `SELECT c.uuid FROM cards c WHERE c.refunded <> (SELECT COALESCE(SUM(r.amount), 0)
+		{"its refunded amount does not match its resolutions", `SELECT c.uuid FROM cards c WHERE c.refunded <> (SELECT COALESCE(SUM(r.amount), 0)
 			FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'refund')`},
-		{"what was written off is not what its resolutions say", `SELECT c.uuid FROM cards c WHERE c.written_off <> (SELECT COALESCE(SUM(r.amount), 0)
+		{"its written-off amount does not match its resolutions", `SELECT c.uuid FROM cards c WHERE c.written_off <> (SELECT COALESCE(SUM(r.amount), 0)
 			FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'write_off')`},
 		{"it is generated, but has no credentials", "SELECT c.uuid FROM cards c WHERE c.status = 'generated' AND NOT EXISTS (SELECT 1 FROM credentials s WHERE s.card_uuid = c.uuid)"},
 		{"it has credentials, but is not generated", "SELECT c.uuid FROM cards c JOIN credentials s ON s.card_uuid = c.uuid WHERE c.status <> 'generated'"},

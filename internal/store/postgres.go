@@ -15,18 +15,19 @@ import (
 )
 
 const (
-	longestIdleInTx = longestTx + 5*time.Second // without a statement in a transaction: no process that lives takes that long
-	connectTimeout  = 10 * time.Second          // to connect, or to ask for the end of a statement
+	longestIdleInTx = longestTx + 5*time.Second // between two statements of a transaction; only a dead process takes that long
+	connectTimeout  = 10 * time.Second          // to connect, or to send a cancel request
 )
 
-// errParameters is all that is said of them: lib/pq quotes what it can't read, which may be a part of the password.
+// errParameters replaces errors of lib/pq, which quote what they could not parse: that may be part of the password.
 var errParameters = errors.New("database url: its parameters can't be read")
 
-// openPostgres opens a database whose statements take up to longest each. What the URL says of a parameter stands.
+// openPostgres opens a PostgreSQL database. No statement may take more than longest. Parameters in the URL override the settings below.
 //
-// Neither side waits for ever for one that went silent. A process that is stopped or cut off while it holds locks would by default keep them
-// for two hours: the server asks after 15 s whether it is still there, and ends its session. And lib/pq can only ask the server to end a
-// statement, so that without deadlines of the connection one that fell silent would never return, whatever its context.
+// Neither side waits for ever for a silent peer. By default, a process that is stopped or cut off would keep its locks for two hours.
+// With these settings the server probes a silent connection after 15 s, and ends its session. In the other direction, lib/pq can only
+// ask the server to cancel a statement. Without deadlines on the connection, a call to a silent server would never return, whatever its
+// context.
 func openPostgres(databaseURL string, conns int, longest time.Duration) (*Store, error) {
 	if _, err := url.Parse(databaseURL); err != nil {
 		return nil, errors.New("database url: can't be read; percent-encode the special characters of the password")
@@ -35,7 +36,7 @@ func openPostgres(databaseURL string, conns int, longest time.Duration) (*Store,
 	if err != nil {
 		return nil, errParameters
 	}
-	cfg = cfg.Clone() // with a map, even if the URL has no parameters
+	cfg = cfg.Clone() // allocates Runtime, even if the URL has no parameters
 	for name, value := range map[string]int64{
 		"statement_timeout":                   longest.Milliseconds(),
 		"idle_in_transaction_session_timeout": longestIdleInTx.Milliseconds(),
@@ -55,14 +56,14 @@ func openPostgres(databaseURL string, conns int, longest time.Duration) (*Store,
 	if err != nil {
 		return nil, errParameters
 	}
-	connector.Dialer(dialer{silence: longest + longest/4}) // after the server should have ended the statement itself
+	connector.Dialer(dialer{silence: longest + longest/4}) // by then the server should have ended the statement itself
 	db := sqlx.NewDb(sql.OpenDB(connector), "postgres")
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	return &Store{w: db, r: db, dialect: postgres}, nil
 }
 
-// dialer makes connections that wait for the other side no longer than silence.
+// dialer makes connections that do not wait for the other side longer than silence.
 type dialer struct{ silence time.Duration }
 
 // DialContext implements pq.DialerContext.
@@ -87,11 +88,11 @@ func (d dialer) DialTimeout(network, address string, timeout time.Duration) (net
 	return d.DialContext(ctx, network, address)
 }
 
-// impatient is a connection on which every read and write has a deadline. Between them it may be idle for as long as it likes.
+// impatient is a connection on which every read and write has a deadline. It may be idle in between for any time.
 type impatient struct {
 	net.Conn
 	silence time.Duration
-	until   time.Time // what lib/pq sets while it connects
+	until   time.Time // the deadline that lib/pq sets while it connects
 }
 
 func (c *impatient) SetDeadline(t time.Time) error {

@@ -8,11 +8,11 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// The sandbox's chain is kept in the same database, so that it outlives a restart and is one for all replicas.
+// The simulated chain is kept in the same database, so that it survives a restart and all replicas see the same one.
 
 const genesisHeight = 1
 
-// simulatedChain makes sure that the chain has a row, and locks it until the transaction ends.
+// simulatedChain inserts the chain's row if there is none, and locks it until the transaction ends. It returns the chain's height.
 func (t *tx) simulatedChain(ctx context.Context, currency string) (height int64, err error) {
 	_, err = t.s.exec(ctx, t.t, "start simulated chain",
 		"INSERT INTO simulated_chains (currency, height, reorgs, next_index) VALUES (?, ?, 0, 1) ON CONFLICT (currency) DO NOTHING", currency, genesisHeight)
@@ -23,8 +23,7 @@ func (t *tx) simulatedChain(ctx context.Context, currency string) (height int64,
 	return height, err
 }
 
-// SimulatedScan returns the chain's height, how often it was reorganised, and its transfers above since and in the mempool,
-// all as of one moment.
+// SimulatedScan implements chain.Ledger. It reads everything as of one moment.
 func (s *Store) SimulatedScan(ctx context.Context, currency string, since int64) (height, reorgs int64, ts []card.Transfer, err error) {
 	var found []struct {
 		transferRow
@@ -46,8 +45,7 @@ func (s *Store) SimulatedScan(ctx context.Context, currency string, since int64)
 	return found[0].Tip, found[0].Reorgs, ts, nil
 }
 
-// SimulatedPay adds a transfer, unless amount is 0, and lets the chain grow until all transfers to the address have the
-// confirmations. With 0 confirmations a new transfer stays in the mempool. It returns the height the chain then has.
+// SimulatedPay implements chain.Ledger. With 0 confirmations the transfer stays in the mempool.
 func (s *Store) SimulatedPay(ctx context.Context, currency, txid, address string, amount card.Amount, confirmations int, at time.Time) (int64, error) {
 	var height int64
 	err := s.inTx(ctx, func(t *tx) (err error) {
@@ -96,8 +94,8 @@ func (s *Store) SimulatedMine(ctx context.Context, currency string, n int) error
 	})
 }
 
-// SimulatedReorg replaces the newest depth blocks by one more than that. Their transfers go back to the mempool, or are gone
-// for good if drop is set.
+// SimulatedReorg replaces the newest depth blocks with depth+1 empty ones. Their transfers return to the mempool, or are deleted if drop
+// is set.
 func (s *Store) SimulatedReorg(ctx context.Context, currency string, depth int, drop bool) error {
 	return s.inTx(ctx, func(t *tx) error {
 		height, err := t.simulatedChain(ctx, currency)
@@ -119,7 +117,7 @@ func (s *Store) SimulatedReorg(ctx context.Context, currency string, depth int, 
 	})
 }
 
-// SimulatedAddresses reserves n addresses, and returns the index of the first.
+// SimulatedAddresses implements chain.Ledger.
 func (s *Store) SimulatedAddresses(ctx context.Context, currency string, n int) (first int64, err error) {
 	err = s.inTx(ctx, func(t *tx) error {
 		if _, err := t.simulatedChain(ctx, currency); err != nil {

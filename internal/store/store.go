@@ -1,8 +1,8 @@
-// Package store keeps cards in SQL: one body of statements for PostgreSQL (lib/pq) and SQLite.
+// Package store keeps cards in an SQL database: one set of statements for PostgreSQL (lib/pq) and SQLite.
 //
 // It may import package card and the actors whose ports it implements. Times are stored as Unix milliseconds and amounts as
-// integers of atomic units. After a crash a transaction has happened as a whole or not at all; statements outside of
-// transactions do no harm when they run twice. No type or error of a driver leaves the package.
+// integers of atomic units. After a crash a transaction has happened as a whole or not at all; running a statement outside of
+// transactions twice is harmless. No type or error of a driver leaves the package.
 package store
 
 import (
@@ -27,9 +27,9 @@ import (
 
 // Store is an open database. It implements the Store of every actor.
 type Store struct {
-	w, r    *sqlx.DB // the same on PostgreSQL; on SQLite one connection that writes, and several that read
+	w, r    *sqlx.DB // the same pool on PostgreSQL; on SQLite, one connection that writes and several that read
 	dialect dialect
-	coins   map[string]card.Currency // that cards may be of, by code
+	coins   map[string]card.Currency // the currencies that cards may have, by code
 	hot     struct{ insertCard, cardByUUID, cardByKey, tokenByHash, dueDeliveries, saveDeliveries *sqlx.Stmt }
 }
 
@@ -42,9 +42,9 @@ var (
 	_ webhook.Store  = (*Store)(nil)
 )
 
-// Open opens the database at url, "sqlite:PATH" or "postgres://...", with at most conns connections at once, and brings
-// its schema up to date. coins are the currencies that its cards may be of. A database with a newer schema than this program's is an error.
-// The first use of a statement prepares it on its connection; from then on it costs one round trip.
+// Open opens the database at databaseURL, "sqlite:PATH" or "postgres://...", with at most conns connections, and migrates its schema.
+// coins are the currencies that its cards may have. The error is ErrNewerSchema if a newer version of this program has used the database.
+// A statement is prepared when a connection first uses it; after that it costs one round trip. The caller must close the store.
 func Open(ctx context.Context, databaseURL string, conns int, coins []card.Currency) (*Store, error) {
 	if _, err := Migrate(ctx, databaseURL); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func open(ctx context.Context, databaseURL string, conns int, longest time.Durat
 	return s, nil
 }
 
-// connect opens a database whose statements take up to longest each.
+// connect opens a database. No statement may take more than longest.
 func connect(databaseURL string, conns int, longest time.Duration) (*Store, error) {
 	scheme, rest, _ := strings.Cut(databaseURL, ":")
 	switch scheme {
@@ -80,7 +80,7 @@ func connect(databaseURL string, conns int, longest time.Duration) (*Store, erro
 	case "postgres", "postgresql":
 		return openPostgres(databaseURL, conns, longest)
 	}
-	return nil, errors.New("database url: must be sqlite:PATH or postgres://...") // never quoted: it may hold a password
+	return nil, errors.New("database url: must be sqlite:PATH or postgres://...") // never quote the URL: it may contain a password
 }
 
 func openSQLite(path string, conns int) (*Store, error) {
@@ -102,7 +102,7 @@ func openSQLite(path string, conns int) (*Store, error) {
 	return &Store{w: w, r: r, dialect: sqlite}, nil
 }
 
-// Close ends every connection.
+// Close closes every connection.
 func (s *Store) Close() error {
 	if s.r != s.w {
 		_ = s.r.Close()
@@ -110,7 +110,7 @@ func (s *Store) Close() error {
 	return s.w.Close()
 }
 
-// Ping reports whether the database answers.
+// Ping returns an error if the database does not answer.
 func (s *Store) Ping(ctx context.Context) error { return s.fail("ping", s.r.PingContext(ctx)) }
 
 func (s *Store) prepare(ctx context.Context) error {
@@ -162,7 +162,7 @@ func (s *Store) WebhookTx(ctx context.Context, f func(webhook.Tx) error) error {
 
 func (s *Store) inTx(ctx context.Context, f func(*tx) error) error {
 	var err error
-	for range 5 { // the whole transaction again when the database could not serialise it
+	for range 5 { // repeat the whole transaction if the database could not serialise it
 		if err = s.tryTx(ctx, f); err == nil || !s.dialect.retryable(err) {
 			break
 		}
@@ -170,11 +170,11 @@ func (s *Store) inTx(ctx context.Context, f func(*tx) error) error {
 	return err
 }
 
-// longestTx is after how long a transaction is given up, whatever it waits for.
+// longestTx limits a transaction, whatever it waits for.
 const longestTx = time.Minute
 
-// longestClaim is after how long the taking of a lease, of intents, of webhooks or of addresses is given up with card.ErrUnavailable. It takes
-// milliseconds unless somebody else holds the rows; the callers have others wait for them, and ask again.
+// longestClaim limits the statements that acquire a lease, claim intents or webhooks, or take addresses; after that they return
+// card.ErrUnavailable. They take milliseconds unless another process has locked the rows. Callers try again later: others wait for them.
 const longestClaim = 5 * time.Second
 
 func (s *Store) tryTx(ctx context.Context, f func(*tx) error) error {
@@ -183,7 +183,7 @@ func (s *Store) tryTx(ctx context.Context, f func(*tx) error) error {
 		return s.fail("begin", err)
 	}
 	defer func() { _ = conn.Close() }()
-	// Once begun, the transaction is not tied to ctx: a COMMIT that is cut off by a cancelled context may have happened.
+	// The transaction does not end with ctx: if a cancelled context cut off COMMIT, nobody would know whether it happened.
 	committing, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestTx)
 	defer cancel()
 	t, err := conn.BeginTxx(committing, nil)
@@ -214,7 +214,7 @@ var (
 	_ webhook.Tx  = (*tx)(nil)
 )
 
-// runner is what a statement runs on: a pool or a transaction.
+// runner runs statements: a connection pool or a transaction.
 type runner interface {
 	sqlx.ExtContext
 	SelectContext(ctx context.Context, dest any, query string, args ...any) error
@@ -222,7 +222,7 @@ type runner interface {
 	Rebind(query string) string
 }
 
-// exec runs a statement and returns the number of rows it touched.
+// exec runs a statement and returns the number of affected rows.
 func (s *Store) exec(ctx context.Context, on runner, operation, query string, args ...any) (int64, error) {
 	result, err := on.ExecContext(ctx, on.Rebind(query), args...)
 	if err != nil {
@@ -232,7 +232,7 @@ func (s *Store) exec(ctx context.Context, on runner, operation, query string, ar
 	return n, s.fail(operation, err)
 }
 
-// get reads one row; none is card.ErrNotFound.
+// get reads one row. It returns card.ErrNotFound if there is none.
 func (s *Store) get(ctx context.Context, on runner, dest any, operation, query string, args ...any) error {
 	return s.fail(operation, on.GetContext(ctx, dest, on.Rebind(query), args...))
 }
@@ -242,15 +242,15 @@ func (s *Store) list(ctx context.Context, on runner, dest any, operation, query 
 	return s.fail(operation, on.SelectContext(ctx, dest, on.Rebind(query), args...))
 }
 
-// batch is how many rows one statement handles; both databases allow more parameters than this needs.
+// batch is the most rows that one statement handles. Both databases allow more parameters than that needs.
 const batch = 500
 
-// rows returns n times the group of placeholders, for VALUES.
+// rows returns n copies of a group of placeholders, for VALUES.
 func rows(group string, n int) string {
 	return strings.TrimSuffix(strings.Repeat(group+", ", n), ", ")
 }
 
-// inBatches calls f with parts of all that fit one statement.
+// inBatches splits all into parts that fit one statement, and calls f with each.
 func inBatches[T any](all []T, f func([]T) error) error {
 	for len(all) > 0 {
 		n := min(batch, len(all))
@@ -262,7 +262,7 @@ func inBatches[T any](all []T, f func([]T) error) error {
 	return nil
 }
 
-// insertAll inserts a row for each of all, in as few statements as they fit. The statement ends with what is to be done on a conflict.
+// insertAll inserts a row for each element of all, batch by batch. onConflict is the statement's ON CONFLICT clause, or "".
 func insertAll[T any](ctx context.Context, t *tx, operation, into, group, onConflict string, all []T, values func(T) []any) error {
 	return inBatches(all, func(some []T) error {
 		var args []any
@@ -276,5 +276,5 @@ func insertAll[T any](ctx context.Context, t *tx, operation, into, group, onConf
 
 func nullString(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }
 
-// SingleWriter reports whether only one connection of a process may write, so that a second pool would be in the way.
+// SingleWriter reports whether only one connection of a process can write, so that a second pool would only get in its way.
 func (s *Store) SingleWriter() bool { return s.w != s.r }

@@ -65,7 +65,7 @@ func (s *Store) transfers(ctx context.Context, on runner, query string, args ...
 	return ts, nil
 }
 
-// UpsertTransfers implements settle.Tx. A transfer that was seen before keeps the earlier time.
+// UpsertTransfers implements settle.Tx. A transfer that is already stored keeps the earlier of the two times at which it was first seen.
 func (t *tx) UpsertTransfers(ctx context.Context, ts []card.Transfer) error {
 	return insertAll(ctx, t, "upsert transfers", "transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at)",
 		"(?, ?, ?, ?, ?, ?, ?, ?, ?)", `ON CONFLICT (currency, txid, output) DO UPDATE SET address = excluded.address, amount = excluded.amount,

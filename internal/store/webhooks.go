@@ -116,7 +116,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id uuid.UUID) error 
 	return err
 }
 
-// ClaimWebhooks implements webhook.Store. Each claim raises the fence; one whose reply is lost ends with its ttl.
+// ClaimWebhooks implements webhook.Store. Each claim increments the fence. A claim whose reply is lost expires after its ttl.
 func (s *Store) ClaimWebhooks(ctx context.Context, now time.Time, n int, ttl time.Duration) ([]*webhook.Claim, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestClaim)
 	defer cancel()
@@ -138,7 +138,8 @@ func (s *Store) ClaimWebhooks(ctx context.Context, now time.Time, n int, ttl tim
 	return claims, err
 }
 
-// ReleaseWebhook implements webhook.Store. The fence stays, so that it goes on growing; the time says who was served longest ago.
+// ReleaseWebhook implements webhook.Store. It sets claimed_until to the present: ClaimWebhooks orders by it, to serve first who was
+// served longest ago.
 func (s *Store) ReleaseWebhook(ctx context.Context, c *webhook.Claim) error {
 	_, err := s.exec(ctx, s.w, "release webhook", "UPDATE webhooks SET claimed_until = "+s.dialect.now+" WHERE id = ? AND fence = ?", c.Webhook.ID, c.Fence)
 	return err
