@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// bitfinex quotes the price of the last trade. Each market is a row of numbers without a time; one that it does not know is left out.
+// bitfinex quotes the price of the last trade. Each market is a row of numbers without a time. Unknown markets are left out.
 // Source: https://docs.bitfinex.com/reference/rest-public-tickers.
 type bitfinex struct{ site }
 
@@ -15,7 +15,7 @@ func newBitfinex(s site) Source { return bitfinex{s} }
 // Fetch implements Source.
 func (b bitfinex) Fetch(ctx context.Context, coins []string) (map[string]Quote, error) {
 	symbols := b.list(coins)
-	if symbols == "" { // an empty list means all
+	if symbols == "" { // an empty list would mean all
 		return nil, nil
 	}
 	answer, err := b.get(ctx, "/v2/tickers?symbols="+symbols)
@@ -34,7 +34,7 @@ func (b bitfinex) Fetch(ctx context.Context, coins []string) (map[string]Quote, 
 }
 
 func readBitfinex(body []byte, at time.Time) (func(symbol string) Quote, error) {
-	// Of a trading pair's row: SYMBOL, BID, BID_SIZE, ASK, ASK_SIZE, DAILY_CHANGE, DAILY_CHANGE_RELATIVE, LAST_PRICE, VOLUME, HIGH, LOW.
+	// A trading pair's row: SYMBOL, BID, BID_SIZE, ASK, ASK_SIZE, DAILY_CHANGE, DAILY_CHANGE_RELATIVE, LAST_PRICE, VOLUME, HIGH, LOW.
 	const (
 		symbolAt = 0
 		lastAt   = 7

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// coingecko quotes an average over many exchanges, with its time. Without a key the answer may be a minute old.
+// coingecko quotes an average over many exchanges, with its time. Without an API key the response may be a minute old.
 // Source: https://docs.coingecko.com/v3.0.1/reference/simple-price.
 type coingecko struct{ site }
 

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	longestAnswer  = time.Minute // whatever the caller's deadline
+	longestAnswer  = time.Minute // even if the caller's deadline is later
 	largestAnswer  = 1 << 20
 	largestHeaders = 64 << 10
 )
@@ -34,13 +34,13 @@ func newClient() *http.Client {
 	}
 }
 
-// answer is what a site said.
+// answer is a site's response.
 type answer struct {
 	body   []byte
 	header http.Header
 }
 
-// get asks a site. Anything but a whole answer with status 200 is an error, and no error repeats the body.
+// get requests a path. Anything but a complete response with status 200 is an error. Errors do not quote the body.
 func (s site) get(ctx context.Context, path string) (answer, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base+path, nil)
 	if err != nil {
@@ -66,8 +66,7 @@ func (s site) get(ctx context.Context, path string) (answer, error) {
 	return answer{body, res.Header}, nil
 }
 
-// plain returns why a request failed, in words that may be shown to anybody: without addresses, which may be those of a network that
-// is nobody's business.
+// plain returns why a request failed, in a form that may be shown to anybody: without addresses, which may be those of a private network.
 func plain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -84,15 +83,15 @@ func plain(ctx context.Context, err error) error {
 	return err
 }
 
-// time returns when an answer was made: its Date less its Age, so that an old answer from a cache is seen to be old.
-// RFC 9111 section 4.2.3 takes the greater of both ages and needs a clock of one's own for it; their sum errs on the older side.
+// time returns when the response was generated: its Date minus its Age, so that an old response from a cache is recognised as old.
+// RFC 9111 section 4.2.3 takes the greater of two ages, and needs a local clock for that. This is their sum, which errs on the older side.
 func (a answer) time() (time.Time, error) {
 	at, err := http.ParseTime(a.header.Get("Date"))
 	if err != nil {
 		return time.Time{}, errors.New("answer has no Date, so it may be any age")
 	}
 	if age := a.header.Get("Age"); age != "" {
-		seconds, err := strconv.ParseUint(age, 10, 31) // what RFC 9111 section 1.2.2 allows
+		seconds, err := strconv.ParseUint(age, 10, 31) // the range in RFC 9111 section 1.2.2
 		if err != nil {
 			return time.Time{}, errors.New("answer's Age is not a number of seconds")
 		}

@@ -12,22 +12,22 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// quoted is what one source said of a coin.
+// quoted is one source's quote of a coin.
 type quoted struct {
 	source string
 	Quote
 }
 
-// standing is what is known of a coin between two Ticks.
+// standing is what is known about a coin between two Ticks.
 type standing struct {
-	last      card.Rate // the last accepted one, also when it is too old to quote: a jump is measured from it
+	last      card.Rate // the last accepted rate, even if it is too old to quote: jumps are measured from it
 	withdrawn bool      // last must not be quoted, however fresh
 	why       error     // why the latest Tick accepted no rate; nil if it did
-	dropped   []dropped // by the latest Tick, ordered by source
+	dropped   []dropped // the sources that the latest Tick dropped, by name
 	held      hold
 }
 
-// dropped is a source that a rate was made without.
+// dropped is a source that was not used, and why.
 type dropped struct {
 	source string
 	why    error
@@ -42,7 +42,7 @@ func (d dropped) String() string {
 	return d.source + ": " + why
 }
 
-// missing returns the names of the dropped sources, but for those that never had a market.
+// missing returns the names of the dropped sources, except those that have no market for the coin.
 func (s standing) missing() []string {
 	var names []string
 	for _, d := range s.dropped {
@@ -53,13 +53,13 @@ func (s standing) missing() []string {
 	return names
 }
 
-// hold is a run of consecutive Ticks whose medians jumped to the same place.
+// hold is a run of consecutive Ticks whose medians jumped to about the same rate.
 type hold struct {
 	low, high int64
 	ticks     int
 }
 
-// with returns the run that a further median makes: a longer one, or a new one if it is elsewhere.
+// with returns the run after another median: one longer, or a new run if the median is farther than spread from the others.
 func (h hold) with(median int64, spread card.Decimal) hold {
 	low, high := min(h.low, median), max(h.high, median)
 	if h.ticks == 0 || farther(high, low, spread) {
@@ -68,10 +68,10 @@ func (h hold) with(median int64, spread card.Decimal) hold {
 	return hold{low, high, h.ticks + 1}
 }
 
-// judge decides what a coin is worth from one Tick's quotes and what stood before. It has no I/O and changes nothing.
+// judge decides what a coin is worth, from one Tick's quotes and the standing before. It has no side effects.
 //
-// A coin's last rate goes on while there is no new one, but it is withdrawn when the market seems to be below it: when the median is
-// below the floor, or jumped down and is held. Quoting on would sell dollars for coin that may be worth less by now.
+// If there is no new rate, the last one remains valid. But it is withdrawn if the market seems to be below it: if the median is below the
+// floor, or jumped down and is held. To keep quoting it would sell dollars for coin that may be worth less by now.
 func judge(coin string, quotes []quoted, before standing, now time.Time, cfg Config) standing {
 	after := standing{last: before.last, withdrawn: before.withdrawn}
 	used, left := sift(quotes, now, cfg)
@@ -91,7 +91,7 @@ func judge(coin string, quotes []quoted, before standing, now time.Time, cfg Con
 		after.held = before.held.with(rate.USD.Units, cfg.MaxSpread)
 		if after.held.ticks < cfg.HoldTicks {
 			after.withdrawn = before.withdrawn || rate.USD.Units < last.Units
-			after.why = fmt.Errorf("%s is more than %s percent from the last rate %s, and is held until it stood %d times (now %d; %s)",
+			after.why = fmt.Errorf("%s is more than %s percent from the last rate %s, and is held until seen %d times (now %d; %s)",
 				rate.USD, cfg.MaxJump, last, cfg.HoldTicks, after.held.ticks, rate.Source)
 			return after
 		}
@@ -99,7 +99,7 @@ func judge(coin string, quotes []quoted, before standing, now time.Time, cfg Con
 	return standing{last: rate, dropped: left}
 }
 
-// sift returns the quotes that can be used and the sources that can't, each ordered by source.
+// sift returns the quotes to use and the sources to drop, both by name.
 func sift(quotes []quoted, now time.Time, cfg Config) (used []quoted, left []dropped) {
 	var fresh []quoted
 	for _, q := range slices.SortedFunc(slices.Values(quotes), bySource) {
@@ -124,7 +124,7 @@ func sift(quotes []quoted, now time.Time, cfg Config) (used []quoted, left []dro
 
 func bySource(a, b quoted) int { return cmp.Compare(a.source, b.source) }
 
-// usable returns why a quote must be dropped, whatever the others say. What a source checked is checked again: it may be anybody's.
+// usable returns why a quote must be dropped, whatever the others say. It does not rely on checks by the Source, which may be anybody's.
 func (c Config) usable(q Quote, now time.Time) error {
 	switch {
 	case q.Err != nil:
@@ -138,18 +138,18 @@ func (c Config) usable(q Quote, now time.Time) error {
 	return nil
 }
 
-// timely returns why something of the time at must not be quoted from now.
+// timely returns an error if at is too old, or too far in the future, for a quote at the time now.
 func (c Config) timely(at, now time.Time) error {
 	if age := now.Sub(at); age > c.MaxAge {
 		return fmt.Errorf("is %s old, more than %s", age.Round(time.Second), c.MaxAge)
 	}
-	if ahead := at.Sub(now); ahead > c.MaxAhead { // not -age: the difference of far times is cut to what fits
+	if ahead := at.Sub(now); ahead > c.MaxAhead { // not -age, because Sub saturates
 		return fmt.Errorf("is from %s in the future, more than %s", ahead.Round(time.Second), c.MaxAhead)
 	}
 	return nil
 }
 
-// rateOf returns the median of quotes that are ordered by source. It is as old as the oldest of them.
+// rateOf returns the median of quotes, which must be ordered by source. It is as old as the oldest of them.
 func rateOf(used []quoted, now time.Time) card.Rate {
 	at, source := now, "median"
 	for _, q := range used {
@@ -161,8 +161,8 @@ func rateOf(used []quoted, now time.Time) card.Rate {
 	return card.Rate{USD: card.Decimal{Units: median(used), Scale: card.RateScale}, At: at.UTC(), Source: source}
 }
 
-// median returns the middle of quotes, of an even number the mean of the two middle ones, rounded down. The mean of two camps is far
-// from both, so that none of them wins; either one of the two would be near its own camp.
+// median returns the median of quotes. If their number is even, that is the mean of the middle two, rounded down. If the quotes form two
+// equal camps, the mean is far from both, so that neither wins; a quote from either camp would favour that camp.
 func median(quotes []quoted) int64 {
 	if len(quotes) == 0 {
 		return 0
@@ -175,7 +175,7 @@ func median(quotes []quoted) int64 {
 	return (units[(len(units)-1)/2] + units[len(units)/2]) / 2 // plausible quotes are far from overflowing
 }
 
-// farther reports whether value is more than percent of reference away from it.
+// farther reports whether value differs from reference by more than percent of reference.
 func farther(value, reference int64, percent card.Decimal) bool {
 	distance := new(big.Int).Sub(big.NewInt(value), big.NewInt(reference))
 	distance.Mul(distance.Abs(distance), hundred(percent.Scale))
@@ -195,6 +195,7 @@ func isPercent(p card.Decimal) bool {
 	return p.Scale >= 0 && p.Scale <= percentScale && p.Units >= 0 && big.NewInt(p.Units).Cmp(hundred(p.Scale)) <= 0
 }
 
+// list returns the dropped sources with the reasons, for an error text.
 func list(left []dropped) string {
 	texts := make([]string, len(left))
 	for i, d := range left {

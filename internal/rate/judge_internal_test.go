@@ -145,7 +145,7 @@ func TestJudge_TickAfterTick(t *testing.T) {
 		want   string // the rate that goes on, "withdrawn", or "none"
 		why    string // a part of it
 	}
-	const held = "is held until it stood 3 times (now "
+	const held = "is held until seen 3 times (now "
 	for name, ticks := range map[string][]tick{
 		"exactly the greatest jump is none": {{"a=100 b=100", "100", ""}, {"a=115 b=115", "115", ""}, {"a=97.75 b=97.75", "97.75", ""}},
 		"a rise is held until it stands, and the old rate goes on": {{"a=100 b=100", "100", ""},

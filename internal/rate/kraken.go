@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// kraken quotes the price of the last trade. The answer has no time of its own; all pairs are asked for at once, as the public limit is
-// one request a second, and one that Kraken does not know fails them all.
+// kraken quotes the price of the last trade. The response body has no time. One request asks for all pairs, because the public limit is
+// one request per second. A pair that Kraken does not know fails them all.
 // Source: https://docs.kraken.com/api-reference/market-data/get-ticker-information.
 type kraken struct{ site }
 
@@ -19,7 +19,7 @@ func newKraken(s site) Source { return kraken{s} }
 // Fetch implements Source.
 func (k kraken) Fetch(ctx context.Context, coins []string) (map[string]Quote, error) {
 	pairs := k.list(coins)
-	if pairs == "" { // an empty list means all
+	if pairs == "" { // an empty list would mean all
 		return nil, nil
 	}
 	answer, err := k.get(ctx, "/0/public/Ticker?pair="+pairs)
@@ -63,7 +63,7 @@ func readKraken(body []byte, at time.Time) (func(pair string) Quote, error) {
 	}, nil
 }
 
-// krakenError names a code such as "EQuery:Unknown asset pair", and nothing that does not look like one.
+// krakenError returns an error that names a code such as "EQuery:Unknown asset pair". It does not quote anything else.
 func krakenError(code string) error {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ: "
 	if code == "" || len(code) > 60 || strings.Trim(code, letters) != "" {

@@ -14,28 +14,30 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-// Config is how much is believed of what sources say. Percentages have at most 4 decimals.
+// Config says how far sources are trusted. Percentages have at most 4 decimals.
 type Config struct {
-	// Coins are the codes of the currencies to know, such as "monero". Defaults to none, which is refused.
+	// Coins are the codes of the currencies to fetch, such as "monero". At least one is required.
 	Coins []string
-	// Quorum is how many sources must agree on a rate. Defaults to 2; with 1, a single source is believed.
+	// Quorum is how many sources must agree on a rate. Defaults to 2; with 1, a single source is trusted.
 	Quorum int
-	// MaxAge is how old a quote may be, and with it a rate, by its source's own time. Defaults to 5 min.
+	// MaxAge is how old a quote, and therefore a rate, may be, by its source's own time. Defaults to 5 min.
 	MaxAge time.Duration
 	// MaxAhead is how far a quote's time may be in the future. Defaults to 30 s.
 	MaxAhead time.Duration
-	// MaxSpread is how far a quote may be from the median of all, in percent of it, before it is dropped. Defaults to 3.
+	// MaxSpread is how far a quote may be from the median of all quotes, in percent of the median. Others are dropped. Defaults to 3.
 	MaxSpread card.Decimal
-	// MaxJump is how far a rate may be from the last accepted one, in percent of it, however long ago that was: the first answers
-	// after an outage are the least to be trusted. One that is farther is held. Defaults to 15.
+	// MaxJump is how far a rate may be from the last accepted one, in percent of that. A larger jump is held. It does not matter how old
+	// the last rate is: the first quotes after an outage are the least trustworthy. Defaults to 15.
 	MaxJump card.Decimal
-	// HoldTicks is in how many consecutive Ticks a jump must stand, within MaxSpread, to be accepted. Defaults to 3; with 1, none is held.
+	// HoldTicks is the number of consecutive Ticks, with medians within MaxSpread, after which a jump is accepted. Defaults to 3; with 1,
+	// no jump is held.
 	HoldTicks int
-	// Floor is the least that a coin is quoted at, in US dollars by its code. Defaults to none.
+	// Floor is the lowest rate at which a coin is quoted, in US dollars by currency code. Defaults to none.
 	Floor map[string]card.Decimal
-	// Timeout is how long one source may take. Defaults to 10 s; at most a minute.
+	// Timeout limits how long one source may take. Defaults to 10 s; at most a minute.
 	Timeout time.Duration
-	Now     func() time.Time // Defaults to time.Now.
+	// Now is the clock. Defaults to time.Now.
+	Now func() time.Time
 }
 
 // fill fills in the defaults.
@@ -52,7 +54,7 @@ func (c *Config) fill() {
 	}
 }
 
-// set gives value its default if it is zero.
+// set sets value to byDefault if it is zero.
 func set[T comparable](value *T, byDefault T) {
 	var zero T
 	if *value == zero {
@@ -71,7 +73,7 @@ func (c *Config) Validate() error {
 	}
 	refuse(len(c.Coins) == 0, "coins: at least one is needed")
 	for i, coin := range c.Coins {
-		refuse(coin == "" || slices.Contains(c.Coins[:i], coin), "coins: %q is empty or there twice", coin)
+		refuse(coin == "" || slices.Contains(c.Coins[:i], coin), "coins: %q is empty or listed twice", coin)
 	}
 	refuse(c.Quorum < 1, "quorum: must be at least 1")
 	refuse(c.HoldTicks < 1, "hold ticks: must be at least 1")
@@ -89,7 +91,7 @@ func (c *Config) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// exact returns a decimal at the scale of rates.
+// exact returns usd at the scale of rates. It returns an error if that would lose digits.
 func exact(usd card.Decimal) (card.Decimal, error) {
 	if usd.Scale < 0 {
 		return card.Decimal{}, errors.New("scale is negative")
@@ -97,14 +99,14 @@ func exact(usd card.Decimal) (card.Decimal, error) {
 	return usd.Rescale(card.RateScale)
 }
 
-// Live are rates that several sources agree on, as the latest Ticks saw them.
+// Live has the rates on which several sources agreed in the latest Ticks. It is safe for concurrent use.
 type Live struct {
 	sources []Source // by name
 	log     *slog.Logger
 	cfg     Config
-	turn    chan struct{} // held by the Tick under way
+	turn    chan struct{} // lets one Tick run at a time
 
-	mu    sync.RWMutex // apart, so that a rate can be read while a Tick waits for its sources
+	mu    sync.RWMutex // separate from turn, so that rates can be read while a Tick waits for its sources
 	coins map[string]standing
 }
 
@@ -122,7 +124,7 @@ func New(sources []Source, log *slog.Logger, cfg Config) (*Live, error) {
 	slices.SortFunc(l.sources, func(a, b Source) int { return strings.Compare(a.Name(), b.Name()) })
 	for i, s := range l.sources[1:] {
 		if s.Name() == l.sources[i].Name() {
-			return nil, fmt.Errorf("rate source %s is there twice", s.Name())
+			return nil, fmt.Errorf("rate source %s is listed twice", s.Name())
 		}
 	}
 	l.cfg.Coins, l.cfg.Floor = slices.Clone(cfg.Coins), map[string]card.Decimal{}
@@ -139,8 +141,8 @@ func New(sources []Source, log *slog.Logger, cfg Config) (*Live, error) {
 	return l, nil
 }
 
-// Tick asks all sources at once and judges what they say. It returns why coins have no new rate; their last one goes on until it is
-// too old, unless it was withdrawn. It ends when the last source has answered or its time is up, or when ctx ends.
+// Tick asks all sources at the same time and updates the rates. The error says which coins have no new rate, and why. Their last rate
+// remains valid until it is too old, unless it was withdrawn. Tick returns once every source has answered or timed out, or when ctx ends.
 func (l *Live) Tick(ctx context.Context) error {
 	select {
 	case l.turn <- struct{}{}:
@@ -192,7 +194,7 @@ func (l *Live) ask(ctx context.Context, s Source) (map[string]Quote, error) {
 	return s.Fetch(ctx, slices.Clone(l.cfg.Coins))
 }
 
-// Rate implements order.Rates. A rate lapses by itself, also if Tick never runs again.
+// Rate implements order.Rates. A rate expires with its age, even if Tick never runs again.
 func (l *Live) Rate(currency string) (card.Rate, error) {
 	rate, err := l.rate(currency)
 	if err != nil {
@@ -201,7 +203,7 @@ func (l *Live) Rate(currency string) (card.Rate, error) {
 	return rate, nil
 }
 
-// Health returns, for each coin that has no fresh rate, which sources were dropped and why; nil if all have one.
+// Health returns an error if a coin has no fresh rate. It says for each such coin which sources were dropped, and why.
 func (l *Live) Health() error {
 	var without []error
 	for _, coin := range l.cfg.Coins {
@@ -222,7 +224,7 @@ func (l *Live) rate(currency string) (card.Rate, error) {
 	case err != nil && s.why != nil:
 		return card.Rate{}, fmt.Errorf("the last one %w; since then: %w", err, s.why)
 	case err != nil:
-		return card.Rate{}, fmt.Errorf("the last one %w, and sources were not asked since", err)
+		return card.Rate{}, fmt.Errorf("the last one %w, and the sources have not been asked since", err)
 	}
 	return s.last, nil
 }

@@ -71,7 +71,7 @@ func TestLive_ARateLapsesByItself(t *testing.T) {
 	clock.pass(5 * time.Minute)
 	wantRate(t, live, "150")
 	clock.pass(time.Second)
-	wantNoRate(t, live, "the last one is 5m1s old, more than 5m0s, and sources were not asked since")
+	wantNoRate(t, live, "the last one is 5m1s old, more than 5m0s, and the sources have not been asked since")
 	// A clock that was set back makes it no fresher.
 	clock.Time = noon.Add(-31 * time.Second)
 	wantNoRate(t, live, "31s in the future")
@@ -135,7 +135,7 @@ func TestLive_AJumpIsHeldUntilItStands(t *testing.T) {
 	tick("202")
 	wantRate(t, live, "202")
 	tick("100")
-	wantNoRate(t, live, "100 is more than 15 percent from the last rate 202, and is held until it stood 3 times (now 1; median a=100 b=100)")
+	wantNoRate(t, live, "100 is more than 15 percent from the last rate 202, and is held until seen 3 times (now 1; median a=100 b=100)")
 	tick("100")
 	wantNoRate(t, live, "now 2")
 	tick("100")
@@ -318,9 +318,9 @@ func TestNew_WhatCanNotWorkIsRefused(t *testing.T) {
 	}{
 		"fewer sources than the quorum": {[]rate.Source{a}, nil, "1 sources can't make a quorum of 2"},
 		"no sources":                    {nil, nil, "0 sources"},
-		"the same source twice":         {[]rate.Source{a, b, &script{name: "a"}}, nil, "rate source a is there twice"},
+		"the same source twice":         {[]rate.Source{a, b, &script{name: "a"}}, nil, "rate source a is listed twice"},
 		"no coins":                      {[]rate.Source{a, b}, func(c *rate.Config) { c.Coins = nil }, "coins: at least one"},
-		"a coin twice":                  {[]rate.Source{a, b}, func(c *rate.Config) { c.Coins = []string{"monero", "monero"} }, "there twice"},
+		"a coin twice":                  {[]rate.Source{a, b}, func(c *rate.Config) { c.Coins = []string{"monero", "monero"} }, "listed twice"},
 		"an empty coin":                 {[]rate.Source{a, b}, func(c *rate.Config) { c.Coins = []string{""} }, "is empty"},
 		"negative quorum":               {[]rate.Source{a, b}, func(c *rate.Config) { c.Quorum = -1 }, "quorum: "},
 		"negative age":                  {[]rate.Source{a, b}, func(c *rate.Config) { c.MaxAge = -1 }, "max age: "},

@@ -1,8 +1,8 @@
-// Package rate knows what coins are worth in US dollars.
+// Package rate provides exchange rates: what coins are worth in US dollars.
 //
-// It may import packages card and order, and implements the actors' Rates: it answers from memory, never from the network. Live takes the median of
-// several public sources, which its Tick asks; Fixed is what the operator set; Markup lowers either. All of it is exact, and whatever is
-// rounded is rounded down: a lower rate asks for more coin, so that the amount is never worth less than the dollars.
+// It may import packages card and order, and implements the actors' Rates from memory, never from the network. Live takes the median of
+// several public sources, which its Tick asks. Fixed has the rates that the operator set. Markup lowers either. Arithmetic is exact, and
+// results are rounded down: a lower rate asks for more coin, so that the amount is never worth less than the dollars.
 //
 // Nothing is stored. After a crash there is no rate until the first Tick has ended, and jumps are measured from the first accepted rate.
 package rate
@@ -16,7 +16,7 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-// Fixed are rates that the operator set. They are always fresh.
+// Fixed has rates that the operator set. They are always fresh.
 type Fixed struct {
 	rates map[string]card.Decimal
 	now   func() time.Time
@@ -24,7 +24,8 @@ type Fixed struct {
 
 var _ order.Rates = (*Fixed)(nil)
 
-// NewFixed takes US dollars per coin, by the code of the currency, as decimals with at most 8 decimals.
+// NewFixed returns fixed rates: US dollars per coin, by currency code, as decimal numbers with at most 8 decimals. It returns an error
+// if one of them is not a number above 0.
 func NewFixed(usdPerCoin map[string]string, now func() time.Time) (*Fixed, error) {
 	f := &Fixed{rates: map[string]card.Decimal{}, now: now}
 	for code, text := range maps.All(usdPerCoin) {

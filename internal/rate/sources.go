@@ -15,20 +15,20 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Source says what coins are worth.
+// Source quotes what coins are worth.
 type Source interface {
-	// Name is one word, different from the other sources'.
+	// Name returns one word that no other source has.
 	Name() string
-	// Fetch returns a quote for each of coins that the source has a market for, and must return when ctx ends. An error means that
-	// there is none at all; what is wrong with a single quote is in its Err.
+	// Fetch returns a quote for each of the coins that the source has a market for. It must return when ctx ends. An error means that
+	// there are no quotes at all; if a single quote fails, that quote's Err says why.
 	Fetch(ctx context.Context, coins []string) (map[string]Quote, error)
 }
 
-// Quote is what one source says that one whole coin is worth.
+// Quote is what one whole coin is worth, according to one source.
 type Quote struct {
 	USD card.Decimal // Scale is card.RateScale
 	At  time.Time    // by the source's own clock
-	Err error        // why there is no quote after all
+	Err error        // if not nil, there is no quote, and USD and At are not set
 }
 
 // Why a source is dropped.
@@ -41,22 +41,22 @@ var (
 	errUndocumented = errors.New("answer is not what the source documents")
 )
 
-// believed is what any coin may be worth.
+// believed is the range of plausible rates.
 const believed = "0.01 to 100000000 US dollars"
 
-// plausible reports whether a decimal at the scale of rates is believed.
+// plausible reports whether usd is in that range, and at the scale of rates.
 func plausible(usd card.Decimal) bool {
 	const dollar = 100_000_000 // in units of 10^-8
 	return usd.Scale == card.RateScale && usd.Units >= dollar/100 && usd.Units <= 100_000_000*dollar
 }
 
-// newQuote reads a source's own text for a price.
+// newQuote parses a price as a source wrote it.
 func newQuote(price text, at time.Time) Quote {
 	whole, fraction, point := strings.Cut(string(price), ".")
 	if point && fraction == "" || strings.Trim(fraction, "0123456789") != "" {
 		return Quote{Err: errImplausible}
 	}
-	// Decimals that a rate has no room for are cut, which rounds down.
+	// Surplus decimals are cut off, which rounds down.
 	fraction = (fraction + strings.Repeat("0", card.RateScale))[:card.RateScale]
 	usd, err := card.ParseDecimal(whole+"."+fraction, card.RateScale)
 	if err != nil || !plausible(usd) {
@@ -65,8 +65,8 @@ func newQuote(price text, at time.Time) Quote {
 	return Quote{USD: usd, At: at}
 }
 
-// text is a number as its source wrote it, bare or as a string. Whatever else is in its place becomes a text that is no number, so
-// that a bad value spoils its own quote only.
+// text is a number as a source wrote it, bare or as a JSON string. Any other JSON value becomes a text that is not a number, so that a
+// bad value affects only its own quote.
 type text string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -75,13 +75,13 @@ func (t *text) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// definition is how a source is made.
+// definition defines a source.
 type definition struct {
 	name, url string
 	open      func(site) Source
 }
 
-// known is every source there is, by name. A further one is a file of its own and a line here.
+// known returns every source, by name. To add one, write a file for it and add a line here.
 func known() []definition {
 	return []definition{
 		{"bitfinex", "https://api-pub.bitfinex.com", newBitfinex},
@@ -91,7 +91,7 @@ func known() []definition {
 	}
 }
 
-// Known returns the names of all sources, each with the address it is asked at.
+// Known returns the default URLs of all sources, by name.
 func Known() map[string]string {
 	addresses := map[string]string{}
 	for _, k := range known() {
@@ -100,9 +100,9 @@ func Known() map[string]string {
 	return addresses
 }
 
-// Sources returns the sources of these names, or all if there are none. A source is asked at its entry in urls, if it has one, such as
-// a mirror's: https, or http on this machine. markets are what the sources call the markets of coins, by the currency's code and the
-// source's name.
+// Sources returns the sources with the given names, or all if names is empty. urls overrides the URLs of sources, for instance with a
+// mirror's; they must be https, or http on this machine. markets has the sources' names for the markets of coins, by currency code and
+// source name.
 func Sources(names []string, urls map[string]string, markets map[string]map[string]string) ([]Source, error) {
 	addresses := Known()
 	all := make([]string, 0, len(addresses))
@@ -117,7 +117,7 @@ func Sources(names []string, urls map[string]string, markets map[string]map[stri
 		case !slices.Contains(all, name):
 			return nil, fmt.Errorf("rate source %q is not known, only %s", name, strings.Join(all, ", "))
 		case slices.Contains(names[:i], name):
-			return nil, fmt.Errorf("rate source %s is there twice", name)
+			return nil, fmt.Errorf("rate source %s is listed twice", name)
 		}
 	}
 	for name, address := range urls {
@@ -139,7 +139,7 @@ func Sources(names []string, urls map[string]string, markets map[string]map[stri
 	return sources, nil
 }
 
-// at returns the markets of one source, by the currency's code.
+// at returns one source's names for the markets of coins, by currency code.
 func at(source string, markets map[string]map[string]string) map[string]string {
 	here := map[string]string{}
 	for coin, names := range markets {
@@ -150,30 +150,30 @@ func at(source string, markets map[string]map[string]string) map[string]string {
 	return here
 }
 
-// checkURL keeps rates from being read over a line on which anybody could change them. Errors don't repeat the address.
+// checkURL returns an error unless rates from address are safe from tampering on the way. Errors do not quote the address.
 func checkURL(address string) error {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return errors.New("address must be such as https://example.com, without a login or a query")
+		return errors.New("address must look like https://example.com, without a login or a query")
 	case u.Scheme == "http" && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()), u.Scheme == "https":
 		return nil
 	}
 	return errors.New("address must begin with https://")
 }
 
-// site is what all sources are made of.
+// site is what all sources have in common.
 type site struct {
 	name    string
-	base    string // of its addresses, without a slash at the end
+	base    string // the base URL, without a trailing slash
 	client  *http.Client
-	markets map[string]string // what it calls the markets of coins against US dollars, by the currency's code
+	markets map[string]string // its names for the markets of coins against US dollars, by currency code
 }
 
 // Name implements Source.
 func (s site) Name() string { return s.name }
 
-// each returns what quote says of every market that coins have here.
+// each calls quote for every market that coins have here, and returns the quotes by currency code.
 func (s site) each(coins []string, quote func(market string) Quote) map[string]Quote {
 	quotes := map[string]Quote{}
 	for _, coin := range coins {

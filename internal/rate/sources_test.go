@@ -422,7 +422,7 @@ func TestSources_AreChosenByName(t *testing.T) {
 		urls  map[string]string
 	}{
 		`rate source "mtgox" is not known, only bitfinex, coinbase, coingecko, kraken`: {[]string{"kraken", "mtgox"}, nil},
-		`rate source kraken is there twice`:                                            {[]string{"kraken", "kraken"}, nil},
+		`rate source kraken is listed twice`:                                           {[]string{"kraken", "kraken"}, nil},
 		`rate source "bitfinex" has an address but is not used`:                        {[]string{"kraken"}, map[string]string{"bitfinex": "https://example.com"}},
 	} {
 		if _, err := rate.Sources(test.names, test.urls, chain.Markets()); err == nil || err.Error() != want {
