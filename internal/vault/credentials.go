@@ -6,7 +6,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// credentialFields pairs each field with its name, which is part of what its ciphertext is tied to.
+// credentialFields pairs each field with its name, which is part of the ciphertext's associated data.
 func credentialFields(c *card.Credentials, sealed *card.Sealed) []struct {
 	name  string
 	plain *card.Secret
@@ -25,7 +25,7 @@ func credentialFields(c *card.Credentials, sealed *card.Sealed) []struct {
 	}
 }
 
-// SealCredentials encrypts each field on its own, tied to the card and to the field's name.
+// SealCredentials encrypts each field separately. Each ciphertext is bound to the card, its account and the field's name.
 func (v *Vault) SealCredentials(id, account uuid.UUID, c card.Credentials) (card.Sealed, error) {
 	var sealed card.Sealed
 	for _, f := range credentialFields(&c, &sealed) {
@@ -38,7 +38,7 @@ func (v *Vault) SealCredentials(id, account uuid.UUID, c card.Credentials) (card
 	return sealed, nil
 }
 
-// OpenCredentials decrypts what SealCredentials returned. It fails if a field was changed, or belongs to another card or field.
+// OpenCredentials decrypts what SealCredentials returned. It returns an error if a field was changed, or belongs to another card or field.
 func (v *Vault) OpenCredentials(id, account uuid.UUID, sealed card.Sealed) (card.Credentials, error) {
 	var c card.Credentials
 	for _, f := range credentialFields(&c, &sealed) {

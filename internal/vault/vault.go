@@ -27,7 +27,7 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// Vault is safe for concurrent use.
+// Vault encrypts, decrypts and hashes with the keys of one file. It is safe for concurrent use.
 type Vault struct {
 	aead tink.AEAD
 	prf  *prf.Set
@@ -40,19 +40,19 @@ var (
 	_ webhook.Vault = (*Vault)(nil)
 )
 
-// keyFile is what a key file holds: two Tink keysets in Tink's JSON form.
+// keyFile is the content of a key file: two Tink keysets in Tink's JSON format.
 type keyFile struct {
 	Encryption json.RawMessage `json:"encryption"`
 	Hashing    json.RawMessage `json:"hashing"`
 }
 
-// Errors that callers tell apart.
+// Errors that callers distinguish.
 var (
-	ErrExists      = errors.New("key file exists already")
-	ErrPermissions = errors.New("key file may be read by others than its owner")
+	ErrExists      = errors.New("key file already exists")
+	ErrPermissions = errors.New("key file can be read by others than its owner")
 )
 
-// Create writes a file with new keys that only its owner may read. It never overwrites: ErrExists.
+// Create writes new keys to a file that only its owner may read. It never overwrites a file: the error is then ErrExists.
 func Create(path string) error {
 	encryption, err := newKeyset(aead.AES256GCMKeyTemplate())
 	if err != nil {
@@ -81,7 +81,7 @@ func Create(path string) error {
 	return nil
 }
 
-// Open reads a key file. One that others may read is refused with ErrPermissions.
+// Open reads a key file. The error is ErrPermissions if others than its owner may read it.
 func Open(path string) (*Vault, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -96,7 +96,7 @@ func Open(path string) (*Vault, error) {
 	}
 	var file keyFile
 	if json.Unmarshal(text, &file) != nil {
-		return nil, fmt.Errorf("key file %s: not made by keys create", path) // no detail: it could quote a key
+		return nil, fmt.Errorf("key file %s: not made by keys create", path) // without the cause, which could quote a key
 	}
 	encryption, err := readKeyset(file.Encryption)
 	if err != nil {
@@ -116,7 +116,7 @@ func Open(path string) (*Vault, error) {
 	return v, nil
 }
 
-// Seal implements card.Vault.
+// Seal implements webhook.Vault and issue.Vault. The ciphertext is bound to id, account and field.
 func (v *Vault) Seal(id, account uuid.UUID, field string, plaintext card.Secret) ([]byte, error) {
 	ciphertext, err := v.aead.Encrypt([]byte(plaintext.Reveal()), associatedData(id, account, field))
 	if err != nil {
@@ -125,7 +125,7 @@ func (v *Vault) Seal(id, account uuid.UUID, field string, plaintext card.Secret)
 	return ciphertext, nil
 }
 
-// Open implements card.Vault.
+// Open implements webhook.Vault.
 func (v *Vault) Open(id, account uuid.UUID, field string, ciphertext []byte) (card.Secret, error) {
 	plaintext, err := v.aead.Decrypt(ciphertext, associatedData(id, account, field))
 	if err != nil {
@@ -134,7 +134,7 @@ func (v *Vault) Open(id, account uuid.UUID, field string, ciphertext []byte) (ca
 	return card.Secret(plaintext), nil
 }
 
-// Digest implements card.Vault.
+// Digest implements account.Vault and issue.Vault.
 func (v *Vault) Digest(label string, data []byte) ([]byte, error) {
 	digest, err := v.prf.ComputePrimaryPRF(append([]byte(label+"\x00"), data...), 32)
 	if err != nil {
@@ -143,7 +143,7 @@ func (v *Vault) Digest(label string, data []byte) ([]byte, error) {
 	return digest, nil
 }
 
-// associatedData ties a ciphertext to its place, so that it opens nowhere else.
+// associatedData binds a ciphertext to its place, so that it can't be decrypted anywhere else.
 func associatedData(id, account uuid.UUID, field string) []byte {
 	return []byte("cardmint/1/" + account.String() + "/" + id.String() + "/" + field)
 }
@@ -154,7 +154,7 @@ func newKeyset(template *tinkpb.KeyTemplate) (json.RawMessage, error) {
 		return nil, fmt.Errorf("make keys: %w", err)
 	}
 	var text bytes.Buffer
-	// In the clear: the file itself is the secret. A key management service would wrap the keysets here.
+	// Not encrypted: the file itself is the secret. A key management service would wrap the keysets here.
 	if err := insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&text)); err != nil {
 		return nil, fmt.Errorf("make keys: %w", err)
 	}
