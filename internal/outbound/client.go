@@ -1,6 +1,6 @@
-// Package outbound is the one HTTP client for addresses that others choose.
+// Package outbound is the one HTTP client for URLs that customers choose.
 //
-// It imports none of our packages. It keeps nothing: an attempt that a crash cut off is made again by whoever wanted it.
+// It imports none of our packages. It stores nothing: after a crash it is up to the caller to repeat an interrupted attempt.
 package outbound
 
 import (
@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	longestAnswer  = 1 << 10  // what is kept of it
-	largestAnswer  = 64 << 10 // what is read of it, so that the connection can be used again
+	longestAnswer  = 1 << 10  // bytes that are kept of a response
+	largestAnswer  = 64 << 10 // bytes that are read of it, so that the connection can be used again
 	largestHeaders = 32 << 10
 )
 
@@ -38,7 +38,7 @@ type Client struct {
 	transport *http.Transport
 }
 
-// NewClient returns a client for the URLs that g allows. Close it.
+// NewClient returns a client for the URLs that g allows. The caller must close it.
 func NewClient(g Guard) *Client {
 	g.Timeout = cmp.Or(g.Timeout, 15*time.Second)
 	var protocols http.Protocols
@@ -47,7 +47,7 @@ func NewClient(g Guard) *Client {
 		Proxy:                  nil, // a proxy would connect for us, and to anything
 		DialContext:            g.dialer().DialContext,
 		TLSClientConfig:        &tls.Config{RootCAs: g.RootCAs, MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout:    g.Timeout, // connecting goes on when the attempt that wanted it is over
+		TLSHandshakeTimeout:    g.Timeout, // because net/http keeps connecting after the attempt is over
 		Protocols:              &protocols,
 		DisableCompression:     true,
 		MaxIdleConns:           512,
@@ -60,23 +60,23 @@ func NewClient(g Guard) *Client {
 // Timeout returns how long an attempt may take.
 func (c *Client) Timeout() time.Duration { return c.guard.Timeout }
 
-// CheckURL is the CheckURL of the client's Guard.
+// CheckURL is Guard.CheckURL of the client's guard.
 func (c *Client) CheckURL(url string) error { return c.guard.CheckURL(url) }
 
-// Close closes the connections that are kept for later attempts. Attempts under way go on.
+// Close closes idle connections. It does not interrupt attempts that are under way.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// Answer is what came of one attempt.
+// Answer is the result of one attempt.
 type Answer struct {
 	Took       time.Duration
-	Status     int           // HTTP status; 0 if there was none
-	Body       string        // the first 1,024 bytes at most of what the receiver answered, valid UTF-8 without control characters (other than \n and \t)
-	RetryAfter time.Duration // what Retry-After asks for (seconds or HTTP date, RFC 9110 section 10.2.3), not negative, 0 if absent or nonsense
-	Reason     string        // why there was no answer, for the integrator; "" if there was one
+	Status     int           // HTTP status; 0 if there was no response
+	Body       string        // up to 1,024 bytes of the response's body, as valid UTF-8 without control characters except \n and \t
+	RetryAfter time.Duration // from Retry-After (seconds or HTTP date, RFC 9110 section 10.2.3); never negative; 0 if absent or invalid
+	Reason     string        // why there was no response, for the integrator; "" if there was one
 }
 
-// Post sends body, byte for byte, once. A status is an answer even if the rest of it never came. Whoever cancels ctx finds that in the
-// Reason too. The body must not change afterwards: parts of it may still be on their way when the receiver has answered early.
+// Post sends body, unchanged, once. A status counts as a response even if the rest never arrives. If ctx is cancelled, Reason says so. The
+// caller must not change body afterwards: if the receiver responds early, parts of it may still be in transit.
 func (c *Client) Post(ctx context.Context, url string, header http.Header, body []byte) Answer {
 	start := time.Now()
 	answer := c.post(ctx, url, header, body)
@@ -101,7 +101,7 @@ func (c *Client) post(ctx context.Context, url string, header http.Header, body 
 	if req.Header.Get("User-Agent") == "" {
 		req.Header.Set("User-Agent", "cardmint-webhooks")
 	}
-	// With one of these net/http would send again what may have arrived.
+	// With one of these headers, net/http would repeat a request that may have arrived.
 	req.Header.Del("Idempotency-Key")
 	req.Header.Del("X-Idempotency-Key")
 
@@ -115,19 +115,19 @@ func (c *Client) post(ctx context.Context, url string, header http.Header, body 
 	}
 	answer := Answer{Status: res.StatusCode, RetryAfter: retryAfter(res.Header.Get("Retry-After"), time.Now())}
 	if res.StatusCode == http.StatusSwitchingProtocols {
-		return answer // what follows is the bare connection, which no deadline ends
+		return answer // the body is the raw connection, which has no deadline
 	}
 	if res.ContentLength == 0 {
 		return answer
 	}
 	beginning, _ := io.ReadAll(io.LimitReader(res.Body, longestAnswer))
 	answer.Body = plain(beginning)
-	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, largestAnswer-longestAnswer+1)) // one more, to find the end
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, largestAnswer-longestAnswer+1)) // one byte more, to reach EOF
 	return answer
 }
 
-// reason says why there was no answer. The words are fixed, since errors of the standard library hold addresses that are nobody's
-// business. ctx is the caller's; connected says whether there was a connection for the request.
+// reason returns why there was no response. The texts are fixed, because errors of the standard library contain addresses that customers
+// must not see. ctx is the caller's; connected is whether the request got a connection.
 func (c *Client) reason(ctx context.Context, err error, connected bool) string {
 	var timeout interface{ Timeout() bool }
 	switch {
@@ -159,7 +159,7 @@ func (c *Client) reason(ctx context.Context, err error, connected bool) string {
 	return "the connection could not be made"
 }
 
-// tlsReason says what is wrong with a certificate or a handshake, and nothing of other errors.
+// tlsReason returns what is wrong with a certificate or a handshake; "" for other errors.
 func tlsReason(err error) string {
 	invalid, isInvalid := errors.AsType[x509.CertificateInvalidError](err)
 	text := err.Error()
@@ -189,7 +189,7 @@ func is[E error](err error) bool {
 	return is
 }
 
-// retryAfter reads the header's value; now is when it came.
+// retryAfter parses the value of Retry-After, which was received at now.
 func retryAfter(value string, now time.Time) time.Duration {
 	if value == "" {
 		return 0
@@ -204,7 +204,7 @@ func retryAfter(value string, now time.Time) time.Duration {
 	return max(0, at.Sub(now))
 }
 
-// plain returns a stranger's bytes as text that does nothing to a terminal, a log or a database. It is still to be escaped for HTML.
+// plain returns untrusted bytes as text that is safe for a terminal, a log or a database. It must still be escaped for HTML.
 func plain(text []byte) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {

@@ -15,19 +15,19 @@ import (
 
 const longestURL = 2048
 
-// errNotPublic is what dialling an address ends with that is not public.
+// errNotPublic means that the dialer refused an address.
 var errNotPublic = errors.New("address is not public")
 
-// Guard says which addresses customers may have us call.
+// Guard decides which URLs and addresses customers may have us call.
 type Guard struct {
-	Insecure bool           // plain http, and loopback, private and other special addresses are allowed too; for development
+	Insecure bool           // allows plain http, and loopback, private and other special addresses; for development
 	RootCAs  *x509.CertPool // Defaults to the system's.
 	Resolver *net.Resolver  // Defaults to net.DefaultResolver.
-	Timeout  time.Duration  // of a whole attempt. Defaults to 15 s.
+	Timeout  time.Duration  // Limits a whole attempt. Defaults to 15 s.
 }
 
-// CheckURL returns nil, or an error that says what is wrong with a URL and how to mend it: its text completes the sentence "url ...".
-// It asks no name server, so a URL that passes may still lead to an address that is refused when connecting.
+// CheckURL returns an error if a URL is not allowed. The text says how to fix it, and completes a sentence that begins with "url".
+// CheckURL does not resolve the host, so the dialer may still refuse the address of a URL that passes.
 func (g Guard) CheckURL(raw string) error {
 	switch {
 	case len(raw) > longestURL:
@@ -39,7 +39,7 @@ func (g Guard) CheckURL(raw string) error {
 	}
 	u, err := url.Parse(raw)
 	switch {
-	case err != nil: // url.Parse quotes the URL
+	case err != nil: // without the cause, which quotes the URL
 		return errors.New("must be a URL such as https://shop.example.com/hooks")
 	case u.Scheme != "https" && !g.Insecure, u.Opaque != "":
 		return errors.New("must begin with https://")
@@ -49,7 +49,7 @@ func (g Guard) CheckURL(raw string) error {
 		return errors.New("must name a host, such as https://shop.example.com/hooks")
 	case u.User != nil:
 		return errors.New("must not hold a user or a password: remove what is before the @, and check the signature instead")
-	case strings.Contains(raw, "#"): // also an empty fragment
+	case strings.Contains(raw, "#"): // finds an empty fragment too
 		return errors.New("must not hold a fragment: remove the # and what follows it")
 	}
 	if err := g.checkHost(u); err != nil {
@@ -69,7 +69,7 @@ func (g Guard) checkHost(u *url.URL) error {
 	case last == "":
 		return errors.New("must have a host that does not end with a dot")
 	case strings.Trim(last, "0123456789") == "" || strings.HasPrefix(last, "0x"):
-		// Others would take it for an address: 2130706433, 0x7f000001, 0177.0.0.1 and 127.1 are all 127.0.0.1 to inet_aton.
+		// Other programs would read it as an address: to inet_aton, 2130706433, 0x7f000001, 0177.0.0.1 and 127.1 are all 127.0.0.1.
 		return errors.New("must have a host that is a name, or an IPv4 address of four decimal numbers without leading zeros")
 	case len(host) > 253 || !wellFormed(labels):
 		return errors.New("must have a host of letters, digits, hyphens and dots, such as shop.example.com")
@@ -104,7 +104,7 @@ func (g Guard) checkPort(u *url.URL) error {
 	return nil
 }
 
-// wellFormed reports whether labels make a host name. Source: RFC 1123 section 2.1.
+// wellFormed reports whether labels form a valid host name. Source: RFC 1123 section 2.1.
 func wellFormed(labels []string) bool {
 	for _, label := range labels {
 		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
@@ -119,7 +119,7 @@ func wellFormed(labels []string) bool {
 	return true
 }
 
-// local reports whether a name is one of those that never belong to a host of the public internet.
+// local reports whether a name is reserved, and never belongs to a host on the public internet.
 func local(host string) bool {
 	host = "." + strings.ToLower(host)
 	for _, suffix := range []string{".localhost", ".local", ".internal", ".home.arpa", ".onion"} {
@@ -130,9 +130,9 @@ func local(host string) bool {
 	return false
 }
 
-// public reports whether an address belongs to a host of the public internet.
+// public reports whether an address may belong to a host on the public internet.
 // Source: IANA's special-purpose address registries (RFC 6890), https://www.iana.org/assignments/iana-ipv4-special-registry and
-// https://www.iana.org/assignments/iana-ipv6-special-registry. Those that are globally reachable are refused too: no customer has one.
+// https://www.iana.org/assignments/iana-ipv6-special-registry. It refuses even the globally reachable ones: no customer has one.
 func public(address netip.Addr) bool {
 	address = address.Unmap()
 	special := []string{
@@ -143,7 +143,7 @@ func public(address netip.Addr) bool {
 		"224.0.0.0/4", "240.0.0.0/4", // multicast, reserved, broadcast
 	}
 	if !address.Is4() {
-		// Outside lie ::, ::1, NAT64, 100::, 5f00::, fc00::, fe80::, fec0:: and ff00::, and every address with a zone, which no prefix
+		// This excludes ::, ::1, NAT64, 100::, 5f00::, fc00::, fe80::, fec0:: and ff00::, and every address with a zone, which no prefix
 		// contains.
 		if !netip.MustParsePrefix("2000::/3").Contains(address) {
 			return false
@@ -163,8 +163,8 @@ func public(address netip.Addr) bool {
 	return true
 }
 
-// dialer returns the only way out. It judges the very address that is about to be connected, whatever a name server answered
-// before and whatever else it answers now.
+// dialer returns the only dialer of the client. It checks each address at the moment of connecting, whatever the name resolved to
+// before.
 func (g Guard) dialer() *net.Dialer {
 	return &net.Dialer{Timeout: g.Timeout, Resolver: g.Resolver, ControlContext: g.control}
 }
