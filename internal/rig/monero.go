@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Fixed keys make the wallets quicker to set up than new ones, and worth nothing.
+// With fixed keys the wallets are set up faster than with new ones. They are worth nothing.
 const (
 	merchantAddress = "49snN9s5C6n6gVTjGPKivRM4t1DbCjBQah96GqqJiBVvM43b71asFZ2NRQYuuaqG3GDDAwMb1MMVKUVjZaVDvJaX4vTQFcr"
 	merchantViewKey = "feaccb9e60a89e60f34c88a9ec5d997bb707d466d7f2d7499ac5f72b805d540f"
@@ -21,12 +21,12 @@ const (
 		"knife behind hickory language verification later losing karate jabbed jubilee onslaught"
 )
 
-// firstBlocks is how many blocks a new network has. Coinbases can be spent after 60, so that the payer starts with about 50
-// outputs; each is one payment, and each block that is mined gives him one more. Between about 83 and 95 blocks
-// monero-wallet-rpc looks for decoys forever.
+// firstBlocks is how many blocks a new network has. Coinbases can be spent after 60 blocks, so the payer starts with about 50
+// outputs. Each payment takes one output, and each mined block adds one. With about 83 to 95 blocks, monero-wallet-rpc searches for
+// decoys for ever.
 //
-// Block 1 pays the merchant: in regtest a wallet that is stored forgets the blocks before its first transfer, and then can't
-// follow a reorganisation near to it. (On other networks it only forgets what is older than the newest checkpoint.)
+// Block 1 pays the merchant. In regtest, a wallet that is stored forgets the blocks before its first transfer, and then can't
+// follow a reorganisation near it. (On other networks it only forgets blocks older than the newest checkpoint.)
 const firstBlocks = 110
 
 // networks are those that the tests of a process share. Each is used by one test at a time.
@@ -47,8 +47,8 @@ type holding struct {
 	times int
 }
 
-// MoneroNet is a monerod in regtest with two wallets: a merchant's that is view-only, and a payer's with coins.
-// It may be stopped, reorganised and so on; who needs it next gets it running again.
+// MoneroNet is a monerod in regtest with two wallets: a merchant's view-only wallet, and a payer's wallet with coins.
+// A test may stop it, reorganise it and so on; Monero repairs it for the next test.
 type MoneroNet struct {
 	DaemonURL string // of monerod, without login
 	WalletURL string // of the merchant's wallet, without login
@@ -58,7 +58,7 @@ type MoneroNet struct {
 	Payer     *MoneroWallet
 
 	dir   string
-	relay *relay // before the node, for the wallets
+	relay *relay // between the wallets and the node
 }
 
 // Monero returns a network that is the test's alone until it ends; a test that asks again, and its subtests, get the same. A process starts
@@ -159,7 +159,7 @@ func startMonero(tb testing.TB) *MoneroNet {
 	}
 	n := &MoneroNet{dir: dir, Address: merchantAddress}
 	ready := false
-	defer func() { // also when tb.Fatal ends the goroutine
+	defer func() { // runs even if tb.Fatal ends the goroutine
 		if !ready {
 			n.end()
 		}
@@ -216,7 +216,7 @@ func (n *MoneroNet) end() {
 	_ = os.RemoveAll(n.dir)
 }
 
-// mend makes everything run and open that a test has stopped, frozen or closed, and mines a block, so that the mempool is
+// mend restarts, thaws and reopens whatever a test has stopped, frozen or closed. It then mines a block, so that the mempool is
 // empty and no wallet is ahead of the node.
 func (n *MoneroNet) mend(tb testing.TB) {
 	tb.Helper()
@@ -237,7 +237,7 @@ func (n *MoneroNet) Height(tb testing.TB) int64 {
 	return info.Height - 1
 }
 
-// Mine mines blocks, whose coinbases are the payer's. A block takes about 0.1 s.
+// Mine mines blocks whose coinbases pay the payer. A block takes about 0.1 s.
 func (n *MoneroNet) Mine(tb testing.TB, blocks int) {
 	tb.Helper()
 	n.MineTo(tb, payerAddress, blocks)
@@ -249,7 +249,7 @@ func (n *MoneroNet) MineTo(tb testing.TB, address string, blocks int) {
 	n.Daemon.Call(tb, "generateblocks", map[string]any{"amount_of_blocks": blocks, "wallet_address": address}, nil)
 }
 
-// Pop takes the newest blocks off the chain. Their transactions go back to the mempool, except coinbases.
+// Pop removes the newest blocks from the chain. Their transactions, except coinbases, return to the mempool.
 func (n *MoneroNet) Pop(tb testing.TB, blocks int) {
 	tb.Helper()
 	if err := n.Daemon.post("/pop_blocks", map[string]any{"nblocks": blocks}, nil); err != nil {
@@ -263,9 +263,9 @@ func (n *MoneroNet) DropMempool(tb testing.TB) {
 	n.Daemon.Call(tb, "flush_txpool", nil, nil)
 }
 
-// Reorg replaces the newest depth blocks by blocks others. With drop, the transactions that were in them are gone, and so is
-// the mempool. Without, they are mined again in the first of the new blocks; but those that were made after the block below
-// stay in the mempool for good, because their decoys are too young there and monerod does not try again.
+// Reorg replaces the newest depth blocks with the given number of new ones. With drop, their transactions and the mempool are lost.
+// Without drop, their transactions are mined again in the first new block. An exception are transactions that were made after the
+// newest remaining block: they stay in the mempool for good, because their decoys are too young, and monerod does not try again.
 func (n *MoneroNet) Reorg(tb testing.TB, depth, blocks int, drop bool) {
 	tb.Helper()
 	n.Pop(tb, depth)
@@ -275,7 +275,8 @@ func (n *MoneroNet) Reorg(tb testing.TB, depth, blocks int, drop bool) {
 	n.Mine(tb, blocks)
 }
 
-// Confirm mines until a transaction of the mempool has so many confirmations. The first blocks may leave it out after a reorganisation.
+// Confirm mines blocks until a transaction in the mempool has that many confirmations. After a reorganisation the first blocks may not
+// include it.
 func (n *MoneroNet) Confirm(tb testing.TB, txID string, confirmations int) {
 	tb.Helper()
 	for range 20 {
@@ -305,14 +306,14 @@ type MoneroOutput struct {
 	Amount  int64  `json:"amount"`
 }
 
-// Pay sends piconero from the payer's wallet, and returns the id of the transaction, which then is in the mempool.
+// Pay sends piconero from the payer's wallet and returns the transaction's id. The transaction is then in the mempool.
 func (n *MoneroNet) Pay(tb testing.TB, address string, amount int64) (txID string) {
 	tb.Helper()
 	return n.PayMany(tb, 0, MoneroOutput{address, amount})
 }
 
-// PayMany makes one transaction with several outputs, up to 15, and waits until a block may have it. unlockTime is the number of a block, or a Unix time, before
-// which they can't be spent; 0 for none. The node must not have dropped blocks without new ones in their place.
+// PayMany sends one transaction with up to 15 outputs, and waits until it can be mined. unlockTime is the height or Unix time before which
+// the outputs can't be spent; 0 for none. It does not work after Pop, until new blocks replace the dropped ones.
 func (n *MoneroNet) PayMany(tb testing.TB, unlockTime uint64, outputs ...MoneroOutput) (txID string) {
 	tb.Helper()
 	var sent struct {
@@ -324,7 +325,7 @@ func (n *MoneroNet) PayMany(tb testing.TB, unlockTime uint64, outputs ...MoneroO
 	return sent.TxHash
 }
 
-// awaitRelay waits until the node has noted that it passed a transaction on, a moment after it took it: until then no block has it.
+// awaitRelay waits until the node marks a transaction as relayed, a moment after accepting it. Before that it is not mined.
 func (n *MoneroNet) awaitRelay(tb testing.TB, txID string) {
 	tb.Helper()
 	n.Daemon.Ready(tb, 10*time.Second, func() error {
@@ -344,13 +345,13 @@ func (n *MoneroNet) awaitRelay(tb testing.TB, txID string) {
 	})
 }
 
-// refreshPayer has the payer's wallet read the chain. Its first question to a node that was started again fails.
+// refreshPayer has the payer's wallet read the chain. It tries more than once: the first request to a restarted node fails.
 func (n *MoneroNet) refreshPayer(tb testing.TB) {
 	tb.Helper()
 	n.Payer.Ready(tb, 10*time.Second, func() error { return n.Payer.Ask("refresh", nil, nil) })
 }
 
-// Conflict makes two transactions of the payer's that spend the same output, one to each address, and sends neither. Each
+// Conflict returns two transactions of the payer that spend the same output, one to each address. Neither is sent. Each
 // pays the whole output of about 35 coins, less the fee.
 func (n *MoneroNet) Conflict(tb testing.TB, first, second string) [2]MoneroTx {
 	tb.Helper()
@@ -384,7 +385,7 @@ type MoneroTx struct {
 	Amount int64  `json:"amount"` // piconero, without the fee
 }
 
-// Send puts a transaction into the mempool. It fails if the mempool holds another that spends the same output.
+// Send puts a transaction into the mempool. It returns an error if the mempool has another one that spends the same output.
 func (n *MoneroNet) Send(tb testing.TB, tx MoneroTx) error {
 	tb.Helper()
 	var answer struct{ Status, Reason string }

@@ -9,7 +9,7 @@ import (
 // MoneroDaemon is a monerod.
 type MoneroDaemon struct {
 	server
-	network []string // the arguments that choose it
+	network []string // the arguments that select the network
 }
 
 func newMoneroDaemon(tb testing.TB, dir string, network ...string) *MoneroDaemon {
@@ -17,8 +17,8 @@ func newMoneroDaemon(tb testing.TB, dir string, network ...string) *MoneroDaemon
 	return &MoneroDaemon{server: newServer(tb, "monerod", dir, "", ""), network: network}
 }
 
-// Stagenet starts a node of another network than Monero's, for this test alone. It has only the genesis block. It takes
-// about 1 s.
+// Stagenet starts a stagenet node, for this test alone: a network other than Monero's. Its chain has only the genesis block. Starting it
+// takes about 1 s.
 func Stagenet(tb testing.TB) *MoneroDaemon {
 	tb.Helper()
 	notShort(tb, "Monero")
@@ -28,7 +28,7 @@ func Stagenet(tb testing.TB) *MoneroDaemon {
 		tb.Fatal(err)
 	}
 	d := newMoneroDaemon(tb, dir, "--stagenet")
-	tb.Cleanup(func() { // tb.TempDir would be gone before the node is
+	tb.Cleanup(func() { // not tb.TempDir, which would be removed before the node is killed
 		d.kill()
 		_ = os.RemoveAll(dir)
 	})
@@ -36,7 +36,7 @@ func Stagenet(tb testing.TB) *MoneroDaemon {
 	return d
 }
 
-// Start starts the daemon, or starts it again after it was killed, with the chain it had.
+// Start starts the daemon. After it was killed, it continues with the chain it had.
 func (d *MoneroDaemon) Start(tb testing.TB) {
 	tb.Helper()
 	d.run(tb, append([]string{"--offline", "--disable-rpc-ban", "--non-interactive", "--no-zmq", "--rpc-ssl=disabled",

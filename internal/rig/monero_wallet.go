@@ -19,8 +19,8 @@ func (n *MoneroNet) newWallet(tb testing.TB, user, password string) *MoneroWalle
 	return &MoneroWallet{server: newServer(tb, "monero-wallet-rpc", n.newDir(tb), user, password), daemonURL: n.relay.URL}
 }
 
-// NewWallet starts another monero-wallet-rpc with the merchant's view-only wallet as it was when this was called, for this
-// test alone. A user makes it ask for a login. It takes about 3 s.
+// NewWallet starts another monero-wallet-rpc, for this test alone, with a copy of the merchant's view-only wallet. If user is not "", it
+// requires a login. It takes about 3 s.
 func (n *MoneroNet) NewWallet(tb testing.TB, user, password string) *MoneroWallet {
 	tb.Helper()
 	w := n.newWallet(tb, user, password)
@@ -39,7 +39,7 @@ func (n *MoneroNet) NewWallet(tb testing.TB, user, password string) *MoneroWalle
 	return w
 }
 
-// Launch starts the program again after it was killed. It has no wallet open then.
+// Launch starts the program, for instance after it was killed. No wallet is open then.
 func (w *MoneroWallet) Launch(tb testing.TB) {
 	tb.Helper()
 	login := "--disable-rpc-login"
@@ -47,19 +47,19 @@ func (w *MoneroWallet) Launch(tb testing.TB) {
 		login = "--rpc-login=" + w.user + ":" + w.password
 	}
 	w.run(tb, "--daemon-address="+w.daemonURL, "--trusted-daemon", "--wallet-dir="+w.dir, login, "--no-dns",
-		"--rpc-ssl=disabled", "--daemon-ssl=disabled", // each would make a new RSA key first, which takes seconds
+		"--rpc-ssl=disabled", "--daemon-ssl=disabled", // each would create an RSA key first, which takes seconds
 		"--shared-ringdb-dir="+filepath.Join(w.dir, "ring"), "--log-level=0", "--log-file="+filepath.Join(w.dir, "log"))
 	w.Ready(tb, time.Minute, func() error { return w.Ask("get_version", nil, nil) })
 }
 
-// Start starts the program again after it was killed, and opens the wallet as it was when it was last stored.
+// Start starts the program, for instance after it was killed, and opens the wallet in the state in which it was last stored.
 func (w *MoneroWallet) Start(tb testing.TB) {
 	tb.Helper()
 	w.Launch(tb)
 	w.Open(tb)
 }
 
-// Open opens the wallet after it was closed, or swapped for another.
+// Open opens the wallet after Close or OpenOther.
 func (w *MoneroWallet) Open(tb testing.TB) {
 	tb.Helper()
 	if err := w.open(); err != nil {
@@ -75,10 +75,10 @@ func (w *MoneroWallet) open() error {
 	return err
 }
 
-// Reconnect has the wallet forget what its node had told it, some of which it keeps for 30 s.
+// Reconnect has the wallet forget what it cached from its node, for up to 30 s.
 func (w *MoneroWallet) Reconnect(tb testing.TB) {
 	tb.Helper()
-	for _, url := range []string{"http://127.0.0.1:1", w.daemonURL} { // only another address makes it forget
+	for _, url := range []string{"http://127.0.0.1:1", w.daemonURL} { // only a different address clears the cache
 		w.Call(tb, "set_daemon", map[string]any{"address": url, "trusted": true, "ssl_support": "disabled"}, nil)
 	}
 }
@@ -89,7 +89,7 @@ func (w *MoneroWallet) Close(tb testing.TB) {
 	w.Call(tb, "close_wallet", nil, nil)
 }
 
-// OpenOther swaps the wallet for a view-only one of other keys, which never received anything, until Open.
+// OpenOther opens a different view-only wallet, which never received anything, until Open opens the right one again.
 func (w *MoneroWallet) OpenOther(tb testing.TB) {
 	tb.Helper()
 	w.other = true
@@ -101,8 +101,8 @@ func (w *MoneroWallet) OpenOther(tb testing.TB) {
 		"password": "", "restore_height": 0}, nil)
 }
 
-// LoseCache kills the program, deletes the wallet's cache, and starts it again: it has its keys, but forgot which addresses it
-// made. What they received it sees only up to 200 addresses after the last it knows.
+// LoseCache kills the program, deletes the wallet's cache, and starts the program again. The wallet has its keys, but has forgotten which
+// addresses it made. It sees payments only to the 200 addresses after the last one that it knows.
 func (w *MoneroWallet) LoseCache(tb testing.TB) {
 	tb.Helper()
 	w.Kill()
@@ -110,8 +110,8 @@ func (w *MoneroWallet) LoseCache(tb testing.TB) {
 	w.Start(tb)
 }
 
-// CorruptCache kills the program, cuts the wallet's cache short, and starts it again. It can't open the wallet then, until
-// DeleteCache.
+// CorruptCache kills the program, truncates the wallet's cache, and starts the program again. It can't open the wallet until
+// DeleteCache is called.
 func (w *MoneroWallet) CorruptCache(tb testing.TB) {
 	tb.Helper()
 	w.Kill()
@@ -134,7 +134,7 @@ func (w *MoneroWallet) DeleteCache(tb testing.TB) {
 	}
 }
 
-// mend makes the program run with its wallet open; a wallet that can't be opened loses its cache.
+// mend gets the program running with its wallet open. If the wallet can't be opened, it deletes its cache.
 func (w *MoneroWallet) mend(tb testing.TB) {
 	tb.Helper()
 	w.Thaw()

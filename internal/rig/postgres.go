@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	_ "github.com/lib/pq" // the driver of the admin's connections
+	_ "github.com/lib/pq" // the driver for PostgreSQL
 )
 
 var cluster struct {
@@ -23,7 +23,7 @@ var cluster struct {
 	dir     string
 	port    int
 	admin   *sql.DB
-	made    atomic.Int64 // databases
+	made    atomic.Int64 // how many databases were created
 }
 
 func endPostgres() {
@@ -31,7 +31,7 @@ func endPostgres() {
 	defer cluster.Unlock()
 	if cluster.process != nil {
 		_ = cluster.admin.Close()
-		// Unlike one that is killed, a server that is told to quit ends its sessions and frees its shared memory.
+		// Not Kill: on SIGQUIT the server ends its sessions and frees its shared memory.
 		_ = cluster.process.cmd.Process.Signal(syscall.SIGQUIT)
 		select {
 		case <-cluster.process.done:
@@ -42,7 +42,7 @@ func endPostgres() {
 	}
 }
 
-// Postgres returns the URL of an empty database, as Databases does that has no Migrate.
+// Postgres returns the URL of a new, empty database, which is deleted when the test ends.
 func Postgres(tb testing.TB) string {
 	tb.Helper()
 	return new(Databases).Postgres(tb)
@@ -52,7 +52,7 @@ func postgresURL(database string) string {
 	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", cluster.port, database)
 }
 
-// startPostgres starts the server unless it runs.
+// startPostgres starts the server unless it is running already.
 func startPostgres(tb testing.TB) {
 	tb.Helper()
 	notShort(tb, "PostgreSQL")
@@ -99,7 +99,7 @@ func startPostgres(tb testing.TB) {
 	cluster.process.Ready(tb, 30*time.Second, cluster.admin.Ping)
 }
 
-// postgresProgram finds a server program; Debian keeps them out of PATH.
+// postgresProgram returns the path of a PostgreSQL program. Debian does not install them in PATH.
 func postgresProgram(tb testing.TB, name string) string {
 	tb.Helper()
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)

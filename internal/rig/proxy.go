@@ -21,20 +21,20 @@ type Fault int
 // The faults of servers and networks.
 const (
 	Pass          Fault = iota // none
-	Hang                       // no answer until the proxy is told something else, or the client leaves
-	Reset                      // the request is not passed on, and the connection is reset
-	LoseAnswer                 // the request is passed on and done, but the connection ends without an answer
+	Hang                       // no response until Break or Mend is called, or the client disconnects
+	Reset                      // the request is not forwarded, and the connection is reset
+	LoseAnswer                 // the request is forwarded and executed, but the connection is reset before the response
 	RPCError                   // status 200, with a JSON-RPC error
-	TruncatedJSON              // status 200, with the first half of the real answer
+	TruncatedJSON              // status 200, with the first half of the real response
 	HTML                       // status 200, with a web page
 	EndlessBody                // status 200, with 1 GB of a JSON text that does not end
-	Status500                  // what it says
+	Status500                  // status 500
 )
 
 const endless = 1 << 30
 
-// Proxy stands on loopback before an HTTP server, and passes requests on, or breaks in the ways of servers and networks.
-// Its methods may be called at any time. A login that is bound to a connection, as Monero's, may not survive it.
+// Proxy is a reverse proxy on loopback that forwards requests to an HTTP server, or fails as servers and networks do.
+// Its methods may be called at any time. A login that is bound to a connection, such as Monero's, may not work through it.
 type Proxy struct {
 	URL string
 
@@ -44,13 +44,13 @@ type Proxy struct {
 	mu      sync.Mutex
 	target  *url.URL
 	fault   Fault
-	methods []string // that meet the fault; all if empty
+	methods []string // the methods that meet the fault; all if empty
 	changed chan struct{}
 	calls   map[string]int
 	before  map[string]func()
 }
 
-// NewProxy starts a proxy that ends with the test, and passes everything on to the URL target.
+// NewProxy starts a proxy that forwards everything to the URL target. It ends with the test.
 func NewProxy(tb testing.TB, target string) *Proxy {
 	tb.Helper()
 	p := &Proxy{tb: tb, transport: &http.Transport{}, changed: make(chan struct{}), calls: map[string]int{}, before: map[string]func(){}}
@@ -60,14 +60,14 @@ func NewProxy(tb testing.TB, target string) *Proxy {
 	server.Start()
 	p.URL = server.URL
 	tb.Cleanup(func() {
-		server.CloseClientConnections() // else Close waits for what hangs
+		server.CloseClientConnections() // or Close would wait for hanging requests
 		server.Close()
 		p.transport.CloseIdleConnections()
 	})
 	return p
 }
 
-// Target swaps the server for another.
+// Target changes the server that requests are forwarded to.
 func (p *Proxy) Target(target string) {
 	p.tb.Helper()
 	u, err := url.Parse(target)
@@ -80,8 +80,8 @@ func (p *Proxy) Target(target string) {
 	p.target = u
 }
 
-// Break has requests meet a fault from now on, also those that hang: requests for the methods, or all if none are named. A method
-// is that of JSON-RPC, or the path of any other request. What was told before is forgotten.
+// Break makes requests for the given methods meet a fault from now on, including those that hang; all requests if no method is given. A
+// method is that of a JSON-RPC request, or the path of any other. Each call replaces the one before.
 func (p *Proxy) Break(fault Fault, methods ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,24 +90,24 @@ func (p *Proxy) Break(fault Fault, methods ...string) {
 	p.changed = make(chan struct{})
 }
 
-// Mend passes everything on.
+// Mend ends the fault: everything is forwarded again.
 func (p *Proxy) Mend() { p.Break(Pass) }
 
-// Before runs f once, when the next request for a method arrives, before anything else is done with it.
+// Before has f called once, when the next request for a method arrives and before it is handled.
 func (p *Proxy) Before(method string, f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.before[method] = f
 }
 
-// Calls returns how many requests for a method arrived.
+// Calls returns how many requests for a method have arrived.
 func (p *Proxy) Calls(method string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.calls[method]
 }
 
-// arrive counts a request, and returns what is to be run before it.
+// arrive counts a request, and returns the function to call before it, or nil.
 func (p *Proxy) arrive(method string) func() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +127,7 @@ func (p *Proxy) meets(method string) (fault Fault, target *url.URL, changed <-ch
 }
 
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body) // to the end, or the server would not notice when the client leaves
+	body, err := io.ReadAll(r.Body) // to the end, or the server would not notice that the client disconnects
 	if err != nil {
 		return
 	}
@@ -193,7 +193,7 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, target *url.URL) {
 	forward.ServeHTTP(w, r)
 }
 
-// reset ends a connection so that the client sees it reset, not closed.
+// reset resets a connection instead of closing it.
 func reset(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {

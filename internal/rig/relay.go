@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// relay passes connections on to a server and acknowledges at once what it receives. monero-wallet-rpc sends each question to its
-// node in two parts, the second of which waits until the first is acknowledged: otherwise for 40 ms.
+// relay forwards connections to a server, and acknowledges received data at once. monero-wallet-rpc sends each request to its node in two
+// parts, and sends the second only after the first is acknowledged. Without the relay that takes 40 ms.
 type relay struct {
 	URL string
 
@@ -18,7 +18,7 @@ type relay struct {
 	to       string
 }
 
-// newRelay starts a relay to the URL target. It runs until its end.
+// newRelay starts a relay to the URL target. The caller must call end.
 func newRelay(tb testing.TB, target string) *relay {
 	tb.Helper()
 	to, err := url.Parse(target)
@@ -46,7 +46,7 @@ func (r *relay) run() {
 	}
 }
 
-// pass copies in both directions, until one side ends or the server is not there.
+// pass copies data in both directions until one side closes its connection. It returns at once if the server can't be reached.
 func (r *relay) pass(from net.Conn) {
 	defer func() { _ = from.Close() }()
 	to, err := net.Dial("tcp", r.to)
@@ -57,18 +57,18 @@ func (r *relay) pass(from net.Conn) {
 	ended := make(chan struct{}, 2)
 	for _, way := range [][2]net.Conn{{from, to}, {to, from}} {
 		go func() {
-			_, _ = io.Copy(struct{ io.Writer }{way[1]}, acknowledging{way[0]}) // both wrapped: a kernel that splices would not come back here
+			_, _ = io.Copy(struct{ io.Writer }{way[1]}, acknowledging{way[0]}) // both wrapped, or io.Copy would splice and never call Read
 			ended <- struct{}{}
 		}()
 	}
 	<-ended
 }
 
-// acknowledging acknowledges what it reads, on Linux.
+// acknowledging is a connection that, on Linux, acknowledges at once what it reads.
 type acknowledging struct{ net.Conn }
 
 func (c acknowledging) Read(b []byte) (int, error) {
-	const quickAck = 12 // TCP_QUICKACK, until something else is done
+	const quickAck = 12 // TCP_QUICKACK, which the kernel soon resets
 	n, err := c.Conn.Read(b)
 	if tcp, ok := c.Conn.(*net.TCPConn); ok && runtime.GOOS == "linux" {
 		if raw, err := tcp.SyscallConn(); err == nil {

@@ -1,8 +1,8 @@
 // Package rig starts real servers for tests: PostgreSQL, monerod and monero-wallet-rpc.
 //
-// It imports nothing of ours and is imported by tests only. What it starts listens on loopback, keeps its data in a
-// temporary directory, and ends with the test, or with the test's process if that is killed. With -short it starts
-// nothing: the tests that ask for a server are skipped.
+// It imports nothing of ours and is imported by tests only. Its servers listen on loopback, keep their data in a
+// temporary directory, and end with the test, or with the test's process if that is killed. With -short it starts
+// none: tests that need a server are skipped.
 package rig
 
 import (
@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// Main runs the tests of a package and then ends the servers they shared. A package that uses Postgres or Monero calls it from
-// its TestMain. cleanup runs when the tests are done.
+// Main runs the tests of a package, calls the cleanup functions, and stops the servers that the tests shared. It does not return.
+// Packages that use Postgres or Monero must call it from TestMain.
 func Main(m *testing.M, cleanup ...func()) {
 	code := m.Run()
 	for _, f := range cleanup {
@@ -30,7 +30,7 @@ func Main(m *testing.M, cleanup ...func()) {
 	os.Exit(code)
 }
 
-// notShort skips a test that needs a server if -short is set, which asks for an answer within seconds.
+// notShort skips the test if -short is set: starting a server takes seconds.
 func notShort(tb testing.TB, server string) {
 	tb.Helper()
 	if testing.Short() {
@@ -38,7 +38,7 @@ func notShort(tb testing.TB, server string) {
 	}
 }
 
-// Need returns the path of a program. If it is not installed the test is skipped, or fails where CI is set.
+// Need returns the path of a program. If it is not installed, the test is skipped, or fails if CI is set in the environment.
 func Need(tb testing.TB, program, debianPackage string) string {
 	tb.Helper()
 	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), "/usr/local/bin", "/usr/bin", "/usr/sbin") {
@@ -59,7 +59,7 @@ func missing(tb testing.TB, what string) {
 	tb.Skip("left out: " + what)
 }
 
-// FreePort returns a port of loopback that nobody listens on.
+// FreePort returns a loopback port on which nobody listens.
 func FreePort(tb testing.TB) int {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -99,7 +99,7 @@ func launch(tb testing.TB, cmd *exec.Cmd) *Process {
 	}
 	endWithParent(cmd.SysProcAttr)
 	started := make(chan error)
-	go func() { // the thread that starts a process must live as long as it does, for its death to be noticed
+	go func() { // on Linux, the process ends with the thread that started it, so this goroutine keeps the thread until then
 		started <- startLocked(cmd)
 		_ = cmd.Wait()
 		close(p.done)
@@ -110,7 +110,7 @@ func launch(tb testing.TB, cmd *exec.Cmd) *Process {
 	return p
 }
 
-// PID returns the number of the process.
+// PID returns the process's id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Signal sends a signal to the process.
@@ -121,13 +121,13 @@ func (p *Process) Signal(tb testing.TB, s syscall.Signal) {
 	}
 }
 
-// Kill ends the process at once and waits until it is gone. It may be called more than once.
+// Kill kills the process and waits until it has ended. It may be called more than once.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done
 }
 
-// Wait waits until the process has ended by itself.
+// Wait waits until the process ends by itself. The test fails if that takes longer than limit.
 func (p *Process) Wait(tb testing.TB, limit time.Duration) {
 	tb.Helper()
 	select {
@@ -137,10 +137,10 @@ func (p *Process) Wait(tb testing.TB, limit time.Duration) {
 	}
 }
 
-// Output returns what the process has printed so far, unless its command sent that elsewhere.
+// Output returns what the process has printed so far, unless its command redirects that.
 func (p *Process) Output() string { return p.output.String() }
 
-// Ready waits until probe succeeds; if the process ends before, the test fails with its output.
+// Ready waits until probe succeeds. If the process ends before, or limit has passed, the test fails with its output.
 func (p *Process) Ready(tb testing.TB, limit time.Duration, probe func() error) {
 	tb.Helper()
 	deadline := time.After(limit)

@@ -41,17 +41,17 @@ func (s *server) run(tb testing.TB, args ...string) {
 	tb.Helper()
 	cmd := exec.Command(Need(tb, s.program, "monero"), append(args, "--rpc-bind-port="+strconv.Itoa(s.port))...)
 	cmd.Dir = s.dir
-	cmd.Env = append(os.Environ(), "HOME="+s.dir) // where they look for configuration and keep more than they are told to
+	cmd.Env = append(os.Environ(), "HOME="+s.dir) // the programs read configuration from HOME, and write files there unasked
 	s.Process = launch(tb, cmd)
 }
 
-// Freeze stops the process from running, without ending it.
+// Freeze suspends the process, until Thaw.
 func (s *server) Freeze(tb testing.TB) {
 	tb.Helper()
 	s.Signal(tb, syscall.SIGSTOP)
 }
 
-// Thaw lets a frozen process run on. It does nothing if the process has ended.
+// Thaw resumes a frozen process. It does nothing if the process has ended.
 func (s *server) Thaw() { _ = s.cmd.Process.Signal(syscall.SIGCONT) }
 
 func (s *server) kill() {
@@ -70,7 +70,7 @@ func (s *server) ended() bool {
 	}
 }
 
-// Call runs a JSON-RPC method; params and result may be nil.
+// Call calls a JSON-RPC method. params and result may be nil. The test fails if the call does.
 func (s *server) Call(tb testing.TB, method string, params, result any) {
 	tb.Helper()
 	if err := s.Ask(method, params, result); err != nil {
@@ -78,7 +78,7 @@ func (s *server) Call(tb testing.TB, method string, params, result any) {
 	}
 }
 
-// Ask does the same with a server that may not be ready for it.
+// Ask is like Call, but returns the error.
 func (s *server) Ask(method string, params, result any) error {
 	if params == nil {
 		params = struct{}{}

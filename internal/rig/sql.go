@@ -5,10 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	_ "modernc.org/sqlite" // the other driver is PostgreSQL's
+	_ "modernc.org/sqlite" // the driver for SQLite
 )
 
-// OpenSQL opens the database of a URL, sqlite:PATH or postgres://..., to look at it beside the program under test.
+// OpenSQL opens the database at url, sqlite:PATH or postgres://..., independently of the program under test. It is closed when the test
+// ends.
 func OpenSQL(tb testing.TB, url string) *sql.DB {
 	tb.Helper()
 	driver, source := "postgres", url
