@@ -11,19 +11,19 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Delivery is an event on its way to a webhook.
+// Delivery is an event and what became of sending it to one webhook.
 type Delivery struct {
 	Event    card.Event
 	State    DeliveryState
-	Tries    int       // of the schedule; Attempts may hold older ones
+	Tries    int       // attempts since the schedule was last started; Attempts may also have older ones
 	Attempts []Attempt // the last keptAttempts, oldest first
-	DueAt    time.Time // of the next attempt, while it is pending; AtOnce before the first
+	DueAt    time.Time // time of the next attempt, while pending; AtOnce before the first
 }
 
-// AtOnce is due whatever a clock shows.
+// AtOnce returns the time of a delivery that is due whatever the clock shows.
 func AtOnce() time.Time { return time.UnixMilli(0).UTC() }
 
-// DeliveryState is how far a delivery is.
+// DeliveryState is the state of a delivery.
 type DeliveryState string
 
 const (
@@ -32,26 +32,26 @@ const (
 	DeliveryFailed    DeliveryState = "failed" // not attempted any more
 )
 
-// Attempt is one request to a webhook, and what came of it.
+// Attempt is one request to a webhook, and its result.
 type Attempt struct {
 	At         time.Time
 	Took       time.Duration
-	Status     int           // HTTP's; 0 if there was no answer
-	Answer     string        // the beginning of the answer
-	Error      string        // why there was no answer, for the integrator
-	RetryAfter time.Duration // that the receiver asks for
+	Status     int           // HTTP status; 0 if there was no response
+	Answer     string        // the beginning of the response's body
+	Error      string        // why there was no response, for the integrator
+	RetryAfter time.Duration // the pause that the receiver asks for
 }
 
-// OK reports whether the receiver has taken the event.
+// OK reports whether the receiver accepted the event.
 func (a Attempt) OK() bool { return a.Status/100 == 2 }
 
-// Down reports whether it says that the receiver is away or overloaded, so that others at it would fail too. Any other failure is a verdict on
-// this one event.
+// Down reports whether the receiver is down or overloaded, so that other attempts would fail too. Any other failure concerns only this
+// event.
 func (a Attempt) Down() bool {
 	return a.Status == 0 || a.Status == http.StatusRequestTimeout || a.Status == http.StatusTooManyRequests || a.Status/100 == 5
 }
 
-// Gone reports whether the receiver wants no events any more.
+// Gone reports whether the receiver wants no more events.
 func (a Attempt) Gone() bool { return a.Status == http.StatusGone }
 
 const (
@@ -59,14 +59,14 @@ const (
 	maxRetryAfter = 24 * time.Hour
 )
 
-// deliverySchedule is how long after a failed attempt the next one is made, by the Standard Webhooks specification: ten attempts in all
-// over three days.
+// deliverySchedule returns the waits between attempts, from the Standard Webhooks specification: ten attempts over three days.
 func deliverySchedule() []time.Duration {
 	return []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour,
 		20 * time.Hour, 24 * time.Hour}
 }
 
-// After returns the delivery after an attempt. chance, from 0 to less than 1, makes the wait up to a fifth shorter or longer.
+// After returns the delivery after attempt a. chance, from 0 to below 1, makes the wait for the next attempt up to a fifth shorter or
+// longer.
 func (d Delivery) After(a Attempt, now time.Time, chance float64) Delivery {
 	d.Attempts = append(d.Attempts[max(0, len(d.Attempts)-keptAttempts+1):len(d.Attempts):len(d.Attempts)], a)
 	d.Tries++
@@ -88,11 +88,11 @@ func (d Delivery) After(a Attempt, now time.Time, chance float64) Delivery {
 // DeliveryFilter selects deliveries of a webhook.
 type DeliveryFilter struct {
 	State  DeliveryState // "" for all
-	Before int64         // only of events with a lower Seq; 0 for all
+	Before int64         // only events with a lower Seq; 0 for all
 	Limit  int
 }
 
-// ListDeliveries returns the deliveries to a webhook that match, newest event first, and whether there are more.
+// ListDeliveries returns the deliveries to a webhook that match, newest event first, at most filter.Limit, and whether there are more.
 func (s *Service) ListDeliveries(ctx context.Context, account, webhook uuid.UUID, filter DeliveryFilter) ([]Delivery, bool, error) {
 	if _, err := s.GetWebhook(ctx, account, webhook); err != nil {
 		return nil, false, err
@@ -106,7 +106,8 @@ func (s *Service) ListDeliveries(ctx context.Context, account, webhook uuid.UUID
 	return ds[:min(limit, len(ds))], len(ds) > limit, nil
 }
 
-// Redeliver has an event sent again, whatever came of it before.
+// Redeliver has an event sent to a webhook again, whatever became of its delivery. The error is card.ErrNotFound if there is no such
+// delivery, and card.ErrWebhookDisabled if the webhook is disabled.
 func (s *Service) Redeliver(ctx context.Context, account, webhook, event uuid.UUID) error {
 	if err := s.enabledWebhook(ctx, account, webhook); err != nil {
 		return err
@@ -119,15 +120,16 @@ func (s *Service) Redeliver(ctx context.Context, account, webhook, event uuid.UU
 	return err
 }
 
-// RecoverWebhook has every event sent now that happened since and that failed to be delivered, waits for its next attempt, or was never to be
-// delivered, because the webhook was disabled or not there yet. It goes back as far as deliveries are kept, and returns how many events that are.
+// RecoverWebhook has all events since the given time sent to a webhook that it has not received: their delivery failed or waits for its
+// next attempt, or there is none because the webhook was disabled or did not exist yet. It goes back as far as deliveries are kept. It
+// returns the number of events. The error is card.ErrWebhookDisabled if the webhook is disabled.
 func (s *Service) RecoverWebhook(ctx context.Context, account, webhook uuid.UUID, since time.Time) (int64, error) {
 	if err := s.enabledWebhook(ctx, account, webhook); err != nil {
 		return 0, err
 	}
 	now := s.cfg.Now()
 	if kept := now.Add(-s.cfg.Retention); since.Before(kept) {
-		since = kept // of what is older nobody knows whether it was delivered
+		since = kept // nobody knows whether older events were delivered
 	}
 	after, err := s.store.SeqBefore(ctx, account, since.Add(-clockSkew))
 	if err != nil {
@@ -156,13 +158,13 @@ func (s *Service) enabledWebhook(ctx context.Context, account, id uuid.UUID) err
 	return err
 }
 
-// clockSkew is by how much an event may seem older than one of another process that it follows.
+// clockSkew is how much earlier the time of an event may be than that of its predecessor, if another process's clock made that.
 const clockSkew = time.Minute
 
-// perStatement is how many deliveries one statement deletes or has sent again, so that it never holds much for long.
+// perStatement is the most deliveries that one statement deletes or has sent again, so that it does not hold many locks for long.
 const perStatement = 1000
 
-// inParts calls f, which does up to n of something and returns how many it did, until it finds no more.
+// inParts calls f until it returns less than n. f must process up to n items, and return how many it did.
 func inParts(f func(n int) (int64, error)) error {
 	for {
 		n, err := f(perStatement)

@@ -10,14 +10,14 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// ListEvents returns the account's events whose Seq is greater than after, in its order, at most limit, and whether there are more.
-// It costs one round trip to the store, two if there is nothing new.
+// ListEvents returns the account's events whose Seq is greater than after, in the order of Seq, at most limit, and whether there are more.
+// It costs one round trip to the store, or two if there is nothing new.
 func (s *Service) ListEvents(ctx context.Context, account uuid.UUID, after int64, limit int) ([]card.Event, bool, error) {
 	es, err := s.store.Events(ctx, account, after, limit+1)
 	if err != nil {
 		return nil, false, err
 	}
-	if len(es) == 0 && after > 0 { // nothing new; or a seq that was never given, as after a backup was restored
+	if len(es) == 0 && after > 0 { // either nothing is new, or after was never assigned, as when a backup was restored
 		newest, err := s.store.LastSeq(ctx, account)
 		if err != nil {
 			return nil, false, err

@@ -14,24 +14,24 @@ import (
 	"github.com/cardmint/cardmint/internal/outbound"
 )
 
-// HTTPPoster is the Poster of a service: it calls webhooks through the guarded client.
+// HTTPPoster is a Poster that uses the guarded HTTP client.
 type HTTPPoster struct {
 	client *outbound.Client
 	now    func() time.Time
 }
 
-// NewHTTPPoster returns a poster to the addresses that guard allows. Close it.
+// NewHTTPPoster returns a poster for the URLs that guard allows. The caller must close it.
 func NewHTTPPoster(guard outbound.Guard) *HTTPPoster {
 	return &HTTPPoster{client: outbound.NewClient(guard), now: time.Now}
 }
 
-// Close ends the connections that are idle.
+// Close closes idle connections.
 func (p *HTTPPoster) Close() { p.client.Close() }
 
-// CheckURL returns what is wrong with an address, as a text that goes on after its name.
+// CheckURL implements Poster.
 func (p *HTTPPoster) CheckURL(url string) error { return p.client.CheckURL(url) }
 
-// Post sends an event once, signed with each of the secrets by the rules of Standard Webhooks 1.0.
+// Post implements Poster. It signs by the rules of Standard Webhooks 1.0.
 func (p *HTTPPoster) Post(ctx context.Context, url string, secrets []card.Secret, e card.Event) Attempt {
 	at, body := p.now(), e.Payload()
 	header, err := Sign(e.ID.String(), at, body, secrets)
@@ -43,7 +43,7 @@ func (p *HTTPPoster) Post(ctx context.Context, url string, secrets []card.Secret
 	return Attempt{At: at, Took: answer.Took, Status: answer.Status, Answer: answer.Body, Error: answer.Reason, RetryAfter: answer.RetryAfter}
 }
 
-// Sign returns the headers that prove where a body comes from: with several secrets it has a signature by each.
+// Sign returns the headers that prove the origin of body, with a signature by each of the secrets.
 func Sign(id string, at time.Time, body []byte, secrets []card.Secret) (http.Header, error) {
 	signatures := make([]string, len(secrets))
 	for i, secret := range secrets {
@@ -55,7 +55,7 @@ func Sign(id string, at time.Time, body []byte, secrets []card.Secret) (http.Hea
 			return nil, fmt.Errorf("sign: %w", err)
 		}
 	}
-	// Keys are as net/http keeps them: http.Header.Set would spell each anew.
+	// The keys are in net/http's canonical form. http.Header.Set would have to convert each.
 	return http.Header{
 		"Webhook-Id":        {id},
 		"Webhook-Timestamp": {strconv.FormatInt(at.Unix(), 10)},

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	secretOverlap = 24 * time.Hour // for which the secret before the present one signs too
+	secretOverlap = 24 * time.Hour // how long the previous secret still signs too
 	secretBytes   = 32
 	secretPrefix  = "whsec_" // by the Standard Webhooks specification
 	secretField   = "webhook_secret"
 )
 
-// newSecret gives a webhook a new secret.
+// newSecret sets a new secret on a webhook, and returns it.
 func (s *Service) newSecret(w *Webhook) (card.Secret, error) {
 	raw := make([]byte, secretBytes)
 	if _, err := rand.Read(raw); err != nil {
@@ -32,7 +32,7 @@ func (s *Service) newSecret(w *Webhook) (card.Secret, error) {
 	return secret, nil
 }
 
-// secrets returns what requests to a webhook are signed with, the newest first.
+// secrets returns the secrets that sign requests to a webhook at the time now, the newest first.
 func secrets(vault Vault, w *Webhook, now time.Time) ([]card.Secret, error) {
 	sealed := [][]byte{w.Sealed}
 	if w.OldUntil != nil && now.Before(*w.OldUntil) {

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	widest       = 8                      // requests to one webhook at the same time
-	largestBatch = 500                    // deliveries that are stored together
-	longestBatch = 250 * time.Millisecond // in which they are begun: what the client changes meanwhile has no effect on them
-	longestTurn  = 10 * time.Second       // after which others that wait come first
-	spare        = 10 * time.Second       // of a claim, in which nothing is stored any more: another process may have it next
+	widest       = 8                      // the most requests to one webhook at the same time
+	largestBatch = 500                    // the most deliveries that are stored together
+	longestBatch = 250 * time.Millisecond // a batch starts no attempt after that; changes to the webhook take effect with the next batch
+	longestTurn  = 10 * time.Second       // after which waiting webhooks get their turn
+	spare        = 10 * time.Second       // the end of a claim, in which nothing is stored: another process may claim the webhook next
 )
 
-// Sender sends what is due. Every webhook has its own turn, so that one that does not answer keeps no other waiting: Tick starts the
-// turns and does not wait for them. Any number of processes may send; each webhook is claimed by one at a time.
+// Sender sends due deliveries. Each webhook has its own turn, so that a slow receiver delays no other: Tick starts turns and does not wait
+// for them. Any number of processes may send; a webhook is claimed by one at a time.
 type Sender struct {
 	store  Store
 	vault  Vault
@@ -30,10 +30,10 @@ type Sender struct {
 	log    *slog.Logger
 	cfg    Config
 	turns  sync.WaitGroup
-	free   chan struct{} // a place for each turn that can be had
+	free   chan struct{} // holds a token for each running turn
 }
 
-// NewSender returns a sender. Close it. wake has Tick called soon.
+// NewSender returns a sender. The caller must close it. wake must cause a Tick soon.
 func NewSender(store Store, vault Vault, poster *HTTPPoster, wake func(), log *slog.Logger, cfg Config) (*Sender, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -41,16 +41,16 @@ func NewSender(store Store, vault Vault, poster *HTTPPoster, wake func(), log *s
 	return &Sender{store: store, vault: vault, poster: poster, wake: wake, log: log, cfg: cfg, free: make(chan struct{}, cfg.AtOnce)}, nil
 }
 
-// ttl is for how long a webhook is claimed at a time: longer than a round of attempts and the storing of it, also when the database is
-// away for a moment.
+// ttl is how long a claim lasts without being prolonged. It is long enough to make a round of attempts and store it, even if the database
+// can't be reached for a moment.
 func (s *Sender) ttl() time.Duration { return 2*s.poster.client.Timeout() + 30*time.Second }
 
-// Tick starts a turn for every webhook that something is to be sent to.
+// Tick starts a turn for every webhook that has due deliveries, as far as there are free places.
 func (s *Sender) Tick(ctx context.Context) error {
 	for ctx.Err() == nil {
 		places := cap(s.free) - len(s.free)
 		if places == 0 {
-			return nil // the end of a turn wakes
+			return nil // a turn calls wake when it ends
 		}
 		n := min(places, 64)
 		claims, err := s.claimWebhooks(ctx, n)
@@ -71,8 +71,8 @@ func (s *Sender) Tick(ctx context.Context) error {
 	return nil
 }
 
-// Close waits until the attempts under way have ended and are stored, or until ctx ends. Tick must not be called any more, and the
-// context of its last call must have ended.
+// Close waits until the running attempts have ended and are stored, or until ctx ends. Before calling it, the caller must end the context
+// of the last Tick, and call Tick no more.
 func (s *Sender) Close(ctx context.Context) error {
 	ended := make(chan struct{})
 	go func() {
@@ -87,9 +87,9 @@ func (s *Sender) Close(ctx context.Context) error {
 	}
 }
 
-// turn sends what is due at one webhook until nothing is, or the webhook has to be left in peace.
+// turn sends the due deliveries of one webhook until none is left, the webhook is paused or disabled, or longestTurn has passed.
 func (s *Sender) turn(ctx context.Context, c *Claim) {
-	// What was begun is ended and stored, also when ctx ends.
+	// Attempts that have begun are finished and stored even if ctx ends.
 	working := context.WithoutCancel(ctx)
 	limit := rate.NewLimiter(rate.Limit(s.cfg.Rate), int(max(1, s.cfg.Rate)))
 	err := func() error {
@@ -122,18 +122,18 @@ func (s *Sender) turn(ctx context.Context, c *Claim) {
 		return nil
 	}()
 	switch {
-	case errors.Is(err, card.ErrFenced): // changed or deleted; or another process has it, and releasing does nothing
+	case errors.Is(err, card.ErrFenced): // the webhook changed or was deleted, or the claim was lost; then releasing is a no-op
 	case err != nil:
 		s.log.ErrorContext(ctx, "sending to a webhook", "webhook", c.Webhook.ID, "error", err)
-		return // the end of the claim is the pause
+		return // not released: the webhook is tried again when the claim expires
 	}
 	if err := s.store.ReleaseWebhook(working, c); err != nil {
 		s.log.WarnContext(ctx, "releasing a webhook", "webhook", c.Webhook.ID, "error", err)
 	}
 }
 
-// save stores attempts, and goes on trying until then while the database is out of reach: else all of them would be made again. It does no
-// harm if they were stored already.
+// save stores attempts. If the database can't be reached, it keeps trying until the given time, because attempts that are not stored are
+// made again. Storing them twice is harmless.
 func (s *Sender) save(ctx context.Context, c *Claim, done []tried, until time.Time) error {
 	const first, longest = 100 * time.Millisecond, 2 * time.Second
 	for wait := first; ; wait = min(2*wait, longest) {
@@ -149,8 +149,8 @@ func (s *Sender) save(ctx context.Context, c *Claim, done []tried, until time.Ti
 	}
 }
 
-// attempt makes attempts, several at a time unless the receiver was down at last, in the order of what is due. When it is down or gone, or
-// after longestBatch, it begins no more. It returns the attempts in the order in which they ended.
+// attempt attempts deliveries in the order of due, several at a time unless the receiver was down in the last round. It starts no more
+// attempts once one finds the receiver down or gone, or after longestBatch. It returns the attempts in the order in which they ended.
 func (s *Sender) attempt(ctx, working context.Context, c *Claim, due []Delivery, limit *rate.Limiter) []tried {
 	var (
 		mu    sync.Mutex

@@ -14,28 +14,28 @@ import (
 
 const (
 	failingAtMost = 5 * 24 * time.Hour
-	patience      = 3           // rounds in a row that find a receiver down before nothing is sent to it for a while
-	longestPause  = time.Minute // of that
+	patience      = 3           // consecutive rounds that find the receiver down, after which the webhook is paused
+	longestPause  = time.Minute // of a webhook whose receiver is down
 )
 
-// Claim is the right to send to a webhook, which one process has at a time.
+// Claim is the right to send to a webhook. One process has it at a time.
 type Claim struct {
 	Webhook  *Webhook
 	Secrets  []card.Secret // the newest first
-	Failures int           // rounds of attempts in a row that found the receiver down
-	Fence    int64         // of the claim; a write with an older one is refused
-	Over     bool          // nothing is to be sent for now: the webhook was disabled, or has to be left in peace for a while
+	Failures int           // consecutive rounds of attempts that found the receiver down
+	Fence    int64         // of the claim; the store refuses writes with an older one
+	Over     bool          // the turn is over: the webhook was disabled or paused
 }
 
-// State is what a process that sends to a webhook notes of it.
+// State is what a sender stores about a webhook.
 type State struct {
 	Failures       int
 	FailingSince   *time.Time
 	PausedUntil    time.Time      // nothing is sent before; AtOnce for no pause
-	DisabledReason DisabledReason // "" if it is not to be disabled
+	DisabledReason DisabledReason // "" if the webhook stays enabled
 }
 
-// after returns what is to be noted of a webhook after a round of attempts, in the order in which they ended: the last of each delivery.
+// after returns the state of the webhook after a round. round has the deliveries in the order in which their last attempts ended.
 func (c Claim) after(round []Delivery, now time.Time) State {
 	s := State{FailingSince: c.Webhook.FailingSince, PausedUntil: AtOnce()}
 	down, well, usedUp := false, false, false
@@ -60,20 +60,20 @@ func (c Claim) after(round []Delivery, now time.Time) State {
 	if s.Failures >= patience {
 		s.PausedUntil = now.Add(min(time.Second<<min(s.Failures-patience, 10), longestPause))
 	}
-	// Only when an event has had all its attempts: after a long silence one failure says little.
+	// Only once an event has used up its attempts: after a long time without events, one failure says little.
 	if usedUp && s.FailingSince != nil && now.Sub(*s.FailingSince) > failingAtMost && s.DisabledReason == "" {
 		s.DisabledReason = DisabledFailing
 	}
 	return s
 }
 
-// tried is a delivery and the attempt that was just made at it.
+// tried is a delivery with the attempt that was just made.
 type tried struct {
 	Delivery Delivery
 	Attempt  Attempt
 }
 
-// claimWebhooks returns up to n webhooks that have something due, those that were well first.
+// claimWebhooks claims up to n webhooks that have due deliveries, those with the fewest failures first.
 func (s *Sender) claimWebhooks(ctx context.Context, n int) ([]*Claim, error) {
 	claims, err := s.store.ClaimWebhooks(ctx, s.cfg.Now(), n, s.ttl())
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *Sender) claimWebhooks(ctx context.Context, n int) ([]*Claim, error) {
 	var failed []error
 	for _, c := range claims {
 		if c.Secrets, err = secrets(s.vault, c.Webhook, s.cfg.Now()); err != nil {
-			failed = append(failed, err) // and is tried again when the claim ends
+			failed = append(failed, err) // it is tried again when the claim expires
 			continue
 		}
 		good = append(good, c)
@@ -91,9 +91,9 @@ func (s *Sender) claimWebhooks(ctx context.Context, n int) ([]*Claim, error) {
 	return good, errors.Join(failed...)
 }
 
-// dueDeliveries returns up to n deliveries that are to be attempted now, the longest due first. To a webhook that fails, every other probe is a
-// retry of the oldest event that is due for one: new events would else take all of them, none would ever have its ten attempts, and the
-// webhook would never be disabled.
+// dueDeliveries returns up to n deliveries to attempt now, the longest due first. If the receiver is down, every other round retries the
+// oldest event that is due for a retry. Otherwise new events would take all attempts, no event would ever use up its ten, and the webhook
+// would never be disabled.
 func (s *Sender) dueDeliveries(ctx context.Context, c *Claim, n int) ([]Delivery, error) {
 	if c.Failures%2 == 1 {
 		if due, err := s.store.DueRetries(ctx, c.Webhook.ID, s.cfg.Now(), n); err != nil || len(due) > 0 {
@@ -103,10 +103,12 @@ func (s *Sender) dueDeliveries(ctx context.Context, c *Claim, n int) ([]Delivery
 	return s.store.DueDeliveries(ctx, c.Webhook.ID, s.cfg.Now(), n)
 }
 
-// saveAttempts stores a round of attempts, in the order in which they ended, and what follows from them, and prolongs the claim. What was
-// asked to be sent again meanwhile stays so. It fails with ErrFenced if the claim was lost, or the webhook changed or was deleted: the
-// attempts are then made again, as the webhook is now. If it only changed, those that went well are stored, and are not made again.
-// It may be repeated if it was out of reach: nothing is counted or told twice.
+// saveAttempts stores a round of attempts, given in the order in which they ended, with the webhook's new state, and prolongs the claim.
+// A delivery that a client asked to repeat meanwhile stays due.
+//
+// The error is card.ErrFenced if the claim was lost, or the webhook changed or was deleted. The attempts are then made again, to the
+// webhook as it is now. But if it only changed, successful attempts are stored and not repeated. After card.ErrUnavailable the caller may
+// call saveAttempts again: nothing is counted twice, and no event is inserted twice.
 func (s *Sender) saveAttempts(ctx context.Context, c *Claim, tried []tried) error {
 	now := s.cfg.Now()
 	before, after := make([]Delivery, len(tried)), make([]Delivery, len(tried))
@@ -139,7 +141,8 @@ func (s *Sender) saveAttempts(ctx context.Context, c *Claim, tried []tried) erro
 	return nil
 }
 
-// saveDelivered stores those that went well after the webhook changed, unless the claim was lost too, and fails with ErrFenced in any case.
+// saveDelivered stores the successful deliveries after the webhook changed, unless the claim was lost too. On success it returns
+// card.ErrFenced, for the caller to pass on.
 func (s *Sender) saveDelivered(ctx context.Context, c *Claim, before, after []Delivery) error {
 	var was, is []Delivery
 	for i, d := range after {
@@ -159,7 +162,7 @@ func (s *Sender) saveDelivered(ctx context.Context, c *Claim, before, after []De
 	return err
 }
 
-// Prune deletes deliveries that are older than they are kept for, and not pending. It is a loop's tick.
+// Prune deletes deliveries that are not pending and older than Config.Retention. It is the Tick of its own loop.
 func (s *Sender) Prune(ctx context.Context) error {
 	before := s.cfg.Now().Add(-s.cfg.Retention)
 	return inParts(func(n int) (int64, error) { return s.store.PruneDeliveries(ctx, before, n) })

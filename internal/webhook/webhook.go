@@ -1,7 +1,7 @@
 // Package webhook tells clients what happened to their cards: webhooks, the deliveries of events to them, and the same events as a feed.
 //
-// It may import packages card and outbound only. A delivery is a row that was committed with the event it tells of: an attempt that a
-// crash cut off is made again once the claim of the dead process ends. So every event arrives at least once, and perhaps again.
+// It may import packages card and outbound only. Each delivery is a row that is committed together with its event. An attempt that a crash
+// interrupts is repeated when the claim of the dead process expires. So every event arrives at least once, and perhaps more often.
 package webhook
 
 import (
@@ -15,23 +15,23 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Webhook is an address of an account's that its events are sent to.
+// Webhook is a URL to which an account's events are sent.
 type Webhook struct {
 	ID             uuid.UUID
 	AccountID      uuid.UUID
 	URL            string
 	Description    string
-	Types          []card.EventType // that are sent; empty for all
+	Types          []card.EventType // the types of events to send; empty for all
 	Enabled        bool
 	DisabledReason DisabledReason // "" while it is enabled
 	DisabledAt     *time.Time
-	FailingSince   *time.Time // the first of the attempts that have all failed since
+	FailingSince   *time.Time // time of the first failed attempt since the last success; nil if there is none
 	CreatedAt      time.Time
 
-	Version   int64      // grows with every change that a sender has to know of; what one notes by an older one is refused
+	Version   int64      // grows with every change that affects senders; the store refuses a sender's state of an older version
 	Sealed    []byte     // the secret, encrypted
-	SealedOld []byte     // the one before it, if there was one
-	OldUntil  *time.Time // until when that one signs too
+	SealedOld []byte     // the previous secret, encrypted, if there was one
+	OldUntil  *time.Time // until when the previous secret signs too
 }
 
 // DisabledReason says why nothing is sent to a webhook.
@@ -39,11 +39,11 @@ type DisabledReason string
 
 const (
 	DisabledByRequest DisabledReason = "request"
-	DisabledGone      DisabledReason = "gone"    // the receiver answered 410
-	DisabledFailing   DisabledReason = "failing" // no attempt went well for failingAtMost
+	DisabledGone      DisabledReason = "gone"    // the receiver responded with status 410
+	DisabledFailing   DisabledReason = "failing" // no attempt succeeded for failingAtMost
 )
 
-// Request is what a client asks for. What is nil stays as it is, or is empty in a new webhook.
+// Request has a client's settings of a webhook. A nil field keeps its value, or is empty in a new webhook.
 type Request struct {
 	URL         *string
 	Description *string
@@ -52,22 +52,23 @@ type Request struct {
 }
 
 const (
-	maxWebhooks    = 16 // of an account
-	examplesAtOnce = 2  // that TestWebhook sends for an account
+	maxWebhooks    = 16 // per account
+	examplesAtOnce = 2  // examples that TestWebhook sends at the same time, per account
 )
 
-// Config is how webhooks work.
+// Config configures webhooks and their sender.
 type Config struct {
-	// Retention is how long deliveries are kept. Defaults to 30 days.
+	// Retention is how long deliveries are kept. Defaults to 30 days; at least 7 days.
 	Retention time.Duration
-	// Rate is how many attempts a second are made at one webhook, so that a receiver that comes back is not overrun. Defaults to 200.
+	// Rate limits the attempts per second at one webhook, so that a receiver that was down is not overrun. Defaults to 200.
 	Rate float64
-	// AtOnce is to how many webhooks something is sent at the same time. Defaults to 512.
+	// AtOnce limits how many webhooks have their turn at the same time. Defaults to 512.
 	AtOnce int
-	Now    func() time.Time // Defaults to time.Now.
+	// Now is the clock. Defaults to time.Now.
+	Now func() time.Time
 }
 
-// Validate reports what is wrong, and fills in the defaults.
+// Validate fills in the defaults, and returns an error if a field is not valid.
 func (c *Config) Validate() error {
 	if c.Retention == 0 {
 		c.Retention = 30 * 24 * time.Hour
@@ -90,7 +91,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Service is what an account does with its webhooks and events. It is safe for concurrent use.
+// Service manages the webhooks of accounts, and lists their events. It is safe for concurrent use.
 type Service struct {
 	store   Store
 	vault   Vault
@@ -100,7 +101,8 @@ type Service struct {
 	testing examples
 }
 
-// New returns a service. Without a poster no webhook can be registered. wake is called when there are events to send.
+// New returns a service. poster may be nil; then no webhook can be registered. wake is called when there are events to send. New returns
+// an error if cfg is not valid.
 func New(store Store, vault Vault, poster Poster, wake func(), cfg Config) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -110,7 +112,7 @@ func New(store Store, vault Vault, poster Poster, wake func(), cfg Config) (*Ser
 
 var errNoPoster = errors.New("this process sends to no webhooks")
 
-// CheckWebhook returns everything that is wrong with the address of a webhook.
+// CheckWebhook returns what is wrong with the URL of a webhook; nil if it is valid, or if there is no poster to ask.
 func (s *Service) CheckWebhook(url string) []card.FieldError {
 	if s.poster == nil {
 		return nil
@@ -121,7 +123,8 @@ func (s *Service) CheckWebhook(url string) []card.FieldError {
 	return nil
 }
 
-// CreateWebhook registers a webhook, and returns it with its secret, which is not shown again.
+// CreateWebhook registers a webhook, and returns it with its secret, which can't be read again. The error is card.ErrTooManyWebhooks if
+// the account has maxWebhooks, and card.ErrInvalidRequest if the URL is not allowed.
 func (s *Service) CreateWebhook(ctx context.Context, account uuid.UUID, r Request) (*Webhook, card.Secret, error) {
 	if s.poster == nil {
 		return nil, "", card.ErrUnavailable.Because(errNoPoster)
@@ -151,7 +154,7 @@ func (s *Service) CreateWebhook(ctx context.Context, account uuid.UUID, r Reques
 	return w, secret, nil
 }
 
-// change applies what is asked for.
+// change applies r to w.
 func (s *Service) change(w *Webhook, r Request) error {
 	if r.URL != nil {
 		if wrong := s.CheckWebhook(*r.URL); len(wrong) > 0 {
@@ -182,7 +185,7 @@ func (s *Service) change(w *Webhook, r Request) error {
 	return nil
 }
 
-// noWebhook says whose webhook is not there.
+// noWebhook adds to card.ErrNotFound a message for the client. Other errors stay as they are.
 func noWebhook(err error) error {
 	if errors.Is(err, card.ErrNotFound) {
 		return card.ErrNotFound.Saying("Your account has no webhook with this id.")
@@ -190,7 +193,7 @@ func noWebhook(err error) error {
 	return err
 }
 
-// GetWebhook returns a webhook of the account.
+// GetWebhook returns a webhook of the account. The error is card.ErrNotFound if the account has no such webhook.
 func (s *Service) GetWebhook(ctx context.Context, account, id uuid.UUID) (*Webhook, error) {
 	w, err := s.store.WebhookByID(ctx, account, id)
 	return w, noWebhook(err)
@@ -201,7 +204,7 @@ func (s *Service) ListWebhooks(ctx context.Context, account uuid.UUID) ([]*Webho
 	return s.store.Webhooks(ctx, account)
 }
 
-// UpdateWebhook changes a webhook. What waits to be sent to one that is disabled waits until it is enabled.
+// UpdateWebhook changes a webhook, and returns it. While a webhook is disabled its pending deliveries wait.
 func (s *Service) UpdateWebhook(ctx context.Context, account, id uuid.UUID, r Request) (*Webhook, error) {
 	var w *Webhook
 	err := s.store.WebhookTx(ctx, func(tx Tx) (err error) {
@@ -223,11 +226,11 @@ func (s *Service) UpdateWebhook(ctx context.Context, account, id uuid.UUID, r Re
 	return w, nil
 }
 
-// DeleteWebhook removes a webhook and what is kept of its deliveries.
+// DeleteWebhook deletes a webhook and its deliveries.
 func (s *Service) DeleteWebhook(ctx context.Context, account, id uuid.UUID) error {
 	off := false
 	if _, err := s.UpdateWebhook(ctx, account, id, Request{Enabled: &off}); err != nil {
-		return err // from here on nothing is sent, and no delivery is added
+		return err // once disabled, the webhook gets no more requests and no more deliveries
 	}
 	if err := inParts(func(n int) (int64, error) { return s.store.DeleteDeliveries(ctx, id, n) }); err != nil {
 		return err
@@ -235,7 +238,8 @@ func (s *Service) DeleteWebhook(ctx context.Context, account, id uuid.UUID) erro
 	return s.store.DeleteWebhook(ctx, account, id)
 }
 
-// RotateWebhookSecret gives a webhook a new secret, which is not shown again. The one before it signs too for secretOverlap.
+// RotateWebhookSecret gives a webhook a new secret, and returns it; it can't be read again. The previous secret signs too for
+// secretOverlap.
 func (s *Service) RotateWebhookSecret(ctx context.Context, account, id uuid.UUID) (*Webhook, card.Secret, error) {
 	var w *Webhook
 	var secret card.Secret
@@ -256,7 +260,8 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, account, id uuid.UUID
 	return w, secret, nil
 }
 
-// TestWebhook sends an example to a webhook, and returns what came of it.
+// TestWebhook sends an example event to a webhook, and returns the attempt. The error is card.ErrUnavailable while examplesAtOnce of the
+// account's examples are being sent.
 func (s *Service) TestWebhook(ctx context.Context, account, id uuid.UUID, kind card.EventType) (Attempt, error) {
 	if s.poster == nil {
 		return Attempt{}, card.ErrUnavailable.Because(errNoPoster)
@@ -276,7 +281,7 @@ func (s *Service) TestWebhook(ctx context.Context, account, id uuid.UUID, kind c
 	return s.poster.Post(ctx, w.URL, secrets, card.ExampleEvent(uuid.Must(uuid.NewV7()), account, uuid.Must(uuid.NewV7()), kind)), nil
 }
 
-// examples counts those that are being sent, by account.
+// examples counts the examples that are being sent, by account.
 type examples struct {
 	mu      sync.Mutex
 	sending map[uuid.UUID]int
