@@ -1,6 +1,7 @@
-// Package account is who may use the service: accounts, their tokens, and authentication.
+// Package account manages who may use the service: accounts, their tokens, and authentication.
 //
-// It may import package card only. Tokens are rows with a keyed hash; what is remembered in memory is read again within seconds.
+// It may import package card only. The store has a keyed hash of each token. Tokens are cached in memory for a few seconds; a crash loses
+// nothing else.
 package account
 
 import (
@@ -16,7 +17,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Identity is who a token speaks for.
+// Identity is the account, and the token, that a request is authenticated as.
 type Identity struct {
 	TokenID   uuid.UUID
 	AccountID uuid.UUID
@@ -33,41 +34,43 @@ type Account struct {
 type Token struct {
 	ID        uuid.UUID
 	AccountID uuid.UUID
-	Account   string // name
+	Account   string // the account's name
 	Name      string
-	Hash      []byte // keyed
+	Hash      []byte // a keyed hash of the token's text
 	CreatedAt time.Time
 	ExpiresAt *time.Time
 	RevokedAt *time.Time
 }
 
-// Store keeps accounts and tokens. Its methods are harmless when they run twice. A row that is not there is card.ErrNotFound, a store
-// out of reach card.ErrUnavailable.
+// Store keeps accounts and tokens. Running any of its methods twice is harmless. The error is card.ErrNotFound if a row does not exist,
+// and card.ErrUnavailable if the database can't be reached.
 type Store interface {
 	// InsertAccount returns card.ErrDuplicate if the name is taken.
 	InsertAccount(ctx context.Context, a Account) error
 	AccountByName(ctx context.Context, name string) (Account, error)
 	InsertToken(ctx context.Context, t Token) error
 	TokenByHash(ctx context.Context, hash []byte) (Token, error)
-	// RevokeToken keeps the earlier time of a token that is revoked already.
+	// RevokeToken revokes a token. One that is already revoked keeps its earlier time.
 	RevokeToken(ctx context.Context, id uuid.UUID, at time.Time) error
-	// Setting returns the value stored under name; the first value proposed is the one that stays.
+	// Setting returns the value stored under name. If there is none, it stores proposed first.
 	Setting(ctx context.Context, name, proposed string) (string, error)
 }
 
-// Vault hashes what must not be read from a database.
+// Vault hashes secrets that the database must not contain.
 type Vault interface {
-	// Digest returns a keyed hash; label keeps hashes for different purposes apart.
+	// Digest returns a keyed hash. Different labels give different hashes of the same data.
 	Digest(label string, data []byte) ([]byte, error)
 }
 
-// Config is how accounts work.
+// Config configures a service.
 type Config struct {
-	Mode string           // Part of every token: card.TestMode or card.LiveMode. Defaults to card.TestMode.
-	Now  func() time.Time // Defaults to time.Now.
+	// Mode is part of every token: card.TestMode or card.LiveMode. Defaults to card.TestMode.
+	Mode string
+	// Now is the clock. Defaults to time.Now.
+	Now func() time.Time
 }
 
-// Validate reports what is wrong, and fills in the defaults.
+// Validate fills in the defaults, and returns an error if a field is not valid.
 func (c *Config) Validate() error {
 	if c.Mode == "" {
 		c.Mode = card.TestMode
@@ -81,7 +84,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Service makes accounts and tokens, and tells whom a token speaks for. It is safe for concurrent use.
+// Service creates accounts and tokens, and authenticates requests. It is safe for concurrent use.
 type Service struct {
 	store  Store
 	vault  Vault
@@ -89,7 +92,7 @@ type Service struct {
 	tokens tokenCache
 }
 
-// New returns a service.
+// New returns a service. It returns an error if cfg is not valid.
 func New(store Store, vault Vault, cfg Config) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -97,8 +100,8 @@ func New(store Store, vault Vault, cfg Config) (*Service, error) {
 	return &Service{store: store, vault: vault, cfg: cfg}, nil
 }
 
-// CheckKeys returns card.ErrWrongKeys if the vault's keys are not those that the store was first used with. With any other, tokens
-// would not be recognised and credentials could not be read.
+// CheckKeys returns card.ErrWrongKeys if the vault's keys are not those with which the store was first used. With other keys, tokens
+// would not be recognised and credentials could not be decrypted.
 func (s *Service) CheckKeys(ctx context.Context) error {
 	digest, err := s.vault.Digest("key check", nil)
 	if err != nil {
@@ -115,7 +118,7 @@ func (s *Service) CheckKeys(ctx context.Context) error {
 	return nil
 }
 
-// CreateAccount stores a new account; ErrDuplicate if the name is taken.
+// CreateAccount stores a new account. The error is card.ErrDuplicate if the name is taken.
 func (s *Service) CreateAccount(ctx context.Context, name string) (Account, error) {
 	if name == "" || len(name) > 100 || strings.TrimSpace(name) != name {
 		return Account{}, errors.New("an account's name has 1 to 100 characters, and no spaces around it")
@@ -125,8 +128,8 @@ func (s *Service) CreateAccount(ctx context.Context, name string) (Account, erro
 	return a, s.store.InsertAccount(ctx, a)
 }
 
-// CreateToken stores a new token of an account and returns its text, which can't be read again.
-// A ttl of 0 means that it does not expire.
+// CreateToken stores a new token of the account with the given name, and returns it with its text, which can't be read again.
+// With a ttl of 0 it does not expire. The error is card.ErrNotFound if there is no such account.
 func (s *Service) CreateToken(ctx context.Context, account, name string, ttl time.Duration) (Token, card.Secret, error) {
 	owner, err := s.store.AccountByName(ctx, account)
 	if err != nil {
@@ -152,8 +155,8 @@ func (s *Service) insertToken(ctx context.Context, owner Account, name string, h
 	return t, s.store.InsertToken(ctx, t)
 }
 
-// DevToken returns the token of the sandbox's own account, and makes both if need be. The token is derived from the vault's
-// keys: it is the same at each start, and stored nowhere.
+// DevToken returns the text of the token of the sandbox's own account, and creates both if need be. The text is derived from the vault's
+// keys, so that it is the same at each start without being stored.
 func (s *Service) DevToken(ctx context.Context) (card.Secret, error) {
 	const name = "dev"
 	owner, err := s.store.AccountByName(ctx, name)
@@ -179,7 +182,8 @@ func (s *Service) DevToken(ctx context.Context) (card.Secret, error) {
 	return text, err
 }
 
-// RevokeToken makes a token invalid, everywhere within five seconds. Revoking it again changes nothing.
+// RevokeToken revokes a token; a no-op if it is already revoked. All processes refuse the token within five seconds. The error is
+// card.ErrNotFound if there is no such token.
 func (s *Service) RevokeToken(ctx context.Context, id uuid.UUID) error {
 	return s.store.RevokeToken(ctx, id, s.cfg.Now())
 }

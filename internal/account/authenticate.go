@@ -11,14 +11,14 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// A cached token is looked up again after tokenFresh, by one request while the others go on with it, and never used after
-// tokenStale. The contract promises that a revoked token is refused everywhere within five seconds.
+// After tokenFresh one request looks up a cached token again, while others still use it. After tokenStale none uses it. The API contract
+// promises that a revoked token is refused everywhere within five seconds.
 const (
 	tokenFresh = 2 * time.Second
 	tokenStale = 4 * time.Second
 )
 
-// tokenCache remembers tokens that exist, by a plain hash that never leaves the process. Its zero value is ready for use.
+// tokenCache caches known tokens, by an unkeyed hash that never leaves the process. Its zero value is ready for use.
 type tokenCache struct{ entries sync.Map }
 
 type tokenEntry struct {
@@ -27,8 +27,8 @@ type tokenEntry struct {
 	refreshing atomic.Bool
 }
 
-// Authenticate returns who a token speaks for, or card.ErrUnauthorized. It costs a round trip to the store at the first use, and
-// one in two seconds afterwards.
+// Authenticate returns the identity of a token. The error is card.ErrUnauthorized if the token is unknown, expired or revoked. The first
+// use of a token costs a round trip to the store; after that, one every two seconds.
 func (s *Service) Authenticate(ctx context.Context, token string) (Identity, error) {
 	if !wellFormed(token, s.cfg.Mode) {
 		return Identity{}, card.ErrUnauthorized
@@ -58,7 +58,7 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Identity, err
 	return identity(found, now)
 }
 
-// tokenHash returns what the store knows a token by.
+// tokenHash returns the keyed hash by which the store knows a token.
 func (s *Service) tokenHash(text card.Secret) ([]byte, error) {
 	return s.vault.Digest("token", []byte(text.Reveal()))
 }

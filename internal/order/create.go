@@ -14,23 +14,23 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// errKeyTaken means that an idempotency key has a card.
-var errKeyTaken = errors.New("idempotency key has a card")
+// errKeyTaken means that the account has already ordered a card with this idempotency key.
+var errKeyTaken = errors.New("idempotency key is taken")
 
-// Order is a request for a card that was found valid, by Check.
+// Order is a valid request for a card. Check returns it.
 type Order struct {
 	usd  card.USD
 	coin card.Currency
 }
 
-// hash is the same for orders that mean the same.
+// hash returns the same hash for orders that ask for the same.
 func (o Order) hash() []byte {
 	sum := sha256.Sum256(fmt.Appendf(nil, "createCard/1\x00%d\x00%s", o.usd, o.coin.Code))
 	return sum[:]
 }
 
-// Check reads a request: the balance in US dollars, a plain decimal number, and the code of the currency to pay with. It returns everything
-// that is wrong with it, and the order if nothing is.
+// Check validates a request for a card: its balance in US dollars, a plain decimal number, and the code of the currency to pay with. It
+// returns either the order, or everything that is wrong with the request.
 func (s *Service) Check(usdAmount, currency string) (o Order, wrong []card.FieldError) {
 	usd, err := card.ParseUSD(usdAmount)
 	if err == nil && (usd < card.MinUSD || usd > card.MaxUSD) {
@@ -54,7 +54,9 @@ func (s *Service) Check(usdAmount, currency string) (o Order, wrong []card.Field
 }
 
 // CreateCard stores a card that waits for its payment. It costs one round trip to the store.
-// With an idempotency key that was used for the same order it returns the card as it was then, and true. "" is no key.
+//
+// key is an idempotency key, or "" for none. If it was used for the same order before, CreateCard returns the card as it was created then,
+// and true. If it was used for another order, the error is card.ErrKeyReused.
 func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, o Order, key string) (*card.Card, bool, error) {
 	if o.usd == 0 {
 		return nil, false, errors.New("create card: the order was not checked")
@@ -66,7 +68,7 @@ func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, o Order, ke
 	if !slices.ContainsFunc([]error{errKeyTaken, card.ErrNoRate, card.ErrNoAddress, card.ErrAccountFrozen, card.ErrQuotaExceeded}, func(e error) bool { return errors.Is(err, e) }) {
 		return nil, false, err
 	}
-	// A replay needs neither a rate nor an address, nor anything open.
+	// If this is a replay, it does not matter that there is no rate, address or quota.
 	earlier, lookup := s.store.CardByIdempotencyKey(ctx, account, key)
 	if errors.Is(lookup, card.ErrNotFound) {
 		return nil, false, err
@@ -80,7 +82,7 @@ func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, o Order, ke
 	return earlier.AsCreated(), true, nil
 }
 
-// insertCard quotes an order and stores the card.
+// insertCard quotes an order and stores the card. The error is errKeyTaken if the idempotency key is taken.
 func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o Order, key string) (c *card.Card, err error) {
 	takeBack, err := s.reserve(ctx, account, o.usd)
 	if err != nil {
@@ -99,7 +101,7 @@ func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o Order, ke
 	if err != nil {
 		return nil, card.ErrNoRate.Because(err)
 	}
-	for range 3 { // addresses that are taken after all
+	for range 3 { // an address may turn out to be taken
 		address, err := s.takeAddress(ctx, o.coin.Code)
 		if err != nil {
 			return nil, err
@@ -124,13 +126,13 @@ func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o Order, ke
 	return nil, card.ErrNoAddress
 }
 
-// storeCard stores a card. It reports false if the card's address is taken, and fails with errKeyTaken if its idempotency key is.
+// storeCard stores a card. It returns false if the card's address is taken. The error is errKeyTaken if its idempotency key is.
 func (s *Service) storeCard(ctx context.Context, c *card.Card) (bool, error) {
 	inserted, err := s.store.InsertCard(ctx, c)
 	if inserted || err != nil {
-		return inserted, err // after an error the address may be in use, so it is not handed out again
+		return inserted, err // after an error the address may be in use, so it does not return to the pool
 	}
-	// Either the statement ran twice because its first reply was lost, or the key or the address is taken.
+	// Either the statement ran twice because the first reply was lost, or the key or the address is taken.
 	_, err = s.store.CardByUUID(ctx, c.AccountID, c.UUID)
 	if !errors.Is(err, card.ErrNotFound) {
 		return err == nil, err

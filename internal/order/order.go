@@ -1,7 +1,7 @@
-// Package order is what a client does with cards: it asks for one, at a quote, and reads what became of it.
+// Package order serves clients: they order a card at a quote, and read what became of the order.
 //
-// It may import package card only. What it keeps in memory, addresses and what accounts owe, is lost with the process and costs
-// nothing but addresses.
+// It may import package card only. It keeps in memory addresses and the standing of accounts. After a crash these addresses are lost, and
+// nothing else.
 package order
 
 import (
@@ -20,54 +20,55 @@ type Filter struct {
 	AccountID uuid.UUID
 	Status    card.Status // "" for all
 	Before    uuid.UUID   // only cards older than this one; zero for all
-	Limit     int         // at most so many; for a whole list, 0 is all
+	Limit     int         // the most cards to return; for ListCards, 0 for all
 }
 
-// Standing is what an account owes, as far as new cards depend on it.
+// Standing is what decides whether an account may order another card.
 type Standing struct {
-	OpenUSD  card.USD // of its cards that are not paid in full: quotes it may still choose to pay
-	Reversed bool     // a card that was made lost its money, and no operator has settled that
+	OpenUSD  card.USD // the total of orders that are not paid in full: quotes that the account may still choose to pay
+	Reversed bool     // an issued card is reversed, and no operator has settled that
 }
 
-// Store keeps cards and addresses. Its methods are harmless when they run twice. A row that is not there is card.ErrNotFound, a store
-// out of reach card.ErrUnavailable.
+// Store keeps cards and addresses. Running any of its methods twice is harmless. The error is card.ErrNotFound if a row does not exist,
+// and card.ErrUnavailable if the database can't be reached.
 type Store interface {
-	// InsertCard reports false if the card's uuid, address or idempotency key is taken, or money came to the address before.
+	// InsertCard stores a card. It returns false, and stores nothing, if the card's uuid, address or idempotency key is taken, or if the
+	// address has already received money.
 	InsertCard(ctx context.Context, c *card.Card) (bool, error)
 	CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Card, error)
 	CardByIdempotencyKey(ctx context.Context, account uuid.UUID, key string) (*card.Card, error)
 	// Cards returns the cards that match, newest first, at most filter.Limit.
 	Cards(ctx context.Context, filter Filter) ([]*card.Card, error)
-	// Standing says what an account owes; without open, OpenUSD is 0 and costs nothing.
+	// Standing returns an account's standing. Without open it does not compute OpenUSD, which is then 0.
 	Standing(ctx context.Context, account uuid.UUID, open bool) (Standing, error)
 
-	// TakeAddresses returns up to n addresses of a currency that were never returned before, and never will be again. It returns none
-	// unless the wallet was seen to agree within the last minute (settle.Tx).
+	// TakeAddresses takes up to n addresses from a currency's address pool. No address is ever taken twice. It returns none unless the
+	// wallet was compared with the pool within the last minute (settle.Tx).
 	TakeAddresses(ctx context.Context, currency string, n int) ([]string, error)
-	// PoolAge returns for how long the wallet was not seen to agree with the pool; ErrNotFound if it never was.
+	// PoolAge returns the time since the wallet was last compared with the address pool. The error is card.ErrNotFound if it never was.
 	PoolAge(ctx context.Context, currency string) (time.Duration, error)
 }
 
 // Vault decrypts credentials.
 type Vault interface {
-	// OpenCredentials fails if a field was changed, or belongs to another card or field.
+	// OpenCredentials returns an error if a field was changed, or belongs to another card or field.
 	OpenCredentials(id, account uuid.UUID, sealed card.Sealed) (card.Credentials, error)
 }
 
-// Rates knows today's rates without asking anybody: it answers from memory.
+// Rates has today's rates in memory.
 type Rates interface {
-	// Rate returns card.ErrNoRate if there is no fresh one.
+	// Rate returns the currency's rate. The error is card.ErrNoRate if there is no fresh one.
 	Rate(currency string) (card.Rate, error)
 }
 
-// Sandbox pays without money, on the simulated chain of one currency.
+// Sandbox makes payments with simulated money, on the simulated chain of one currency.
 type Sandbox interface {
-	// Pay sends amount, if it is not 0, and lets the chain grow until what address received has the confirmations.
-	// It returns the tip that shows it.
+	// Pay sends amount, unless it is 0, and extends the chain until everything that address received has the confirmations.
+	// It returns the new tip.
 	Pay(ctx context.Context, address string, amount card.Amount, confirmations int) (card.Tip, error)
 }
 
-// Service is what a client does with cards. It is safe for concurrent use, and any number of replicas may work on the same store.
+// Service takes and reads orders. It is safe for concurrent use, and any number of replicas may share a store.
 type Service struct {
 	store     Store
 	vault     Vault
@@ -79,21 +80,24 @@ type Service struct {
 	standings standings
 }
 
-// Config is what an operator decides.
+// Config has an operator's settings.
 type Config struct {
-	Currencies []card.Currency // That cards can be paid with, each with the confirmations it needs.
-	QuoteTTL   time.Duration   // How long amount and rate are locked. Defaults to 60 minutes.
-	// MaxOpenUSD is how much an account may have open in cards that nothing was received for yet, approximately: each of those is an
-	// option to pay at an old rate. Defaults to no limit.
+	// Currencies are those that cards can be paid with, each with the confirmations that it needs. At least one is required.
+	Currencies []card.Currency
+	// QuoteTTL is how long amount and rate are locked. Defaults to 60 minutes.
+	QuoteTTL time.Duration
+	// MaxOpenUSD limits, approximately, the total of an account's orders that are not paid in full: each is an option to pay at an old
+	// rate. Defaults to no limit.
 	MaxOpenUSD card.USD
 	// FreezeReversed refuses new cards to an account while one of its issued cards is reversed. Defaults to false.
 	FreezeReversed bool
-	// MaxBlind is how long cards are accepted while the watcher of their chain is not well. Defaults to 15 minutes.
+	// MaxBlind is how long orders are still accepted after passes over their chain began to fail. Defaults to 15 minutes.
 	MaxBlind time.Duration
-	Now      func() time.Time // Defaults to time.Now.
+	// Now is the clock. Defaults to time.Now.
+	Now func() time.Time
 }
 
-// Validate reports what is wrong, and fills in the defaults.
+// Validate fills in the defaults, and returns an error if a field is not valid.
 func (c *Config) Validate() error {
 	if len(c.Currencies) == 0 {
 		return errors.New("no currency is enabled")
@@ -121,8 +125,8 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// New returns a service. sandbox has the simulated chains, by currency; nil where all are real. wake is called when there is work for the
-// watchers: the addresses run out, or a payment was simulated.
+// New returns a service. sandbox has the simulated chains by currency; nil if all chains are real. wake is called when there is work for
+// the watchers: addresses run out, or a payment was simulated. New returns an error if cfg is not valid.
 func New(store Store, vault Vault, rates Rates, sandbox map[string]Sandbox, wake func(), cfg Config) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

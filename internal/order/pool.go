@@ -10,23 +10,23 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Addresses are made by the wallet ahead of time and kept in the store (FillAddresses), taken from there by each process in
-// batches (Prepare), and handed out from its memory (takeAddress), so that no request waits for a wallet. What a process
-// took and did not hand out when it ends is lost: addresses cost nothing, and one that is used twice costs money.
+// No request waits for a wallet. The wallet makes addresses ahead of time, and the watcher stores them in the address pool (package
+// settle). Each process takes batches of them from there (Prepare), and hands them out from memory (takeAddress). When a process ends,
+// the addresses it has not handed out are lost: an address costs nothing, but one that is used twice costs money.
 const (
 	smallestBatch = 32
 	largestBatch  = 2048
 )
 
-// addressPool is what this process took of one currency.
+// addressPool has the addresses of one currency that this process has taken.
 type addressPool struct {
 	mu      sync.Mutex
 	free    []string
-	batch   int // size of the last one: it doubles as long as full ones are used up fast
-	full    bool
+	batch   int  // size of the last batch; it doubles while full batches are used up fast
+	full    bool // whether the last batch was full
 	takenAt time.Time
-	filling chan struct{} // holds the right to fill
-	blind   bool          // the chain's watcher is not well for too long: a payment might not be seen
+	filling chan struct{} // lets one request at a time take a batch
+	blind   bool          // passes over the chain have failed for too long: a payment might not be seen
 }
 
 func (p *addressPool) setBlind(blind bool) {
@@ -53,7 +53,7 @@ func (p *addressPool) add(addresses ...string) {
 	p.free = append(p.free, addresses...)
 }
 
-// wants returns how many addresses to take now.
+// wants returns how many addresses to take from the store now; 0 if there are enough.
 func (p *addressPool) wants(now time.Time) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +67,8 @@ func (p *addressPool) wants(now time.Time) int {
 	return p.batch
 }
 
-// takeAddress returns an address from memory; only if there is none left does it ask the store.
+// takeAddress returns an address from memory. It asks the store only if there is none left. The error is card.ErrNoAddress if the store
+// has none either, or the pool is blind.
 func (s *Service) takeAddress(ctx context.Context, currency string) (string, error) {
 	pool := s.pools[currency]
 	if address, ok := pool.take(); ok {
@@ -84,7 +85,7 @@ func (s *Service) takeAddress(ctx context.Context, currency string) (string, err
 
 func (s *Service) fillMemory(ctx context.Context, currency string) error {
 	pool := s.pools[currency]
-	select { // the others wait for this one batch instead of each asking for one
+	select { // concurrent requests wait for one batch, instead of taking one each
 	case pool.filling <- struct{}{}:
 		defer func() { <-pool.filling }()
 	case <-ctx.Done():
@@ -105,8 +106,8 @@ func (s *Service) fillMemory(ctx context.Context, currency string) error {
 	return nil
 }
 
-// Prepare takes addresses ahead of the requests that will need them, and hands out none while nobody could see what they
-// receive. It is to be called every second or so. What fails for one currency does not keep the others from theirs.
+// Prepare takes addresses ahead of the requests that will need them. It also stops handing out addresses of a currency while payments to
+// them might not be seen for too long (Config.MaxBlind). Call it about every second. A failure of one currency does not affect the others.
 func (s *Service) Prepare(ctx context.Context) error {
 	var failed []error
 	for _, coin := range s.cfg.Currencies {

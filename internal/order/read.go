@@ -11,7 +11,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// GetCard returns a card of the account, with its credentials once it is generated. It costs one round trip to the store.
+// GetCard returns a card of the account, with its credentials once it is issued. It costs one round trip to the store. The error is
+// card.ErrNotFound if the account has no such card.
 func (s *Service) GetCard(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {
 	c, err := s.store.CardByUUID(ctx, account, id)
 	if errors.Is(err, card.ErrNotFound) {
@@ -36,11 +37,11 @@ func (s *Service) open(c *card.Card) error {
 	return nil
 }
 
-// listPage is how many cards ListCards holds at once.
+// listPage is the most cards that ListCards has in memory.
 const listPage = 500
 
-// ListCards calls f with the cards that match, newest first. Between pages nothing of the store is held, however slow f is, and
-// memory does not grow with the number of cards.
+// ListCards calls f with each card that matches, newest first, until f returns an error. It reads pages, so that a slow f does not hold a
+// connection of the store, and memory does not grow with the number of cards.
 func (s *Service) ListCards(ctx context.Context, filter Filter, f func(*card.Card) error) error {
 	left := filter.Limit
 	for {
@@ -68,13 +69,13 @@ func (s *Service) ListCards(ctx context.Context, filter Filter, f func(*card.Car
 	}
 }
 
-// CurrencyRate is a currency and its rate, if a fresh one is known.
+// CurrencyRate is a currency and its rate.
 type CurrencyRate struct {
 	card.Currency
-	Rate *card.Rate
+	Rate *card.Rate // nil if there is no fresh one
 }
 
-// ListCurrencies returns the enabled currencies by code.
+// ListCurrencies returns the enabled currencies, ordered by code.
 func (s *Service) ListCurrencies() ([]CurrencyRate, error) {
 	var all []CurrencyRate
 	for _, coin := range s.cfg.Currencies {

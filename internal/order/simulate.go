@@ -10,14 +10,14 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// SimulatedPayment is what SimulatePayment sends.
+// SimulatedPayment is a payment for SimulatePayment to make.
 type SimulatedPayment struct {
-	Amount        *card.Decimal // in whole coins; nil for what is due
-	Confirmations *int          // nil for the number that is required
+	Amount        *card.Decimal // in whole coins; nil for the amount due
+	Confirmations *int          // nil for the required number
 }
 
-// SimulatePayment pays for a card on the simulated chain, and returns the card as soon as the watcher has seen the payment,
-// or as it is after a few seconds. Where the card's chain is real it is ErrNotFound.
+// SimulatePayment pays for a card on the simulated chain. It returns the card once the watcher has seen the payment and a paid card is
+// issued, or as it is after five seconds. The error is card.ErrNotFound if the card's chain is real.
 func (s *Service) SimulatePayment(ctx context.Context, account, id uuid.UUID, p SimulatedPayment) (*card.Card, error) {
 	if len(s.sandbox) == 0 {
 		return nil, card.ErrNotFound.Saying("This service runs no simulated chain: pay with real coins.")
@@ -51,7 +51,7 @@ func (s *Service) SimulatePayment(ctx context.Context, account, id uuid.UUID, p 
 	return s.awaitSeen(ctx, c, amount, tip)
 }
 
-// awaitSeen reads the card until what was just sent shows.
+// awaitSeen reads the card until it shows the payment that was just sent, and is issued if it is paid. It gives up after five seconds.
 func (s *Service) awaitSeen(ctx context.Context, before *card.Card, sent card.Amount, tip card.Tip) (*card.Card, error) {
 	s.wake()
 	giveUp := time.NewTimer(5 * time.Second)

@@ -11,22 +11,22 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// standingLasts is for how long a standing is believed. What this process adds meanwhile is counted; what others add is not, so that
-// a limit can be exceeded by what they accept in that time.
+// standingLasts is how long a standing is cached. Orders that this process accepts meanwhile are added to it. Orders that other processes
+// accept are not, so that an account can exceed its limit by those.
 const standingLasts = 5 * time.Second
 
-// standings remembers the standing of accounts, so that a request need not ask for it. Its zero value is ready for use.
+// standings caches the standing of accounts, so that most requests need not ask the store. Its zero value is ready for use.
 type standings struct{ entries sync.Map } // of *standingEntry, by account
 
 type standingEntry struct {
 	mu       sync.Mutex
 	standing Standing
 	askedAt  time.Time
-	asking   bool // one request asks again while the others go on with what is known
+	asking   bool // one request is asking the store again; the others use what is cached
 }
 
-// reserve adds a card of usd to what the account has open, and returns what takes it back. It refuses if the account has too much open,
-// or lost what a card was made for.
+// reserve adds usd to the account's open orders, and returns a function that undoes that. The error is card.ErrQuotaExceeded if the
+// account has too much open, and card.ErrAccountFrozen if one of its issued cards is reversed.
 func (s *Service) reserve(ctx context.Context, account uuid.UUID, usd card.USD) (takeBack func(), err error) {
 	if s.cfg.MaxOpenUSD == 0 && !s.cfg.FreezeReversed {
 		return func() {}, nil
@@ -54,13 +54,13 @@ func (s *Service) reserve(ctx context.Context, account uuid.UUID, usd card.USD) 
 	return func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if e.askedAt.Equal(asOf) { // what was asked since does not hold it
+		if e.askedAt.Equal(asOf) { // a standing that was read since does not include usd
 			e.standing.OpenUSD -= usd
 		}
 	}, nil
 }
 
-// refresh asks for a standing that is not known or no longer believed.
+// refresh asks the store for the standing if it is not cached, or was cached for too long.
 func (s *Service) refresh(ctx context.Context, account uuid.UUID, e *standingEntry) error {
 	now := s.cfg.Now()
 	e.mu.Lock()
