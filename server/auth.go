@@ -9,7 +9,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// authenticate finds out who asks, before anything else of the request is looked at (RFC 6750, section 2.1).
+// authenticate authenticates the request by its bearer token (RFC 6750, section 2.1), before anything else in it is looked at.
 func authenticate(accounts *account.Service, problems problemWriter) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		scheme, token, _ := strings.Cut(c.GetHeader("Authorization"), " ")
@@ -26,7 +26,7 @@ func authenticate(accounts *account.Service, problems problemWriter) gin.Handler
 	}
 }
 
-// identity returns who asks.
+// identity returns the identity that authenticate found.
 func identity(c interface{ Value(key any) any }) (account.Identity, bool) {
 	who, ok := c.Value(identityKey).(account.Identity)
 	return who, ok

@@ -32,8 +32,8 @@ var (
 	errNotChecked = errors.New("handler reached without validation")
 )
 
-// caller returns whose request it is, and the context to answer it with, which ends when the client goes away. gin's own can't be
-// given to a driver: it serves the next request while a goroutine of the driver may still look at it.
+// caller returns the account that the request is from, and the request's context, which ends when the client disconnects. A gin.Context
+// must not be passed on: gin reuses it for the next request while a goroutine of a database driver may still hold it.
 func caller(ctx context.Context) (context.Context, uuid.UUID, error) {
 	who, ok := identity(ctx)
 	c, ours := ctx.(*gin.Context)
@@ -72,7 +72,7 @@ func (a *api) CreateCard(gc context.Context, r CreateCardRequestObject) (CreateC
 	}}, nil
 }
 
-// idempotencyKey takes the quotes off a key that is sent as a structured field's string (RFC 8941).
+// idempotencyKey returns the key in the header, or "". It removes the quotes of a structured field's string (RFC 8941).
 func idempotencyKey(header *string) (string, error) {
 	if header == nil {
 		return "", nil
@@ -122,7 +122,7 @@ func (a *api) ListCards(ctx context.Context, r ListCardsRequestObject) (ListCard
 }
 
 func (a *api) page(ctx context.Context, filter order.Filter, limit int) (ListCardsResponseObject, error) {
-	filter.Limit = limit + 1 // one more tells whether there is a next page
+	filter.Limit = limit + 1 // one more, to see whether there is a next page
 	cards := make([]Card, 0, limit)
 	more := false
 	err := a.orders.ListCards(ctx, filter, func(c *card.Card) error {
@@ -145,7 +145,8 @@ func (a *api) page(ctx context.Context, filter order.Filter, limit int) (ListCar
 	return page, nil
 }
 
-// A cursor is the uuid of the last card of a page. It holds no account: another's cursor only cuts one's own list.
+// A cursor is the uuid of the last card of a page. It does not name the account: with another account's cursor, a client only gets a
+// different part of its own list.
 func formatCursor(id uuid.UUID) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
 func parseCursor(text string) (uuid.UUID, error) {
@@ -156,14 +157,14 @@ func parseCursor(text string) (uuid.UUID, error) {
 	return uuid.UUID(raw), nil
 }
 
-// cardStream writes cards while they are read, in constant memory.
+// cardStream writes cards as they are read, in constant memory.
 type cardStream struct {
 	ctx  context.Context
 	each func(func(*card.Card) error) error
 }
 
-// VisitListCardsResponse writes the array. The status is sent with the first card: an error before is still a problem document;
-// one after it cuts the connection (problemWriter), so that nobody takes the part for the whole.
+// VisitListCardsResponse writes the array. The status is sent with the first card. An error before that becomes a problem document. A
+// later error aborts the connection (problemWriter), so that the client can't mistake the part for the whole.
 func (s cardStream) VisitListCardsResponse(w http.ResponseWriter) error {
 	control := http.NewResponseController(w)
 	out := bufio.NewWriterSize(w, 32<<10)
@@ -177,7 +178,7 @@ func (s cardStream) VisitListCardsResponse(w http.ResponseWriter) error {
 		if separator == '[' {
 			start()
 		}
-		if out.Available() < 4<<10 { // about to be sent: a reader that keeps up gets more time
+		if out.Available() < 4<<10 { // the buffer is about to be sent: a client that keeps up gets more time
 			_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
 		}
 		if err := out.WriteByte(separator); err != nil {
@@ -197,7 +198,7 @@ func (s cardStream) VisitListCardsResponse(w http.ResponseWriter) error {
 	return out.Flush()
 }
 
-// wireCard is a card as the contract shows it.
+// wireCard converts a card to its form in the contract.
 func wireCard(c *card.Card) Card {
 	w := Card{
 		UUID:      c.UUID,

@@ -10,7 +10,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// pageSize is what limit is where a list is always divided into pages.
+// pageSize is the default limit of lists that always have pages.
 const pageSize = 100
 
 // ListEvents implements listEvents.
@@ -34,12 +34,12 @@ func (a *api) ListEvents(ctx context.Context, r ListEventsRequestObject) (ListEv
 	return page, nil
 }
 
-// next is the header that leads to the next page (RFC 8288).
+// next returns the value of the Link header to the next page (RFC 8288).
 func next(path string, query url.Values) *string {
 	return ptr("<" + path + "?" + query.Encode() + `>; rel="next"`)
 }
 
-// wireEvent is an event as the contract shows it. Event.Payload is the same without the id; a test compares them.
+// wireEvent converts an event to its form in the contract. Event.Payload is the same without the id; a test compares them.
 func wireEvent(e card.Event) Event {
 	w := Event{ID: e.ID, Type: EventType(e.Type), Timestamp: Time(e.CreatedAt), Seq: e.Seq}
 	if e.CardUUID != uuid.Nil {
@@ -51,6 +51,7 @@ func wireEvent(e card.Event) Event {
 	return w
 }
 
+// deref returns *p, or absent if p is nil.
 func deref[T any](p *T, absent T) T {
 	if p == nil {
 		return absent

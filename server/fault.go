@@ -18,18 +18,18 @@ import (
 
 const isMissing = "is missing"
 
-// formats checks those of the contract's formats that are not only for people and generators.
+// formats returns validators for those formats in the contract that are enforced. The others only document.
 func formats() openapi3.SchemaValidationOption {
 	return openapi3.WithStringFormatValidators(map[string]openapi3.StringFormatValidator{"uuid": uuidFormat{}, "date-time": dateTimeFormat{}})
 }
 
-// wrongBody returns everything in which a body departs from its schema.
+// wrongBody returns every violation of the schema in a body.
 func wrongBody(value any, declared *openapi3.RequestBody) []card.FieldError {
 	schema := declared.Content.Get("application/json").Schema.Value
 	return faults("", schema.VisitJSON(value, openapi3.VisitAsRequest(), openapi3.MultiErrors(), formats()))
 }
 
-// wrongParameters returns everything in which path, query and headers depart from the contract.
+// wrongParameters returns every violation of the contract in path, query and headers.
 func wrongParameters(c *gin.Context, route *routers.Route) []card.FieldError {
 	if len(route.Operation.Parameters) == 0 {
 		return nil
@@ -60,9 +60,9 @@ func wrongParameters(c *gin.Context, route *routers.Route) []card.FieldError {
 	return wrong
 }
 
-// faults flattens what the validator found. It takes over reasons only: the validator's full texts quote the values.
+// faults flattens the validator's error. It uses only the reasons, because the full texts quote values.
 func faults(place string, err error) []card.FieldError {
-	switch e := err.(type) { //nolint:errorlint // the tree is walked by hand, level by level
+	switch e := err.(type) { //nolint:errorlint // faults walks the tree itself, level by level
 	case nil:
 		return nil
 	case openapi3.MultiError:
@@ -116,7 +116,7 @@ func schemaFault(place string, e *openapi3.SchemaError) card.FieldError {
 	return card.FieldError{Pointer: place + pointer(path), Detail: detail}
 }
 
-// pointer writes a JSON pointer (RFC 6901).
+// pointer returns path as a JSON pointer (RFC 6901).
 func pointer(path []string) string {
 	escape := strings.NewReplacer("~", "~0", "/", "~1")
 	var b strings.Builder
@@ -128,7 +128,7 @@ func pointer(path []string) string {
 
 type uuidFormat struct{}
 
-// Validate takes the 36 characters of RFC 9562 only, not the other forms that some libraries read.
+// Validate accepts only the form with 36 characters of RFC 9562, not the others that some libraries accept.
 func (uuidFormat) Validate(s string) error {
 	if len(s) != 36 {
 		return errNotUUID
@@ -138,7 +138,7 @@ func (uuidFormat) Validate(s string) error {
 
 type dateTimeFormat struct{}
 
-// Validate takes what RFC 3339 does.
+// Validate accepts a time in the form of RFC 3339.
 func (dateTimeFormat) Validate(s string) error {
 	_, err := time.Parse(time.RFC3339, s)
 	return err

@@ -14,12 +14,13 @@ import (
 // Check is something that readiness depends on.
 type Check struct {
 	Name string
-	// Coin is the currency that can't be sold for while the check fails. Defaults to none: nothing works then.
+	// Coin is the code of the only currency that is affected while the check fails. Defaults to none: the whole service is affected.
 	Coin string
-	Ask  func(context.Context) error
+	// Ask returns an error if the check fails. Its reason is shown to anybody if it is a card.Unready.
+	Ask func(context.Context) error
 }
 
-// health answers whether the process lives, which depends on nothing else, and whether it is ready for work.
+// health serves liveness, which depends on nothing else, and readiness.
 type health struct{ checks []Check }
 
 const (
@@ -32,13 +33,13 @@ func (h health) register(r gin.IRoutes) {
 	r.GET(readyPath, h.ready)
 }
 
-// ready names the checks that fail. It says why as far as that may be shown to anybody (card.Unready); the rest is in the log of
-// whoever runs the service. The process is ready as long as one coin is well: a sick one refuses its own cards, and the others sell on.
+// ready lists the checks that fail. It gives a reason only if anybody may see it (card.Unready); the rest is in the operator's log.
+// The process is ready as long as one coin is: only orders to pay with the others are refused.
 func (h health) ready(c *gin.Context) {
 	ctx, cancel := context.WithTimeout(c.Request.Context(), 2*time.Second)
 	defer cancel()
 	failing, reasons := []string{}, map[string]string{}
-	coins := map[string]bool{} // whether each is well
+	coins := map[string]bool{} // whether all checks of a coin succeed
 	ready := true
 	for _, check := range h.checks {
 		err := check.Ask(ctx)

@@ -11,19 +11,19 @@ import (
 	"github.com/google/uuid"
 )
 
-// maxBody is the longest request body, in bytes, also of one that does not say how long it is.
+// maxBody is the longest request body, in bytes. It applies whether or not the request announces its length.
 const maxBody = 64 << 10
 
-// The keys of what a gin.Context carries. Strings, because its Value finds no others.
+// The keys of the values in a gin.Context. They are strings because Context.Value finds only those.
 const (
 	requestIDKey = "cardmint.request_id"
 	identityKey  = "cardmint.identity"
-	checkedKey   = "cardmint.checked" // what the domain read from the body
+	checkedKey   = "cardmint.checked" // the order that the domain read from the body
 )
 
 const harmless = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
-// requestID names the request. A client's own name is taken over only if it can do no harm in a log or a header.
+// requestID gives the request an id. It uses the client's only if that is safe in a log and a header.
 func requestID(c *gin.Context) {
 	id := c.GetHeader("X-Request-Id")
 	if id == "" || len(id) > 64 || strings.Trim(id, harmless) != "" {
@@ -34,17 +34,17 @@ func requestID(c *gin.Context) {
 	c.Header("X-Content-Type-Options", "nosniff")
 }
 
-// accessLog writes one line for each request: never a header, a query or a body, which may hold secrets.
+// accessLog logs one line per request. It never logs a header, a query or a body, which may contain secrets.
 func accessLog(log *slog.Logger) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		start := time.Now()
-		defer func() { // also when the handler cut the connection
+		defer func() { // runs even if the handler aborts the connection
 			route := c.FullPath()
 			if route == "" {
 				route = "none"
 			}
 			level := slog.LevelInfo
-			gone := c.Request.Context().Err() != nil // before it had its answer
+			gone := c.Request.Context().Err() != nil // the client disconnected before it had the response
 			switch {
 			case route == livePath, route == readyPath:
 				level = slog.LevelDebug // probes come every second
@@ -66,7 +66,7 @@ func accessLog(log *slog.Logger) gin.HandlerFunc {
 			if who, ok := identity(c); ok {
 				fields = append(fields, slog.String("account", who.AccountID.String()), slog.String("token", who.TokenID.String()))
 			}
-			// Without the place in the code, which is always this one and takes longer to find than the rest.
+			// Without the source position, which is always this one, and takes longer to find than the rest.
 			if ctx := c.Request.Context(); log.Enabled(ctx, level) {
 				line := slog.NewRecord(time.Now(), level, "request", 0)
 				line.AddAttrs(fields...)
@@ -77,11 +77,10 @@ func accessLog(log *slog.Logger) gin.HandlerFunc {
 	}
 }
 
-// requestTimeout is after how long a request is given up, whatever it waits for. A list without pages is exempt: it is given up
-// when its reader does not keep up.
+// requestTimeout limits a request, whatever it waits for. A list without pages is exempt: it ends when its client does not keep up.
 const requestTimeout = 20 * time.Second
 
-// deadline ends what a request waits for, so that a database that hangs does not hold on to requests for ever.
+// deadline gives the request's context a deadline, so that requests do not pile up if the database hangs.
 func deadline(c *gin.Context) {
 	if c.Request.Method == http.MethodGet && c.FullPath() == "/api/cards" && c.Query("limit") == "" {
 		return
@@ -90,11 +89,11 @@ func deadline(c *gin.Context) {
 	ctx, cancel := context.WithTimeout(request.Context(), requestTimeout)
 	defer func() {
 		cancel()
-		c.Request = request // whose context tells whether the client is still there
+		c.Request = request // accessLog tells by the original context whether the client is gone
 	}()
 	c.Request = request.WithContext(ctx)
 	c.Next()
 }
 
-// noStore keeps every answer of the API, which may hold credentials, out of caches.
+// noStore keeps all responses of the API, which may contain credentials, out of caches.
 func noStore(c *gin.Context) { c.Header("Cache-Control", "no-store") }

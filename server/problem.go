@@ -17,10 +17,10 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// problemType is what the type of every problem begins with; its code follows.
+// problemType is the prefix of every problem's type. The code follows it.
 const problemType = "https://github.com/cardmint/cardmint/blob/main/README.md#"
 
-// status is where kinds of failures become HTTP's.
+// status returns the HTTP status for a kind of failure.
 func status(kind card.Kind) int {
 	switch kind {
 	case card.Malformed:
@@ -49,11 +49,11 @@ func status(kind card.Kind) int {
 	return http.StatusInternalServerError
 }
 
-// problemWriter is the one place that writes an error (RFC 9457).
+// problemWriter writes errors as problem documents (RFC 9457). Nothing else writes errors.
 type problemWriter struct{ log *slog.Logger }
 
-// write answers err and ends the request. Whatever is not a card.Error is an internal one, of which the client learns nothing.
-// If a part of another answer is already on its way, the connection is cut, so that nobody takes the part for the whole.
+// write responds with err and ends the request. An error that is not a card.Error becomes an internal error, without details.
+// If part of another response was already sent, write aborts the connection, so that the client can't mistake the part for the whole.
 func (p problemWriter) write(c *gin.Context, err error) {
 	c.Abort()
 	var known *card.Error
@@ -66,8 +66,8 @@ func (p problemWriter) write(c *gin.Context, err error) {
 	if c.Writer.Written() {
 		panic(http.ErrAbortHandler)
 	}
-	c.Header("Cache-Control", "no-store")                // also where there is no route, and so no middleware that says it
-	c.Header("Content-Type", "application/problem+json") // also where another answer had begun; gin keeps what is there
+	c.Header("Cache-Control", "no-store")                // noStore does not run if there is no route
+	c.Header("Content-Type", "application/problem+json") // gin would keep the type of a response that was begun
 	code := status(known.Kind)
 	body := Problem{
 		Type:      problemType + known.Code,
@@ -101,14 +101,14 @@ func (p problemWriter) write(c *gin.Context, err error) {
 	switch known.Kind {
 	case card.Unauthorized, card.NotFound, card.MethodNotAllowed, card.UnsupportedMedia, card.TooLarge, card.Timeout:
 		if c.Request.ContentLength != 0 {
-			c.Header("Connection", "close") // or net/http would wait for the rest of the body before it answers
+			c.Header("Connection", "close") // or net/http would read the rest of the body before it responds
 		}
 	}
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(body); err != nil {
-		panic(err) // strings and numbers only: can't happen
+		panic(err) // can't happen: body has only strings and numbers
 	}
 	c.Data(code, "application/problem+json", text.Bytes())
 }
@@ -116,13 +116,13 @@ func (p problemWriter) write(c *gin.Context, err error) {
 func (p problemWriter) noRoute(c *gin.Context)  { p.write(c, card.ErrNotFound) }
 func (p problemWriter) noMethod(c *gin.Context) { p.write(c, card.ErrMethodNotAllowed) }
 
-// badRequest answers what the generated code could not bind, which validation should have refused before.
+// badRequest responds to a request that the generated code can't bind. Validation should have refused it before.
 func (p problemWriter) badRequest(c *gin.Context, err error) {
 	p.log.WarnContext(c.Request.Context(), "request passed validation but does not bind", "request_id", c.GetString(requestIDKey), "error", err)
 	p.write(c, card.ErrInvalidRequest.WithFields(card.FieldError{Detail: "does not have the form that the specification gives for this operation"}))
 }
 
-// recovery turns a panic into an internal error. Its value is not logged, for it may hold what the request held.
+// recovery turns a panic into an internal error. It does not log the panic's value, which may contain data of the request.
 func (p problemWriter) recovery(c *gin.Context) {
 	defer func() {
 		value := recover()

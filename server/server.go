@@ -1,7 +1,7 @@
-// Package server is everything HTTP: it turns requests into calls of card.Service and its answers into responses.
+// Package server serves the API over HTTP: it turns requests into calls of the actors, and their results into responses.
 //
-// It may import packages card and openapi. It keeps nothing: a request that was cut off by a crash is repeated by its client.
-// This file is the middleware order on one screen; every other file is one concern, or the handlers of one tag.
+// It may import packages card and openapi, and the actors that it calls. It stores nothing: a request that a crash interrupts is up to the
+// client to repeat. This file has the order of the middleware. Every other file has one concern, or the handlers of one tag.
 package server
 
 import (
@@ -19,17 +19,17 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// Config is what a server needs.
+// Config configures a server.
 type Config struct {
-	Orders   *order.Service // nil where only health is served
+	Orders   *order.Service // If nil, only health is served.
 	Accounts *account.Service
 	Webhooks *webhook.Service
 	Log      *slog.Logger // Defaults to slog.Default().
-	// Checks are what readiness depends on, in the order in which they are asked. Defaults to none.
+	// Checks are what readiness depends on. They run in this order. Defaults to none.
 	Checks []Check
 }
 
-// New returns the handler of the whole service.
+// New returns the handler for the whole service.
 func New(cfg Config) (http.Handler, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -71,10 +71,11 @@ func New(cfg Config) (http.Handler, error) {
 		}),
 		GinServerOptions{ErrorHandler: func(c *gin.Context, err error, _ int) { problems.badRequest(c, err) }},
 	)
-	return http.MaxBytesHandler(engine, maxBody), nil // outside of gin, where the connection hears of a body that is too long
+	// Outside gin: net/http closes the connection after a body that is too long only if the limit is set on its own ResponseWriter.
+	return http.MaxBytesHandler(engine, maxBody), nil
 }
 
-// The limits of one connection. A list that takes longer to send prolongs its own time as long as its reader keeps up.
+// The limits of one connection. A list that takes longer to send extends its write deadline as long as the client keeps up.
 const (
 	headerTimeout = 5 * time.Second
 	readTimeout   = 15 * time.Second
@@ -83,7 +84,7 @@ const (
 	maxHeader     = 32 << 10
 )
 
-// Serve answers on l until ctx ends, then lets the requests that were accepted finish, for at most grace.
+// Serve serves h on l until ctx ends. It then lets accepted requests finish, for at most grace. It returns nil if all of them did.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger, grace time.Duration) error {
 	s := &http.Server{
 		Handler:           h,

@@ -12,7 +12,7 @@ import (
 	"github.com/cardmint/cardmint/openapi"
 )
 
-// spec is the contract, as it is served and as requests are validated against it.
+// spec is the contract, in the forms in which it is served and in which requests are validated.
 type spec struct {
 	json   []byte
 	routes map[string]*routers.Route // by method and gin's path
@@ -29,7 +29,7 @@ func loadSpec() (*spec, error) {
 	}
 	for path, item := range doc.Paths.Map() {
 		for method, operation := range item.Operations() {
-			// Our own middleware authenticates, before a byte of the body is read.
+			// The middleware authenticates, before the body is read.
 			operation.Security = openapi3.NewSecurityRequirements()
 			s.routes[method+" "+ginPath(path)] = &routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: operation}
 		}
@@ -37,7 +37,7 @@ func loadSpec() (*spec, error) {
 	return s, nil
 }
 
-// ginPath writes a path template in gin's way: /cards/{uuid} as /cards/:uuid.
+// ginPath converts a path template to gin's syntax: /cards/{uuid} to /cards/:uuid.
 func ginPath(path string) string {
 	return strings.NewReplacer("{", ":", "}", "").Replace(path)
 }

@@ -13,8 +13,8 @@ const maxDepth = 32
 
 var errNotUUID = errors.New("must be a UUID")
 
-// strictJSON reads a JSON text (RFC 8259) into maps, slices, strings, json.Numbers, booleans and nil; or it returns what is wrong
-// with the text. Unlike encoding/json it refuses invalid UTF-8, and keys that appear twice: programs disagree which of them counts.
+// strictJSON parses a JSON text (RFC 8259) into maps, slices, strings, json.Numbers, booleans and nil. If the text is not valid, it
+// returns what is wrong with it. Unlike encoding/json it refuses invalid UTF-8 and duplicate keys: programs disagree about which counts.
 func strictJSON(text []byte) (value any, fault string) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, "The body is empty. Send a JSON object."
@@ -49,7 +49,7 @@ type repeatedKey string
 
 func (k repeatedKey) Error() string { return "repeated key" }
 
-// read reads one value of a text that is known to be valid.
+// read reads one value from a text that is known to be valid.
 func read(tokens *json.Decoder, depth int) (any, error) {
 	if depth > maxDepth {
 		return nil, errors.New("too deep")

@@ -6,10 +6,10 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Time is written in UTC with exactly three fractional digits.
+// Time is a time that is written in UTC with exactly three fractional digits.
 type Time time.Time
 
-// MarshalText writes the time; in JSON it is a string.
+// MarshalText implements encoding.TextMarshaler. In JSON the time is a string.
 func (t Time) MarshalText() ([]byte, error) {
 	return time.Time(t).UTC().AppendFormat(nil, card.TimeFormat), nil
 }
@@ -17,7 +17,7 @@ func (t Time) MarshalText() ([]byte, error) {
 // usdNumber is an amount of US dollars that is written as a JSON number.
 type usdNumber card.USD
 
-// MarshalJSON writes the shortest exact number: 150, 150.5, 150.55.
+// MarshalJSON implements json.Marshaler. It writes the shortest exact number: 150, 150.5, 150.55.
 func (u usdNumber) MarshalJSON() ([]byte, error) {
 	return []byte(card.Decimal{Units: int64(u), Scale: 2}.String()), nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// validate refuses what the contract does not allow, and names everything that is wrong at once.
+// validate refuses requests that violate the contract. The response lists everything that is wrong.
 func (s *spec) validate(a *api, problems problemWriter) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		route := s.routes[c.Request.Method+" "+c.FullPath()]
@@ -40,19 +40,19 @@ func (s *spec) validate(a *api, problems problemWriter) gin.HandlerFunc {
 	}
 }
 
-// parsedBody is a body that was read. The generated code binds the value that was validated, not a second reading of the text.
+// parsedBody is a request body that was parsed. The generated code binds its value, which was validated, instead of parsing the text again.
 type parsedBody struct{ value any }
 
-// Read fails. The generated code comes here with a value that does not bind, and would take an end for a request without a body.
+// Read returns an error. The generated code calls it only if the value does not bind, and would take io.EOF for a missing body.
 func (*parsedBody) Read([]byte) (int, error) { return 0, errors.New("the body does not bind") }
 
 // Close does nothing.
 func (*parsedBody) Close() error { return nil }
 
-// ValidatedValue implements what the generated code looks for.
+// ValidatedValue returns the parsed body to the generated code.
 func (b *parsedBody) ValidatedValue() any { return b.value }
 
-// readBody reads the body of an operation that has one, and checks that it is one JSON text and nothing else. It is nil if there is none.
+// readBody reads the body of a request, which must be exactly one JSON text. It returns nil if the operation, or the request, has none.
 func readBody(r *http.Request, declared *openapi3.RequestBodyRef) (*parsedBody, error) {
 	if declared == nil {
 		return nil, nil
@@ -60,7 +60,7 @@ func readBody(r *http.Request, declared *openapi3.RequestBodyRef) (*parsedBody, 
 	if r.ContentLength == 0 && !declared.Value.Required {
 		return nil, nil
 	}
-	// Bodies are JSON, says the source document: a client need not repeat it.
+	// The contract says that bodies are JSON, so a client need not send Content-Type.
 	media, params, err := mime.ParseMediaType(cmp.Or(r.Header.Get("Content-Type"), "application/json"))
 	charset := params["charset"]
 	if err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") || r.Header.Get("Content-Encoding") != "" {
@@ -76,7 +76,7 @@ func readBody(r *http.Request, declared *openapi3.RequestBodyRef) (*parsedBody, 
 	case err != nil:
 		return nil, card.ErrMalformedJSON.Saying("The body broke off.")
 	}
-	if len(text) == 0 && !declared.Value.Required { // sent in chunks, of which there were none
+	if len(text) == 0 && !declared.Value.Required { // chunked, but without a chunk
 		return nil, nil
 	}
 	value, fault := strictJSON(text)
@@ -86,8 +86,8 @@ func readBody(r *http.Request, declared *openapi3.RequestBodyRef) (*parsedBody, 
 	return &parsedBody{value}, nil
 }
 
-// check has the domain read a body, once: it returns what only the domain finds wrong, so that a client learns of everything at once, and
-// leaves what it read to the handler. The body's fields may be of any type.
+// check has the domain check a body, so that a client learns at once of everything that is wrong. It leaves the order that the domain
+// read in c, for the handler. The body's fields may have any type.
 func (a *api) check(c *gin.Context, operation string, body map[string]any) []card.FieldError {
 	switch operation {
 	case "createCard":
@@ -107,8 +107,8 @@ func (a *api) check(c *gin.Context, operation string, body map[string]any) []car
 	return nil
 }
 
-// merge adds what the domain finds wrong to what the schema finds. About one place the domain says it better, unless the value is
-// not there at all.
+// merge adds what the domain finds wrong to what the schema finds. If both name the same place, the domain's text is the better one,
+// unless the value is missing.
 func merge(schema, domain []card.FieldError) []card.FieldError {
 	for _, d := range domain {
 		i := slices.IndexFunc(schema, func(f card.FieldError) bool { return f.Pointer == d.Pointer })
