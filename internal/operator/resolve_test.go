@@ -173,13 +173,13 @@ func TestResolve_WhatCantBeDecidedIsRefused(t *testing.T) {
 
 func TestReconcile_FindsWhatDoesNotAgree(t *testing.T) {
 	for want, wreck := range map[string]string{
-		"it has credentials, but is not generated":                           "UPDATE cards SET status = 'awaiting_payment'",
-		"it is generated, but has no credentials":                            "DELETE FROM credentials",
-		"it is generated, but its making is not done":                        "UPDATE intents SET state = 'open'",
-		"what it received is not what its transfers say":                     "UPDATE cards SET received = received + 1",
-		"what was given back is not what its resolutions say":                "UPDATE cards SET refunded = 1",
-		"the events of the account have gaps":                                "UPDATE accounts SET last_seq = last_seq + 1",
-		"it is paid, but its making was never decided":                       "DELETE FROM intents",
+		"it has credentials, but is not issued":                              "UPDATE cards SET status = 'awaiting_payment'",
+		"it is issued, but has no credentials":                               "DELETE FROM credentials",
+		"it is issued, but its intent is not done":                           "UPDATE intents SET state = 'open'",
+		"its received amount does not match its transfers":                   "UPDATE cards SET received = received + 1",
+		"its refunded amount does not match its resolutions":                 "UPDATE cards SET refunded = 1",
+		"the account's events have gaps":                                     "UPDATE accounts SET last_seq = last_seq + 1",
+		"it is paid, but has no intent":                                      "DELETE FROM intents",
 		"the supplier was asked ten times or more, and it is not issued yet": "UPDATE intents SET state = 'open', attempts = 10",
 	} {
 		t.Run(want, func(t *testing.T) {

@@ -75,8 +75,8 @@ func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
 
 // What the books doubt until an operator has decided.
 const (
-	lost   = "its money left the chain after it was made or given back: write it off, or wait for it"
-	parked = "it is paid, but its making is parked: retry or refund it"
+	lost   = "its money left the chain after it was issued or refunded: write it off, or wait for it"
+	parked = "it is paid, but its issuing is parked: retry or refund it"
 )
 
 var quiet = slog.New(slog.DiscardHandler)

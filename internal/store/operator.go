@@ -214,17 +214,17 @@ func (t *tx) doubts(ctx context.Context) ([]operator.Doubt, error) {
 			FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'refund')`},
 		{"its written-off amount does not match its resolutions", `SELECT c.uuid FROM cards c WHERE c.written_off <> (SELECT COALESCE(SUM(r.amount), 0)
 			FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'write_off')`},
-		{"it is generated, but has no credentials", "SELECT c.uuid FROM cards c WHERE c.status = 'generated' AND NOT EXISTS (SELECT 1 FROM credentials s WHERE s.card_uuid = c.uuid)"},
-		{"it has credentials, but is not generated", "SELECT c.uuid FROM cards c JOIN credentials s ON s.card_uuid = c.uuid WHERE c.status <> 'generated'"},
-		{"it is generated, but its making is not done", "SELECT c.uuid FROM cards c WHERE c.status = 'generated' AND NOT EXISTS (SELECT 1 FROM intents i WHERE i.card_uuid = c.uuid AND i.state = 'done')"},
-		{"its making is done, but it is not generated", "SELECT c.uuid FROM cards c JOIN intents i ON i.card_uuid = c.uuid WHERE i.state = 'done' AND c.status <> 'generated'"},
-		{"it is paid, but its making was never decided", "SELECT c.uuid FROM cards c WHERE c.payment_state = 'paid' AND NOT EXISTS (SELECT 1 FROM intents i WHERE i.card_uuid = c.uuid)"},
+		{"it is issued, but has no credentials", "SELECT c.uuid FROM cards c WHERE c.status = 'generated' AND NOT EXISTS (SELECT 1 FROM credentials s WHERE s.card_uuid = c.uuid)"},
+		{"it has credentials, but is not issued", "SELECT c.uuid FROM cards c JOIN credentials s ON s.card_uuid = c.uuid WHERE c.status <> 'generated'"},
+		{"it is issued, but its intent is not done", "SELECT c.uuid FROM cards c WHERE c.status = 'generated' AND NOT EXISTS (SELECT 1 FROM intents i WHERE i.card_uuid = c.uuid AND i.state = 'done')"},
+		{"its intent is done, but it is not issued", "SELECT c.uuid FROM cards c JOIN intents i ON i.card_uuid = c.uuid WHERE i.state = 'done' AND c.status <> 'generated'"},
+		{"it is paid, but has no intent", "SELECT c.uuid FROM cards c WHERE c.payment_state = 'paid' AND NOT EXISTS (SELECT 1 FROM intents i WHERE i.card_uuid = c.uuid)"},
 		{"it is paid, but its issuing is parked: retry or refund it", "SELECT c.uuid FROM cards c JOIN intents i ON i.card_uuid = c.uuid WHERE i.state = 'parked' AND c.payment_state = 'paid'"},
 		{"it is paid, but the supplier declined it: retry or refund it", "SELECT c.uuid FROM cards c JOIN intents i ON i.card_uuid = c.uuid WHERE i.state = 'refund_due' AND c.payment_state = 'paid'"},
 		{"the supplier was asked ten times or more, and it is not issued yet", `SELECT c.uuid FROM cards c JOIN intents i ON i.card_uuid = c.uuid
 			WHERE i.state IN ('open', 'pending') AND i.attempts >= 10 AND c.payment_state = 'paid'`},
-		{"its money left the chain after it was made or given back: write it off, or wait for it", "SELECT c.uuid FROM cards c WHERE " + isLost},
-		{"the events of the account have gaps", `SELECT a.id FROM accounts a WHERE a.last_seq <> (SELECT COUNT(*) FROM events e WHERE e.account_id = a.id)
+		{"its money left the chain after it was issued or refunded: write it off, or wait for it", "SELECT c.uuid FROM cards c WHERE " + isLost},
+		{"the account's events have gaps", `SELECT a.id FROM accounts a WHERE a.last_seq <> (SELECT COUNT(*) FROM events e WHERE e.account_id = a.id)
 			OR a.last_seq <> (SELECT COALESCE(MAX(e.seq), 0) FROM events e WHERE e.account_id = a.id)`},
 	} {
 		var ids []uuid.UUID
