@@ -14,9 +14,9 @@ type Coin struct {
 	card.Currency
 	// Markets maps a rate source's name to its name for the coin's market against US dollars.
 	Markets map[string]string
-	// Example shows the coin's flags in texts of help.
+	// Example shows the coin's flags in help texts.
 	Example string
-	// Every is how often node and wallet are asked.
+	// Every is the time between two passes over the chain.
 	Every time.Duration
 	// Settings returns what an operator sets for the coin: a pointer to a struct whose fields are flags, by kong's tags. It is nil for a
 	// coin that has rates but whose payments can't be watched yet.

@@ -45,7 +45,7 @@ type MoneroConfig struct {
 	Now func() time.Time
 }
 
-// Validate reports everything that is wrong, never a password, and fills in the defaults.
+// Validate fills in the defaults, and returns an error that lists every invalid field. The error never contains a password.
 func (c *MoneroConfig) Validate() error {
 	if c.Coin.Code == "" {
 		c.Coin = monero().Currency

@@ -24,7 +24,7 @@ func (s *Service) GetCard(ctx context.Context, account, id uuid.UUID) (*card.Car
 	return c, s.open(c)
 }
 
-// open fills in the credentials of a generated card, unless they are no longer kept.
+// open decrypts the credentials of an issued card, unless they are no longer kept.
 func (s *Service) open(c *card.Card) error {
 	if c.Status != card.Generated || c.Sealed == nil {
 		return nil

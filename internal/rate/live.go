@@ -62,7 +62,7 @@ func set[T comparable](value *T, byDefault T) {
 	}
 }
 
-// Validate reports everything that is wrong, and fills in the defaults.
+// Validate fills in the defaults, and returns an error that lists every invalid field.
 func (c *Config) Validate() error {
 	c.fill()
 	var wrong []error
@@ -112,7 +112,8 @@ type Live struct {
 
 var _ order.Rates = (*Live)(nil)
 
-// New returns rates that are unknown until the first Tick. Sources must have different names, and be at least as many as the quorum.
+// New returns live rates, which are unknown until the first Tick. It returns an error if cfg is not valid, if two sources have the same
+// name, or if there are fewer sources than the quorum.
 func New(sources []Source, log *slog.Logger, cfg Config) (*Live, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -180,7 +181,7 @@ func (l *Live) Tick(ctx context.Context) error {
 		if after.why != nil {
 			without = append(without, fmt.Errorf("rate of %s: %w", coin, after.why))
 		} else if missing := after.missing(); ctx.Err() == nil && !slices.Equal(missing, before.missing()) {
-			l.log.WarnContext(ctx, "other sources are missing from a rate than before", "currency", coin,
+			l.log.WarnContext(ctx, "the sources missing from a rate have changed", "currency", coin,
 				"missing", missing, "dropped", list(after.dropped))
 		}
 	}

@@ -29,19 +29,19 @@ const (
 // follow a reorganisation near it. (On other networks it only forgets blocks older than the newest checkpoint.)
 const firstBlocks = 110
 
-// networks are those that the tests of a process share. Each is used by one test at a time.
+// networks has the networks that the tests of a process share. One test at a time uses each.
 var networks struct {
 	sync.Mutex
 	free    []*MoneroNet
 	started int
 	held    map[string]*holding // by the name of the test
-	back    chan struct{}       // tells that one may be free
+	back    chan struct{}       // signals that one may be free
 }
 
-// mostNetworks is how many tests of a process use a network at the same time.
+// mostNetworks is how many networks a process starts at most.
 const mostNetworks = 2
 
-// holding is a network that a test uses, as often as it asked for it.
+// holding is a network that a test uses, and how often the test has asked for it.
 type holding struct {
 	net   *MoneroNet
 	times int
@@ -61,8 +61,8 @@ type MoneroNet struct {
 	relay *relay // between the wallets and the node
 }
 
-// Monero returns a network that is the test's alone until it ends; a test that asks again, and its subtests, get the same. A process starts
-// up to two, each of which takes about 12 s, and keeps them until Main ends.
+// Monero returns a network for this test alone, and repairs it if need be. If the test or one of its subtests asks again, they get the same
+// one. A process starts up to two networks, each of which takes about 12 s. Main stops them.
 func Monero(tb testing.TB) *MoneroNet {
 	tb.Helper()
 	notShort(tb, "Monero")
@@ -74,7 +74,7 @@ func Monero(tb testing.TB) *MoneroNet {
 	return net
 }
 
-// holdNetwork waits for a network, and returns the name of the test that holds it.
+// holdNetwork returns a network, for which it may have to wait, and the name of the test that holds it.
 func holdNetwork(tb testing.TB) (string, *MoneroNet) {
 	tb.Helper()
 	networks.Lock()
@@ -82,7 +82,7 @@ func holdNetwork(tb testing.TB) (string, *MoneroNet) {
 		networks.held, networks.back = map[string]*holding{}, make(chan struct{}, mostNetworks)
 	}
 	for name := tb.Name(); name != "."; name = path.Dir(name) {
-		if h := networks.held[name]; h != nil { // the test itself, or the one that it is a part of
+		if h := networks.held[name]; h != nil { // held by the test itself, or by the one that it is a subtest of
 			h.times++
 			networks.Unlock()
 			return name, h.net
@@ -110,7 +110,7 @@ func holdNetwork(tb testing.TB) (string, *MoneroNet) {
 	}
 }
 
-// startAnother starts a network. If that fails, which ends the test, the next test may try again.
+// startAnother starts a network. If that fails, the test ends, and the next test may try again.
 func startAnother(tb testing.TB) (net *MoneroNet) {
 	tb.Helper()
 	defer func() {
@@ -135,7 +135,7 @@ func releaseNetwork(name string) {
 	}
 }
 
-// tellWaiting lets one test that waits look again.
+// tellWaiting wakes one waiting test.
 func tellWaiting() {
 	select {
 	case networks.back <- struct{}{}:
