@@ -20,7 +20,7 @@ func TestWatcher_MoneroReorgOfAnyDepthBeforeIssuing(t *testing.T) {
 			cards = append(cards, c)
 			heights = append(heights, s.net.Height(t))
 		}
-		s.tick() // the oldest three are paid now, but the issuer is not asked before the chain has changed
+		s.tick() // the oldest three are paid now, but the supplier is not asked before the chain has changed
 		s.want(cards[0], card.AwaitingPayment, card.Paid, coin, s.confirmations(cards[0]))
 		s.want(cards[11], card.AwaitingPayment, card.Confirming, coin, 1)
 		top := s.net.Height(t)
