@@ -114,7 +114,7 @@ func (c Currency) ReorgHorizonBlocks() int64 { return int64(reorgHorizon / c.Blo
 func (c Currency) MaxConfirmations() int { return int(c.ReorgHorizonBlocks() / 2) }
 
 // LockHorizonBlocks is for how many blocks a locked transfer is read again and again. That one which is locked for longer was unlocked
-// is noticed when the wallet looks through its whole chain.
+// is noticed when the wallet rescans its chain.
 func (c Currency) LockHorizonBlocks() int64 { return int64(lockHorizon / c.BlockTime) }
 
 // Decimal returns an amount of the coin in whole coins.
