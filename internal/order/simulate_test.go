@@ -221,6 +221,23 @@ func TestSimulatePayment_WaitsUntilThePaidCardIsMade(t *testing.T) {
 	})
 }
 
+// A payment that stays in the mempool does not move the tip: what shows is that more was received than before.
+func TestSimulatePayment_WaitsUntilTheRestIsSeen(t *testing.T) {
+	waiting(t, func(s *counter, c *card.Card, watch func()) {
+		_, err := s.simulated().Pay(s.t.Context(), c.Address, coin/4, 0)
+		check(s.t, err)
+		watch()
+		ended := s.pay(s.t.Context(), c, 0)
+		<-time.After(time.Second)
+		watch()
+		p := <-ended
+		check(s.t, p.err)
+		if p.card.State != card.Detected || p.card.Received != coin || !p.about(time.Second) {
+			s.t.Errorf("%s, received %d after %s", p.card.State, p.card.Received, p.took)
+		}
+	})
+}
+
 // Nothing is due any more: what shows is that the chain has grown.
 func TestSimulatePayment_WaitsUntilTheGrownChainIsSeen(t *testing.T) {
 	waiting(t, func(s *counter, c *card.Card, watch func()) {

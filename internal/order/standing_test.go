@@ -45,7 +45,7 @@ func TestCreateCard_NoMoreOpenThanAllowed(t *testing.T) {
 		want := *card.ErrQuotaExceeded
 		want.Message = "Cards worth 449.99 US dollars wait for their payment; your account may have 500 open. Pay some of them, or try again when they have expired."
 		want.Quota = &card.Quota{Name: "open-usd", Limit: 500, Left: 50}
-		if diff := cmp.Diff(&want, refusal, cmp.Comparer(func(a, b error) bool { return errors.Is(a, b) })); diff != "" {
+		if diff := cmp.Diff(&want, refusal); diff != "" {
 			t.Error(diff)
 		}
 		s.create("50.01", "") // exactly what is left
