@@ -34,6 +34,7 @@ const coin card.Amount = 1_000000000000 // what a card of 150 dollars costs at t
 // What the books doubt until an operator has decided.
 const (
 	lost     = "its money left the chain after it was issued or refunded: write it off, or wait for it"
+	parked   = "it is paid, but its issuing is parked: retry or refund it"
 	declined = "it is paid, but the supplier declined it: retry or refund it"
 )
 

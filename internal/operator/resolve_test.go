@@ -136,6 +136,30 @@ func TestResolve_ADeclinedCardIsTriedAgainOrRefunded(t *testing.T) {
 	})
 }
 
+// A card that the supplier may have made all the same is parked, and left to the operator as one that it declined is.
+func TestResolve_AParkedCardIsTriedAgainOrRefunded(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		again, back := s.order(), s.order()
+		s.supplier.fault = func(_ int, c *card.Credentials) error { c.SecurityCode = "x"; return nil }
+		s.pay(again, coin, 10)
+		s.pay(back, coin, 10)
+		s.settle()
+		s.doubts = []string{parked, parked}
+		s.reconcile()
+		s.supplier.fault = nil
+		if done := s.resolve(again, operator.Retry); done.Nothing || done.After != card.Paid {
+			t.Errorf("%+v", done)
+		}
+		if done := s.resolve(back, operator.Refund); done.Resolution.Amount != coin {
+			t.Errorf("%+v", done)
+		}
+		s.again()
+		s.doubts = nil
+		s.want(again, card.Generated, card.Paid, coin, 20)
+		s.wantBooks(operator.CoinBooks{Counted: 2 * coin, Made: coin, Refunded: coin, Paid: 1, Issued: 1})
+	})
+}
+
 func TestResolve_WhatCantBeDecidedIsRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c, paid, made := s.order(), s.order(), s.order()
