@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"sync"
 	"testing"
 	"time"
@@ -29,22 +28,9 @@ const (
 // follow a reorganisation near it. (On other networks it only forgets blocks older than the newest checkpoint.)
 const firstBlocks = 110
 
-// networks has the networks that the tests of a process share. One test at a time uses each.
-var networks struct {
+var monero struct {
 	sync.Mutex
-	free    []*MoneroNet
-	started int
-	held    map[string]*holding // by the name of the test
-	back    chan struct{}       // signals that one may be free
-}
-
-// mostNetworks is how many networks a process starts at most.
-const mostNetworks = 2
-
-// holding is a network that a test uses, and how often the test has asked for it.
-type holding struct {
-	net   *MoneroNet
-	times int
+	net *MoneroNet
 }
 
 // MoneroNet is a monerod in regtest with two wallets: a merchant's view-only wallet, and a payer's wallet with coins.
@@ -61,93 +47,27 @@ type MoneroNet struct {
 	relay *relay // between the wallets and the node
 }
 
-// Monero returns a network for this test alone, and repairs it if need be. If the test or one of its subtests asks again, they get the same
-// one. A process starts up to two networks, each of which takes about 12 s. Main stops them.
+// Monero returns the network that the tests of a process share, and repairs it if need be. Tests must not use it in parallel. Starting it
+// takes about 12 s. Main stops it.
 func Monero(tb testing.TB) *MoneroNet {
 	tb.Helper()
 	notShort(tb, "Monero")
 	Need(tb, "monerod", "monero")
 	Need(tb, "monero-wallet-rpc", "monero")
-	name, net := holdNetwork(tb)
-	tb.Cleanup(func() { releaseNetwork(name) })
-	net.mend(tb)
-	return net
-}
-
-// holdNetwork returns a network, for which it may have to wait, and the name of the test that holds it.
-func holdNetwork(tb testing.TB) (string, *MoneroNet) {
-	tb.Helper()
-	networks.Lock()
-	if networks.held == nil {
-		networks.held, networks.back = map[string]*holding{}, make(chan struct{}, mostNetworks)
+	monero.Lock()
+	defer monero.Unlock()
+	if monero.net == nil {
+		monero.net = startMonero(tb)
 	}
-	for name := tb.Name(); name != "."; name = path.Dir(name) {
-		if h := networks.held[name]; h != nil { // held by the test itself, or by the one that it is a subtest of
-			h.times++
-			networks.Unlock()
-			return name, h.net
-		}
-	}
-	for {
-		var net *MoneroNet
-		switch {
-		case len(networks.free) > 0:
-			net, networks.free = networks.free[0], networks.free[1:]
-		case networks.started < mostNetworks:
-			networks.started++
-			networks.Unlock()
-			net = startAnother(tb)
-			networks.Lock()
-		default:
-			networks.Unlock()
-			<-networks.back
-			networks.Lock()
-			continue
-		}
-		networks.held[tb.Name()] = &holding{net, 1}
-		networks.Unlock()
-		return tb.Name(), net
-	}
-}
-
-// startAnother starts a network. If that fails, the test ends, and the next test may try again.
-func startAnother(tb testing.TB) (net *MoneroNet) {
-	tb.Helper()
-	defer func() {
-		if net == nil {
-			networks.Lock()
-			defer networks.Unlock()
-			networks.started--
-			tellWaiting()
-		}
-	}()
-	return startMonero(tb)
-}
-
-func releaseNetwork(name string) {
-	networks.Lock()
-	defer networks.Unlock()
-	h := networks.held[name]
-	if h.times--; h.times == 0 {
-		delete(networks.held, name)
-		networks.free = append(networks.free, h.net)
-		tellWaiting()
-	}
-}
-
-// tellWaiting wakes one waiting test.
-func tellWaiting() {
-	select {
-	case networks.back <- struct{}{}:
-	default:
-	}
+	monero.net.mend(tb)
+	return monero.net
 }
 
 func endMonero() {
-	networks.Lock()
-	defer networks.Unlock()
-	for _, net := range networks.free {
-		net.end()
+	monero.Lock()
+	defer monero.Unlock()
+	if monero.net != nil {
+		monero.net.end()
 	}
 }
 

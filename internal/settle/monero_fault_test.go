@@ -15,7 +15,6 @@ import (
 func impatient(s *till) { s.config.Timeout, s.config.RefreshTimeout = time.Second, 2*time.Second }
 
 func TestWatcher_MoneroAnotherNetworkOrWalletStopsEverything(t *testing.T) {
-	t.Parallel()
 	stagenet := rig.Stagenet(t)
 	for _, swap := range []struct {
 		name       string
@@ -74,7 +73,6 @@ func (s *till) state(c *card.Card) card.PaymentState {
 }
 
 func TestWatcher_MoneroANodeThatIsNotUpToDateMovesNothing(t *testing.T) {
-	t.Parallel()
 	var lie func(info map[string]any)
 	var clock time.Duration
 	atTill(t, func(t *testing.T, s *till) {
@@ -117,7 +115,6 @@ func TestWatcher_MoneroANodeThatIsNotUpToDateMovesNothing(t *testing.T) {
 }
 
 func TestWatcher_MoneroAKilledNodeLosesNothing(t *testing.T) {
-	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		c := s.order()
 		s.settle()
@@ -138,7 +135,6 @@ func TestWatcher_MoneroAKilledNodeLosesNothing(t *testing.T) {
 }
 
 func TestWatcher_MoneroBrokenAnswersChangeNothingAndLoseNothing(t *testing.T) {
-	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		waiting := s.order()
 		s.paid(waiting, coin/2, 1)
@@ -183,7 +179,6 @@ func TestWatcher_MoneroBrokenAnswersChangeNothingAndLoseNothing(t *testing.T) {
 }
 
 func TestWatcher_MoneroAddressesWhoseMakingWasNotAnsweredAreNoLoss(t *testing.T) {
-	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		seen := map[string]bool{}
 		for _, method := range []string{"create_address", "store"} {
@@ -207,7 +202,6 @@ func TestWatcher_MoneroAddressesWhoseMakingWasNotAnsweredAreNoLoss(t *testing.T)
 }
 
 func TestWatcher_MoneroFrozenNodeOrWalletLeavesRequestsAnswered(t *testing.T) {
-	t.Parallel()
 	for name, freeze := range map[string]func(*testing.T, *till) (thaw func()){
 		"node":   func(t *testing.T, s *till) func() { s.net.Daemon.Freeze(t); return s.net.Daemon.Thaw },
 		"wallet": func(t *testing.T, s *till) func() { s.net.Wallet.Freeze(t); return s.net.Wallet.Thaw },

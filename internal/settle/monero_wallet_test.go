@@ -15,7 +15,6 @@ import (
 var manyAddresses = flag.Int("addresses", 1000, "have so many cards open at once; a wallet makes about 180 addresses a second")
 
 func TestWatcher_MoneroAWalletThatCanSpendIsRefused(t *testing.T) {
-	t.Parallel()
 	s := newTill(t, "sqlite:"+t.TempDir()+"/x.db", fewConfirmations, func(s *till) { s.wallet.Target(s.net.Payer.URL) })
 	for range 2 {
 		s.refuses(chain.ErrSpendKey)
@@ -33,7 +32,6 @@ func TestWatcher_MoneroAWalletThatCanSpendIsRefused(t *testing.T) {
 }
 
 func TestWatcher_MoneroLoginOutlivesTheWalletsRestart(t *testing.T) {
-	t.Parallel()
 	var own *rig.MoneroWallet
 	atTill(t, func(t *testing.T, s *till) {
 		c := s.order()
@@ -53,7 +51,6 @@ func TestWatcher_MoneroLoginOutlivesTheWalletsRestart(t *testing.T) {
 }
 
 func TestWatcher_MoneroConcurrentCreatesOfThreeReplicasShareNoAddress(t *testing.T) {
-	t.Parallel()
 	var own *rig.MoneroWallet
 	atPostgres(t, func(t *testing.T, s *till) {
 		replicas := []*till{s, s.replica(), s.replica()}
