@@ -1,0 +1,282 @@
+package account_test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/account"
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/rig"
+)
+
+func TestAuthenticate_LooksUpOnceInTwoSeconds(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	token, text := d.token(t, 0)
+	d.accepts(t, token, text, 1)
+	d.accepts(t, token, text, 0)
+	d.now = epoch.Add(2*time.Second - 1)
+	d.accepts(t, token, text, 0)
+	d.now = epoch.Add(2 * time.Second)
+	d.accepts(t, token, text, 1)
+	d.now = epoch.Add(4*time.Second - 1) // the second lookup started the two seconds again
+	d.accepts(t, token, text, 0)
+	d.now = epoch.Add(4 * time.Second)
+	d.accepts(t, token, text, 1)
+	d.now = epoch.Add(time.Hour)
+	d.accepts(t, token, text, 1)
+	d.accepts(t, token, text, 0)
+}
+
+func TestAuthenticate_TokensAreRememberedApart(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	one, oneText := d.token(t, 0)
+	two, twoText := d.token(t, 0)
+	d.accepts(t, one, oneText, 1)
+	d.accepts(t, two, twoText, 1)
+	d.accepts(t, one, oneText, 0)
+	d.accepts(t, two, twoText, 0)
+	check(t, d.RevokeToken(t.Context(), one.ID))
+	d.now = d.now.Add(2 * time.Second)
+	d.refuses(t, oneText, 1)
+	d.accepts(t, two, twoText, 1)
+}
+
+// While one request looks a token up again, the others use what is remembered: a slow database delays one request, not all.
+func TestAuthenticate_OneRefreshAtATime(t *testing.T) {
+	for name, age := range map[string]time.Duration{"as soon as it is not fresh": 2 * time.Second, "shortly before it is stale": 4*time.Second - 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := newDesk(t)
+				token, text := d.token(t, 0)
+				d.accepts(t, token, text, 1)
+				d.now = epoch.Add(age)
+				release := make(chan struct{})
+				d.store.lookup = func() { <-release }
+				refreshed := make(chan error)
+				go func() {
+					_, err := d.Authenticate(t.Context(), text)
+					refreshed <- err
+				}()
+				synctest.Wait() // the refresh hangs
+				for range 3 {
+					d.accepts(t, token, text, 0)
+				}
+				close(release)
+				check(t, <-refreshed)
+				d.accepts(t, token, text, 0)
+				d.now = d.now.Add(2 * time.Second)
+				d.accepts(t, token, text, 1) // and the next refresh is possible
+			})
+		})
+	}
+}
+
+func TestAuthenticate_RevokedIsRefusedAfterFourSeconds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		token, text := d.token(t, 0)
+		d.accepts(t, token, text, 1)
+		check(t, d.RevokeToken(t.Context(), token.ID))
+		d.accepts(t, token, text, 0)
+
+		// The worst case: the refresh hangs, and the others learn nothing new.
+		d.now = epoch.Add(2 * time.Second)
+		hangs, release := true, make(chan struct{})
+		d.store.lookup = func() {
+			if hangs {
+				hangs = false
+				<-release
+			}
+		}
+		hung := make(chan error)
+		go func() {
+			_, err := d.Authenticate(t.Context(), text)
+			hung <- err
+		}()
+		synctest.Wait()
+		d.now = epoch.Add(4*time.Second - 1)
+		d.accepts(t, token, text, 0)
+		d.now = epoch.Add(4 * time.Second)
+		d.refuses(t, text, 1)
+		close(release)
+		wantError(t, <-hung, card.ErrUnauthorized)
+		_, err := d.Authenticate(t.Context(), text)
+		wantError(t, err, card.ErrUnauthorized)
+	})
+}
+
+func TestAuthenticate_RevokedIsRefusedAfterTwoSecondsWhenTheStoreAnswers(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	token, text := d.token(t, 0)
+	d.accepts(t, token, text, 1)
+	check(t, d.RevokeToken(t.Context(), token.ID))
+	d.now = epoch.Add(2 * time.Second)
+	d.refuses(t, text, 1)
+}
+
+// The four seconds count from when the store was asked: a late answer may have been read before the token was revoked.
+func TestAuthenticate_ALateAnswerIsAsOldAsItsQuestion(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	token, text := d.token(t, 0)
+	d.store.lookup = func() { d.now = epoch.Add(10 * time.Second) } // the lookup takes that long
+	d.accepts(t, token, text, 1)
+	check(t, d.RevokeToken(t.Context(), token.ID))
+	d.refuses(t, text, 1)
+}
+
+// A client that keeps using a revoked token costs no more than any other.
+func TestAuthenticate_ARevokedTokenIsRememberedToo(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	token, text := d.token(t, 0)
+	check(t, d.RevokeToken(t.Context(), token.ID))
+	d.refuses(t, text, 1)
+	d.refuses(t, text, 0)
+	d.now = epoch.Add(2 * time.Second)
+	d.refuses(t, text, 1)
+}
+
+// Unknown tokens are not remembered: one may have been created a moment ago, and made-up ones would fill the memory.
+func TestAuthenticate_AnUnknownTokenIsNotRemembered(t *testing.T) {
+	t.Parallel()
+	d, other := newDesk(t), newDesk(t)
+	token, text := other.token(t, 0)
+	d.refuses(t, text, 1)
+	d.refuses(t, text, 1)
+	hash, err := d.vault.Digest("token", []byte(text))
+	check(t, err)
+	owner, err := d.store.Store.AccountByName(t.Context(), "shop")
+	check(t, err)
+	token.Hash, token.AccountID = hash, owner.ID
+	check(t, d.store.Store.InsertToken(t.Context(), token))
+	d.accepts(t, token, text, 1)
+}
+
+// The hash needs the key: somebody who can read the database must not be able to check guesses against it.
+func TestCreateToken_TheHashIsKeyed(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	token, text := d.token(t, 0)
+	want, err := d.vault.Digest("token", []byte(text))
+	check(t, err)
+	if plain := sha256.Sum256([]byte(text)); string(token.Hash) != string(want) || string(token.Hash) == string(plain[:]) {
+		t.Errorf("hash %x", token.Hash)
+	}
+	if _, err := d.with(t, newVault(t), "").Authenticate(t.Context(), text); !errors.Is(err, card.ErrUnauthorized) {
+		t.Errorf("with other keys: %v", err)
+	}
+}
+
+func TestAuthenticate_ATokenWhoseRowIsGoneIsForgotten(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	token, text := d.token(t, 0)
+	d.accepts(t, token, text, 1)
+	_, err := rig.OpenSQL(t, d.url).Exec("DELETE FROM tokens")
+	check(t, err)
+	d.now = epoch.Add(2 * time.Second)
+	d.refuses(t, text, 1)
+	d.now = epoch.Add(3 * time.Second)
+	d.refuses(t, text, 1)
+}
+
+func TestAuthenticate_ExpiredExactlyAtTheInstant(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	token, text := d.token(t, time.Second)
+	d.accepts(t, token, text, 1)
+	d.now = epoch.Add(time.Second - 1)
+	d.accepts(t, token, text, 0)
+	d.now = epoch.Add(time.Second)
+	d.refuses(t, text, 0) // although it is remembered as good
+	d.now = epoch.Add(time.Minute)
+	d.refuses(t, text, 1)
+
+	d.now = epoch
+	token, text = d.token(t, time.Hour)
+	d.now = epoch.Add(time.Hour)
+	d.refuses(t, text, 1) // also when it is looked up for the first time
+}
+
+func TestAuthenticate_ATokenWithoutATTLDoesNotExpire(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	token, text := d.token(t, 0)
+	if token.ExpiresAt != nil {
+		t.Errorf("expires at %v", token.ExpiresAt)
+	}
+	d.now = epoch.AddDate(100, 0, 0)
+	d.accepts(t, token, text, 1)
+}
+
+// A client must not be told that its token is invalid when nobody could look it up.
+func TestAuthenticate_AStoreThatFailsIsNoRefusal(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	token, text := d.token(t, 0)
+	fails := func() {
+		t.Helper()
+		who, err := d.Authenticate(t.Context(), text)
+		if who != (account.Identity{}) || !errors.Is(err, card.ErrUnavailable) || errors.Is(err, card.ErrUnauthorized) {
+			t.Errorf("%+v, error %v", who, err)
+		}
+	}
+	d.store.fails = "TokenByHash"
+	fails()
+	d.store.fails = ""
+	d.accepts(t, token, text, 1)
+
+	d.store.fails = "TokenByHash"
+	d.now = epoch.Add(2 * time.Second)
+	fails()                      // the request that refreshes
+	d.accepts(t, token, text, 0) // the others
+	d.now = epoch.Add(4*time.Second - 1)
+	d.accepts(t, token, text, 0)
+	d.now = epoch.Add(4 * time.Second)
+	fails()
+	fails()
+	d.store.fails = ""
+	d.accepts(t, token, text, 1)
+}
+
+func TestAuthenticate_AVaultThatFailsIsNoRefusal(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	_, text := d.token(t, 0)
+	who, err := d.with(t, failingVault{d.vault, "token"}, "").Authenticate(t.Context(), text)
+	if who != (account.Identity{}) || !errors.Is(err, errVault) || errors.Is(err, card.ErrUnauthorized) {
+		t.Errorf("%+v, error %v", who, err)
+	}
+	if n := d.store.lookups.Load(); n != 0 {
+		t.Errorf("looked up %d times", n)
+	}
+}
+
+// Config.Now defaults to time.Now, which is the bubble's clock here.
+func TestAuthenticate_UsesTheRealClockByDefault(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		var err error
+		d.Service, err = account.New(d.store, d.vault, account.Config{})
+		check(t, err)
+		token, text := d.token(t, time.Minute)
+		if want := time.Now().Add(time.Minute); !token.ExpiresAt.Equal(want) {
+			t.Errorf("expires at %v, want %v", token.ExpiresAt, want)
+		}
+		d.accepts(t, token, text, 1)
+		time.Sleep(2 * time.Second)
+		d.accepts(t, token, text, 1)
+		time.Sleep(time.Minute - 2*time.Second)
+		d.refuses(t, text, 1)
+	})
+}

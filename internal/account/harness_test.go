@@ -1,0 +1,192 @@
+package account_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/account"
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/vault"
+)
+
+var epoch = time.Date(2026, 11, 20, 14, 46, 0, 120e6, time.UTC)
+
+var databases = rig.Databases{Migrate: func(url string) error {
+	_, err := store.Migrate(context.Background(), url)
+	return err
+}}
+
+// desk is a Service with a real store, a real vault and a clock that the test moves.
+type desk struct {
+	*account.Service
+	store *watched
+	vault *vault.Vault
+	url   string // of the database
+	now   time.Time
+}
+
+// newDesk returns a desk with the account "shop".
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	d := &desk{url: databases.SQLite(t), vault: newVault(t), now: epoch}
+	opened, err := store.Open(t.Context(), d.url, 4, chain.Currencies())
+	check(t, err)
+	t.Cleanup(func() { _ = opened.Close() })
+	d.store = &watched{Store: opened}
+	d.Service = d.with(t, d.vault, "")
+	_, err = d.CreateAccount(t.Context(), "shop")
+	check(t, err)
+	return d
+}
+
+// with returns another service on the same store, with the same clock.
+func (d *desk) with(t *testing.T, v account.Vault, mode string) *account.Service {
+	t.Helper()
+	s, err := account.New(d.store, v, account.Config{Mode: mode, Now: func() time.Time { return d.now }})
+	check(t, err)
+	return s
+}
+
+// token creates a token of the account "shop".
+func (d *desk) token(t *testing.T, ttl time.Duration) (account.Token, string) {
+	t.Helper()
+	token, text, err := d.CreateToken(t.Context(), "shop", "checkout", ttl)
+	check(t, err)
+	return token, text.Reveal()
+}
+
+// accepts fails the test unless the token is accepted, after exactly this many lookups in the store.
+func (d *desk) accepts(t *testing.T, token account.Token, text string, lookups int64) {
+	t.Helper()
+	before := d.store.lookups.Load()
+	who, err := d.Authenticate(t.Context(), text)
+	if want := (account.Identity{TokenID: token.ID, AccountID: token.AccountID}); err != nil || who != want {
+		t.Errorf("at %v: %+v, error %v; want %+v", d.now.Sub(epoch), who, err, want)
+	}
+	if n := d.store.lookups.Load() - before; n != lookups {
+		t.Errorf("at %v: looked up %d times, want %d", d.now.Sub(epoch), n, lookups)
+	}
+}
+
+// refuses fails the test unless the token is refused, after exactly this many lookups in the store.
+func (d *desk) refuses(t *testing.T, text string, lookups int64) {
+	t.Helper()
+	before := d.store.lookups.Load()
+	who, err := d.Authenticate(t.Context(), text)
+	if !errors.Is(err, card.ErrUnauthorized) || who != (account.Identity{}) {
+		t.Errorf("%q at %v: %+v, error %v; want it refused", text, d.now.Sub(epoch), who, err)
+	}
+	if n := d.store.lookups.Load() - before; n != lookups {
+		t.Errorf("%q at %v: looked up %d times, want %d", text, d.now.Sub(epoch), n, lookups)
+	}
+}
+
+// watched is the real store. It counts lookups of tokens, and fails where a test tells it to.
+type watched struct {
+	*store.Store
+	lookups atomic.Int64
+	fails   string // the method that returns errStore
+	lookup  func() // runs before a token is looked up; may be nil
+}
+
+var errStore = card.ErrUnavailable.Because(errors.New("the database restarts"))
+
+func (w *watched) failure(method string) error {
+	if w.fails == method {
+		return errStore
+	}
+	return nil
+}
+
+func (w *watched) InsertAccount(ctx context.Context, a account.Account) error {
+	if err := w.failure("InsertAccount"); err != nil {
+		return err
+	}
+	return w.Store.InsertAccount(ctx, a)
+}
+
+func (w *watched) AccountByName(ctx context.Context, name string) (account.Account, error) {
+	if err := w.failure("AccountByName"); err != nil {
+		return account.Account{}, err
+	}
+	return w.Store.AccountByName(ctx, name)
+}
+
+func (w *watched) InsertToken(ctx context.Context, t account.Token) error {
+	if err := w.failure("InsertToken"); err != nil {
+		return err
+	}
+	return w.Store.InsertToken(ctx, t)
+}
+
+func (w *watched) TokenByHash(ctx context.Context, hash []byte) (account.Token, error) {
+	w.lookups.Add(1)
+	if w.lookup != nil {
+		w.lookup()
+	}
+	if err := w.failure("TokenByHash"); err != nil {
+		return account.Token{}, err
+	}
+	return w.Store.TokenByHash(ctx, hash)
+}
+
+func (w *watched) RevokeToken(ctx context.Context, id uuid.UUID, at time.Time) error {
+	if err := w.failure("RevokeToken"); err != nil {
+		return err
+	}
+	return w.Store.RevokeToken(ctx, id, at)
+}
+
+func (w *watched) Setting(ctx context.Context, name, proposed string) (string, error) {
+	if err := w.failure("Setting"); err != nil {
+		return "", err
+	}
+	return w.Store.Setting(ctx, name, proposed)
+}
+
+// failingVault is a real vault that fails to digest for one purpose.
+type failingVault struct {
+	account.Vault
+	fails string
+}
+
+var errVault = errors.New("no key")
+
+func (f failingVault) Digest(label string, data []byte) ([]byte, error) {
+	if f.fails == label {
+		return nil, errVault
+	}
+	return f.Vault.Digest(label, data)
+}
+
+func newVault(t *testing.T) *vault.Vault {
+	t.Helper()
+	keys := filepath.Join(t.TempDir(), "x.keys")
+	check(t, vault.Create(keys))
+	v, err := vault.Open(keys)
+	check(t, err)
+	return v
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantError(t testing.TB, got, want error) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Fatalf("got error %v, want %v", got, want)
+	}
+}
