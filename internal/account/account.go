@@ -129,8 +129,11 @@ func (s *Service) CreateAccount(ctx context.Context, name string) (Account, erro
 }
 
 // CreateToken stores a new token of the account with the given name, and returns it with its text, which can't be read again.
-// With a ttl of 0 it does not expire. The error is card.ErrNotFound if there is no such account.
+// With a ttl of 0 it does not expire; a negative one is an error. The error is card.ErrNotFound if there is no such account.
 func (s *Service) CreateToken(ctx context.Context, account, name string, ttl time.Duration) (Token, card.Secret, error) {
+	if ttl < 0 {
+		return Token{}, "", errors.New("a token's time to live must not be negative")
+	}
 	owner, err := s.store.AccountByName(ctx, account)
 	if err != nil {
 		return Token{}, "", fmt.Errorf("account %q: %w", account, err)

@@ -90,6 +90,20 @@ func TestCreateToken_IsStoredWithoutItsText(t *testing.T) {
 	}
 }
 
+// A lifetime that was computed wrong must not give a token that lives for ever.
+func TestCreateToken_ANegativeTTLIsNotForEver(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	for _, ttl := range []time.Duration{-1, -720 * time.Hour} {
+		if token, text, err := d.CreateToken(t.Context(), "shop", "", ttl); err == nil || text != "" {
+			t.Errorf("ttl %v: made a token that expires at %v", ttl, token.ExpiresAt)
+		}
+	}
+	if all, err := d.store.Tokens(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("%d tokens, error %v", len(all), err)
+	}
+}
+
 // A token that the caller never got must not exist.
 func TestCreateToken_AFailureStoresNothing(t *testing.T) {
 	t.Parallel()
