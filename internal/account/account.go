@@ -11,6 +11,7 @@ import (
 	"math/big"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -120,7 +121,7 @@ func (s *Service) CheckKeys(ctx context.Context) error {
 
 // CreateAccount stores a new account. The error is card.ErrDuplicate if the name is taken.
 func (s *Service) CreateAccount(ctx context.Context, name string) (Account, error) {
-	if name == "" || len(name) > 100 || strings.TrimSpace(name) != name {
+	if name == "" || utf8.RuneCountInString(name) > 100 || strings.TrimSpace(name) != name {
 		return Account{}, errors.New("an account's name has 1 to 100 characters, and no spaces around it")
 	}
 	id := uuid.Must(uuid.NewV7())

@@ -35,7 +35,7 @@ func TestCheckKeys_AFailureIsNotMistakenForWrongKeys(t *testing.T) {
 func TestCreateAccount_NamesWithinTheBounds(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	for _, name := range []string{"a", "two words", strings.Repeat("a", 100)} {
+	for _, name := range []string{"a", "two words", strings.Repeat("a", 100), strings.Repeat("ü", 100)} {
 		made, err := d.CreateAccount(t.Context(), name)
 		check(t, err)
 		stored, err := d.store.AccountByName(t.Context(), name)
@@ -48,13 +48,13 @@ func TestCreateAccount_NamesWithinTheBounds(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	for _, name := range []string{"", " ", strings.Repeat("a", 101), " shop", "shop ", "\tshop", "shop\n"} {
+	for _, name := range []string{"", " ", strings.Repeat("a", 101), strings.Repeat("ü", 101), " shop", "shop ", "\tshop", "shop\n"} {
 		made, err := d.CreateAccount(t.Context(), name)
 		if err == nil || made != (account.Account{}) {
 			t.Errorf("%q: %+v, error %v", name, made, err)
 		}
 	}
-	if all, err := d.store.Accounts(t.Context()); err != nil || len(all) != 4 {
+	if all, err := d.store.Accounts(t.Context()); err != nil || len(all) != 5 {
 		t.Errorf("%d accounts, error %v", len(all), err)
 	}
 }
