@@ -14,33 +14,23 @@ import (
 	"github.com/google/uuid"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
-	"github.com/cardmint/cardmint/internal/issue"
-	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/outbound"
-	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/rig"
-	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
-	"github.com/cardmint/cardmint/internal/supplier"
 	"github.com/cardmint/cardmint/internal/vault"
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-// shop is the service with a simulated chain and a sender, and a clock that the test sets.
+// shop is an account with a card, the service and a sender, and a clock that the test moves.
 type shop struct {
 	t        *testing.T
 	url      string
 	vault    *vault.Vault
 	store    *store.Store
-	orders   *order.Service
-	chain    *chain.Simulated
-	watcher  *settle.Watcher
-	issuer   *issue.Issuer
 	sender   *webhook.Sender
 	cfg      webhook.Config
 	wake     func()
@@ -73,21 +63,20 @@ const timeout = 2 * time.Second // of an attempt
 // onEach runs a test on every database.
 func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
 	t.Helper()
-	t.Parallel()
-	databases.Each(t, func(t *testing.T, url string) {
-		keys := filepath.Join(t.TempDir(), "x.keys")
-		check(t, vault.Create(keys))
-		v, err := vault.Open(keys)
-		check(t, err)
-		s := &shop{t: t, url: url, vault: v, now: time.Now(), wake: func() {}}
-		s.open()
-		a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: s.now}
-		check(t, s.store.InsertAccount(t.Context(), a))
-		s.account = a.ID
-		s.card, err = create(t.Context(), s.orders, s.account, "150")
-		check(t, err)
-		f(t, s)
-	})
+	onEachURL(t, func(t *testing.T, url string) { f(t, newShop(t, url)) })
+}
+
+func newShop(t *testing.T, url string) *shop {
+	t.Helper()
+	keys := filepath.Join(t.TempDir(), "x.keys")
+	check(t, vault.Create(keys))
+	v, err := vault.Open(keys)
+	check(t, err)
+	s := &shop{t: t, url: url, vault: v, now: time.Now(), wake: func() {}}
+	s.open()
+	s.account = newAccount(t, s.store)
+	s.card = insertCard(t, s.store, s.account)
+	return s
 }
 
 // open wires a replica.
@@ -100,20 +89,9 @@ func (s *shop) open() {
 	s.t.Cleanup(func() { _ = opened.Close() })
 	poster := webhook.NewHTTPPoster(outbound.Guard{Insecure: true, Timeout: timeout}).At(s.clock)
 	s.t.Cleanup(poster.Close)
-	rates, err := rate.NewFixed(map[string]string{"monero": "150"}, s.clock)
-	check(s.t, err)
-	s.orders, err = order.New(s.store, s.vault, rates, nil, func() {}, order.Config{Currencies: chain.Currencies(), Now: s.clock})
-	check(s.t, err)
 	s.cfg.Now = s.clock
 	s.webhooks, err = webhook.New(unreliable{s.store, s}, s.vault, poster, func() {}, s.cfg)
 	check(s.t, err)
-	s.chain = chain.NewSimulated(chain.Currencies()[0], s.store, s.clock)
-	s.issuer = issue.New(s.store, s.vault, supplier.NewSandbox(supplier.Prompt, s.clock), func() {}, slog.New(slog.DiscardHandler), s.clock)
-	s.watcher, err = settle.New(s.store, rates, s.chain, settle.Wake{Pass: func() {}, Issuer: func() {}, Sender: func() {}}, slog.New(slog.DiscardHandler),
-		settle.Config{PoolSize: 20, FillBatch: 20, Now: s.clock})
-	check(s.t, err)
-	check(s.t, s.watcher.Tick(s.t.Context()))
-	check(s.t, s.watcher.Close(s.t.Context()))
 	s.sender, err = webhook.NewSender(unreliable{s.store, s}, s.vault, poster, s.wake, slog.New(slog.DiscardHandler), s.cfg)
 	check(s.t, err)
 	sender := s.sender
@@ -254,14 +232,4 @@ func check(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// create asks for a card of so many US dollars.
-func create(ctx context.Context, s *order.Service, account uuid.UUID, usd string) (*card.Card, error) {
-	o, wrong := s.Check(usd, "monero")
-	if len(wrong) > 0 {
-		return nil, card.ErrInvalidRequest.WithFields(wrong...)
-	}
-	c, _, err := s.CreateCard(ctx, account, o, "")
-	return c, err
 }

@@ -25,11 +25,12 @@ func TestSender_SendsWhatHappenedToACard(t *testing.T) {
 		r, made := newReceiver(t, nil), newReceiver(t, nil)
 		w, secret := s.register(r.URL)
 		s.register(made.URL, card.EventGenerated, card.EventLate)
-		_, err := s.chain.Pay(ctx, s.card.Address, s.card.Amount, 10)
-		check(t, err)
-		check(t, s.watcher.Tick(ctx))
-		_, err = s.issuer.IssueDue(ctx)
-		check(t, err)
+		check(t, s.store.WebhookTx(ctx, func(tx webhook.Tx) error {
+			return tx.InsertEvents(ctx, []card.Event{
+				card.NewEvent(uuid.Must(uuid.NewV7()), s.card, card.EventDetected, card.AwaitingPayment, card.Detected),
+				card.NewEvent(uuid.Must(uuid.NewV7()), s.card, card.EventGenerated, card.Generated, card.Paid),
+			})
+		}))
 		s.pass()
 		es, _, err := s.webhooks.ListEvents(ctx, s.account, 0, 10)
 		check(t, err)

@@ -63,9 +63,11 @@ func newSending(t *testing.T, s *store.Store) *sending {
 // happen makes events, so that there is something to send.
 func (x *sending) happen(t testing.TB, n int) {
 	t.Helper()
-	for range n {
-		insertEvents(t, x.store, newEvent(x.card, card.EventDetected))
+	es := make([]card.Event, n)
+	for i := range es {
+		es[i] = newEvent(x.card, card.EventDetected)
 	}
+	insertEvents(t, x.store, es...)
 }
 
 // change changes the webhook under test.

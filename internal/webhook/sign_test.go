@@ -77,6 +77,9 @@ func verifiers(t *testing.T) map[string]func(secret card.Secret, r received) ([]
 }
 
 func TestPoster_TheOfficialLibrariesVerifyWhatIsSent(t *testing.T) {
+	if testing.Short() {
+		t.Skip("installs a package with npm")
+	}
 	all := verifiers(t)
 	onEach(t, func(t *testing.T, s *shop) {
 		r := newReceiver(t, nil)
