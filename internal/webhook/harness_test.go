@@ -2,11 +2,13 @@ package webhook_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -38,24 +40,16 @@ type shop struct {
 	account  uuid.UUID
 	card     *card.Card
 
-	mu  sync.Mutex
-	now time.Time
+	log    *log
+	bubble bool // use the clock of the test's bubble
 
-	around func(do func() error) error // what a transaction of the service is done by, if a test wants it to fail
-}
+	mu    sync.Mutex
+	now   time.Time
+	calls []string // of the sender to the store
 
-// unreliable is the store as a test wants it.
-type unreliable struct {
-	*store.Store
-	s *shop
-}
-
-func (u unreliable) WebhookTx(ctx context.Context, f func(webhook.Tx) error) error {
-	do := func() error { return u.Store.WebhookTx(ctx, f) }
-	if u.s.around == nil {
-		return do()
-	}
-	return u.s.around(do)
+	around func(do func() error) error                    // runs each transaction, if set
+	due    func(id uuid.UUID) ([]webhook.Delivery, error) // replaces DueDeliveries, if set
+	fails  string                                         // the method of the store that returns errStore
 }
 
 const timeout = 2 * time.Second // of an attempt
@@ -72,7 +66,7 @@ func newShop(t *testing.T, url string) *shop {
 	check(t, vault.Create(keys))
 	v, err := vault.Open(keys)
 	check(t, err)
-	s := &shop{t: t, url: url, vault: v, now: time.Now(), wake: func() {}}
+	s := &shop{t: t, url: url, vault: v, log: &log{}, now: time.Now(), wake: func() {}}
 	s.open()
 	s.account = newAccount(t, s.store)
 	s.card = insertCard(t, s.store, s.account)
@@ -92,7 +86,7 @@ func (s *shop) open() {
 	s.cfg.Now = s.clock
 	s.webhooks, err = webhook.New(unreliable{s.store, s}, s.vault, poster, func() {}, s.cfg)
 	check(s.t, err)
-	s.sender, err = webhook.NewSender(unreliable{s.store, s}, s.vault, poster, s.wake, slog.New(slog.DiscardHandler), s.cfg)
+	s.sender, err = webhook.NewSender(unreliable{s.store, s}, s.vault, poster, s.wake, slog.New(slog.NewTextHandler(s.log, nil)), s.cfg)
 	check(s.t, err)
 	sender := s.sender
 	s.t.Cleanup(func() { _ = sender.Close(context.Background()) })
@@ -101,12 +95,15 @@ func (s *shop) open() {
 // replica is another process on the same database.
 func (s *shop) replica() *shop {
 	s.t.Helper()
-	other := &shop{t: s.t, url: s.url, vault: s.vault, now: s.clock(), cfg: s.cfg, wake: s.wake, account: s.account, card: s.card}
+	other := &shop{t: s.t, url: s.url, vault: s.vault, log: s.log, now: s.clock(), cfg: s.cfg, wake: s.wake, account: s.account, card: s.card}
 	other.open()
 	return other
 }
 
 func (s *shop) clock() time.Time {
+	if s.bubble {
+		return time.Now()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now
@@ -194,9 +191,15 @@ type receiver struct {
 
 // newReceiver starts one that answers 200, or what answer returns.
 func newReceiver(t *testing.T, answer func(n int) int) *receiver {
+	return startReceiver(t, answer, true)
+}
+
+func startReceiver(t *testing.T, answer func(n int) int, alive bool) *receiver {
 	t.Helper()
 	r := &receiver{answer: answer}
-	server := httptest.NewServer(r)
+	server := httptest.NewUnstartedServer(r)
+	server.Config.SetKeepAlivesEnabled(alive)
+	server.Start()
 	t.Cleanup(server.Close)
 	r.URL = server.URL + "/hook"
 	return r
@@ -231,5 +234,23 @@ func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// wantSaying fails the test unless a client is told so.
+func wantSaying(t testing.TB, err error, text string) {
+	t.Helper()
+	var public *card.Error
+	if !errors.As(err, &public) || !strings.Contains(public.Message, text) {
+		t.Errorf("error %v does not say %q", err, text)
+	}
+}
+
+// wantField fails the test unless a client is told what is wrong with one field.
+func wantField(t testing.TB, err error, pointer, detail string) {
+	t.Helper()
+	var public *card.Error
+	if !errors.As(err, &public) || len(public.Fields) != 1 || public.Fields[0].Pointer != pointer || !strings.Contains(public.Fields[0].Detail, detail) {
+		t.Errorf("error %v does not say %q of %s alone", err, detail, pointer)
 	}
 }

@@ -141,7 +141,7 @@ func TestSender_AReceiverThatHangsKeepsNoOtherWaiting(t *testing.T) {
 		s.register(dead.URL)
 		s.happen(100)
 		check(t, s.sender.Tick(t.Context()))
-		await(t, func() bool { return hanging.Load() > 0 })
+		await(t, func() bool { return hanging.Load() == 8 })
 		well := make([]*receiver, 5)
 		for i := range well {
 			well[i] = newReceiver(t, nil)
@@ -167,29 +167,6 @@ func await(t *testing.T, done func() bool) {
 		}
 		<-time.After(time.Millisecond)
 	}
-}
-
-func TestSender_AReceiverThatComesBackIsNotOverrun(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
-		s.cfg.Rate = 50
-		s.open()
-		r := newReceiver(t, nil)
-		w, _ := s.register(r.URL)
-		s.happen(100)
-		started := time.Now()
-		s.pass()
-		if took := time.Since(started); took < 900*time.Millisecond { // 50 at once, the others at 50 a second
-			t.Errorf("100 requests within %s", took)
-		}
-		if n := len(r.all()); n != 100 {
-			t.Errorf("%d requests", n)
-		}
-		for _, d := range s.deliveries(w.ID) {
-			if d.State != webhook.DeliveryDelivered {
-				t.Error(d.State)
-			}
-		}
-	})
 }
 
 func TestSender_DeletedOrDisabledInTheMiddleOfAnAttempt(t *testing.T) {
@@ -393,35 +370,6 @@ func TestSender_AClaimThatWasLostWritesNothing(t *testing.T) {
 			t.Errorf("the write of the one who lost the claim: %v", err)
 		}
 		s.wantStates(w.ID, webhook.DeliveryDelivered)
-	})
-}
-
-// A database that restarts must cost neither what was sent meanwhile nor the rest of the claim.
-func TestSender_WhatWasSentIsStoredWhenTheDatabaseIsBack(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
-		r := newReceiver(t, nil)
-		w, _ := s.register(r.URL)
-		s.happen(50)
-		times := 0
-		s.around = func(do func() error) error {
-			times++
-			switch times {
-			case 1, 2: // it failed
-				return card.ErrUnavailable.Because(errors.New("restarting"))
-			case 3: // it failed, but had happened
-				return errors.Join(do(), card.ErrUnavailable)
-			}
-			return do()
-		}
-		s.pass()
-		if n := len(r.all()); n != 50 || times < 4 {
-			t.Errorf("%d requests for 50 events, %d transactions", n, times)
-		}
-		for _, d := range s.deliveries(w.ID) {
-			if d.State != webhook.DeliveryDelivered || len(d.Attempts) != 1 {
-				t.Errorf("delivery of event %d is %s after %d attempts", d.Event.Seq, d.State, len(d.Attempts))
-			}
-		}
 	})
 }
 

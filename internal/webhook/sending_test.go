@@ -37,6 +37,8 @@ type sending struct {
 	*webhook.Service
 	sender *webhook.Sender
 	store  *store.Store
+	log    *log
+	wakes  int // of the sender
 	now    time.Time
 	card   *card.Card
 	hook   *webhook.Webhook
@@ -45,14 +47,14 @@ type sending struct {
 
 func newSending(t *testing.T, s *store.Store) *sending {
 	t.Helper()
-	x := &sending{store: s, now: epoch}
+	x := &sending{store: s, log: &log{}, now: epoch}
 	var err error
 	cfg := webhook.Config{Now: func() time.Time { return x.now }}
 	poster := webhook.NewHTTPPoster(outbound.Guard{}) // which checks addresses, and is never asked to send
 	t.Cleanup(poster.Close)
 	x.Service, err = webhook.New(s, openVault{}, poster, func() {}, cfg)
 	check(t, err)
-	x.sender, err = webhook.NewSender(s, openVault{}, poster, func() {}, slog.New(slog.DiscardHandler), cfg)
+	x.sender, err = webhook.NewSender(s, openVault{}, poster, func() { x.wakes++ }, slog.New(slog.NewTextHandler(x.log, nil)), cfg)
 	check(t, err)
 	x.card = insertCard(t, s, newAccount(t, s))
 	x.hook = insertWebhook(t, s, newWebhook(x.card.AccountID, card.EventDetected))
@@ -182,6 +184,9 @@ func TestSaveAttempts_ARoundIsOneFailureUnlessOneWentWell(t *testing.T) {
 			for _, statuses := range tt.rounds {
 				x.save(t, c, x.tried(t, c, statuses...))
 			}
+			if text := x.log.String(); x.wakes > 0 || text != "" {
+				t.Errorf("%v: it woke the sender %d times; logged: %s", tt.rounds, x.wakes, text)
+			}
 			if c.Failures != tt.failures || c.Over != tt.over || (x.read(t).FailingSince != nil) != tt.failing {
 				t.Errorf("%v: %d failures, over: %t, failing since %v", tt.rounds, c.Failures, c.Over, x.read(t).FailingSince)
 			}
@@ -262,6 +267,9 @@ func TestSaveAttempts_GoneDisablesAtOnceAndTheRestWaits(t *testing.T) {
 		x.happen(t, 4)
 		c := x.claim(t)
 		x.save(t, c, x.tried(t, c, 200, 410, 410)) // two at the same moment, and one that was not sent yet
+		if text := x.log.String(); x.wakes != 1 || strings.Count(text, "webhook is disabled") != 1 || !strings.Contains(text, "reason=gone") {
+			t.Errorf("it woke the sender %d times to tell the others; logged: %s", x.wakes, text)
+		}
 		w := x.read(t)
 		if !c.Over || w.Enabled || w.DisabledReason != webhook.DisabledGone || !w.DisabledAt.Equal(x.now) {
 			t.Errorf("over: %t, %+v", c.Over, w)
@@ -281,6 +289,49 @@ func TestSaveAttempts_GoneDisablesAtOnceAndTheRestWaits(t *testing.T) {
 		c = x.claim(t)
 		x.save(t, c, x.tried(t, c, 200, 200, 200))
 		wantDeliveries(t, s, x.hook.ID, "4 delivered", "3 delivered", "2 delivered", "1 delivered")
+	})
+}
+
+// While a receiver is down, every second probe is a retry. Otherwise new events would take all of them.
+func TestDueDeliveries_EverySecondProbeIsARetry(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s *store.Store) {
+		x := newSending(t, s)
+		x.happen(t, 4)
+		c := x.claim(t)
+		want := func(failures, n int, seqs ...int64) {
+			t.Helper()
+			c.Failures = failures
+			due, err := x.sender.DueDeliveries(t.Context(), c, n)
+			check(t, err)
+			var got []int64
+			for _, d := range due {
+				got = append(got, d.Event.Seq)
+			}
+			if !slices.Equal(got, seqs) {
+				t.Errorf("after %d failures: events %v, want %v", failures, got, seqs)
+			}
+		}
+		x.save(t, c, x.tried(t, c, 500, 500))
+		want(1, 9, 3, 4) // no retry is due yet
+		x.now = x.now.Add(7 * time.Second)
+		want(0, 2, 3, 4)
+		want(1, 9, 1, 2)
+		want(1, 1, 1)
+		want(2, 2, 3, 4)
+		want(3, 9, 1, 2)
+	})
+}
+
+func TestSaveAttempts_ProlongsTheClaim(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s *store.Store) {
+		x := newSending(t, s)
+		x.happen(t, 2)
+		all, err := s.ClaimWebhooks(t.Context(), x.now, 9, 0) // they have ended already
+		check(t, err)
+		x.save(t, all[0], x.tried(t, all[0], 200))
+		if again, err := x.sender.Claims(t.Context(), 9); err != nil || len(again) != 0 {
+			t.Errorf("%d claimed by another, error %v", len(again), err)
+		}
 	})
 }
 
@@ -399,51 +450,5 @@ func TestSaveAttempts_AfterTheClientChangedWhatDoesNotMatter(t *testing.T) {
 		if w := x.read(t); w.Description != "d" || !slices.Equal(w.Types, []card.EventType{card.EventLate}) {
 			t.Errorf("%+v", w)
 		}
-	})
-}
-
-// What is asked for while an attempt is under way is not undone by that attempt's failure.
-func TestRedeliver_WhileTheLastAttemptIsUnderWay(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s *store.Store) {
-		x := newSending(t, s)
-		x.happen(t, 2)
-		c := x.claim(t)
-		tried := x.tried(t, c, 500, 500)
-		for i := range tried {
-			tried[i].Delivery.Tries = 9
-		}
-		x.now = x.now.Add(time.Second)
-		check(t, x.Redeliver(t.Context(), x.card.AccountID, x.hook.ID, tried[0].Delivery.Event.ID))
-		x.save(t, c, tried)
-		wantDeliveries(t, s, x.hook.ID, "2 failed", "1 pending")
-	})
-}
-
-func TestRecoverWebhook_GoesBackAsFarAsDeliveriesAreKept(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s *store.Store) {
-		x := newSending(t, s)
-		var es []card.Event
-		for i := range 2300 { // more than one transaction has sent again
-			e := newEvent(x.card, card.EventDetected)
-			e.CreatedAt = epoch.Add(time.Duration(i) * time.Millisecond)
-			es = append(es, e)
-		}
-		insertEvents(t, s, es...)
-		w := insertWebhook(t, s, newWebhook(x.card.AccountID))
-		x.now = epoch.AddDate(0, 0, 30).Add(100 * time.Millisecond)
-		for _, want := range []int64{2200, 0} {
-			if n, err := x.RecoverWebhook(t.Context(), w.AccountID, w.ID, time.Time{}); err != nil || n != want {
-				t.Errorf("%d are sent, want %d, error %v", n, want, err)
-			}
-		}
-		ds := deliveries(t, s, w.ID)
-		if len(ds) != 2200 || ds[2199].Event.Seq != 101 || !ds[0].DueAt.Equal(x.now) {
-			t.Errorf("%d deliveries", len(ds))
-		}
-		x.change(t, webhook.Request{Enabled: ptr(false)})
-		_, err := x.RecoverWebhook(t.Context(), w.AccountID, x.hook.ID, epoch)
-		wantError(t, err, card.ErrWebhookDisabled)
-		_, err = x.RecoverWebhook(t.Context(), newAccount(t, s), w.ID, epoch)
-		wantError(t, err, card.ErrNotFound)
 	})
 }

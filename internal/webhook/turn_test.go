@@ -1,0 +1,424 @@
+package webhook_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/webhook"
+)
+
+// attempted returns when the first attempt at each delivery to a webhook was made, counted from start, in order.
+func (s *shop) attempted(id uuid.UUID, start time.Time) []time.Duration {
+	s.t.Helper()
+	var all []time.Duration
+	for _, d := range s.deliveries(id) {
+		if len(d.Attempts) > 0 {
+			all = append(all, d.Attempts[0].At.Sub(start))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestSender_AReceiverThatComesBackIsNotOverrun(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		rate   float64
+		events int
+		atOnce int           // how many are sent at once
+		each   time.Duration // how long the others wait for the one before them
+	}{
+		"fifty a second":        {50, 70, 50, 20 * time.Millisecond},
+		"one in four seconds":   {0.25, 3, 1, 4 * time.Second},
+		"two hundred, if unset": {0, 210, 200, 5 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, nil, func(t *testing.T, s *shop, r *receiver) {
+				s.cfg.Rate = tt.rate
+				s.open()
+				w, _ := s.register(r.URL)
+				s.happen(tt.events)
+				start := time.Now()
+				s.pass()
+				at := s.attempted(w.ID, start)
+				if len(at) != tt.events || len(r.all()) != tt.events {
+					t.Fatalf("%d attempts, %d requests, want %d", len(at), len(r.all()), tt.events)
+				}
+				for i, got := range at {
+					want := max(0, time.Duration(i+1-tt.atOnce)*tt.each)
+					if got < want-2*time.Millisecond || got > want+2*time.Millisecond {
+						t.Errorf("request %d after %v, want %v", i+1, got, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Deliveries are sent and stored in batches: large ones while the receiver is well, to be fast, and small ones when it fails, so that few
+// of them have to be sent again after a change or a crash.
+func TestSender_BatchesGrowWhileTheReceiverIsWellAndShrinkWhenItFails(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		rate   float64
+		events int
+		answer func(n int) int
+		want   string // what is asked of the store
+	}{
+		"to what is sent in a quarter of a second": {200, 190, nil, "due 8, due 32, due 50, due 50, due 50, due 50"},
+		"to five hundred at most":                  {4000, 200, nil, "due 8, due 32, due 128, due 500, due 500"},
+		"less than is asked for is no reason":      {200, 20, nil, "due 8, due 32, due 32"},
+		"a failure among them": {200, 260, func(n int) int {
+			if n == 205 { // where the rate spaces the requests: the failure is noticed before the next
+				return 503
+			}
+			return 200
+		}, "due 8, due 32, due 50, due 50, due 50, due 50, due 25, due 50, due 50"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, tt.answer, func(t *testing.T, s *shop, r *receiver) {
+				s.cfg.Rate = tt.rate
+				s.open()
+				s.register(r.URL)
+				s.happen(tt.events)
+				s.pass()
+				calls := slices.DeleteFunc(s.took(), func(c string) bool { return !strings.HasPrefix(c, "due") && !strings.HasPrefix(c, "retries") })
+				if diff := cmp.Diff(strings.Split(tt.want, ", "), calls); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+func TestSender_ADownReceiverIsTriedByOneRequestAtATime(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(int) int { return 503 }, func(t *testing.T, s *shop, r *receiver) {
+		s.register(r.URL)
+		s.happen(1)
+		s.pass()
+		s.happen(20)
+		s.took()
+		s.pass()
+		want := []string{"claim 64 for 34s", "retries 8", "due 8", "due 8", "release"}
+		if calls := s.took(); len(r.all()) != 3 || !slices.Equal(calls, want) {
+			t.Errorf("%d requests, want 1 and then 2; %v", len(r.all()), calls)
+		}
+	})
+}
+
+// A receiver that has much to catch up on gives way to others after ten seconds.
+func TestSender_ATurnEndsAfterTenSeconds(t *testing.T) {
+	t.Parallel()
+	inBubble(t, nil, func(t *testing.T, s *shop, r *receiver) {
+		wakes := 0
+		s.cfg.Rate, s.wake = 1, func() { wakes++ }
+		s.open()
+		w, _ := s.register(r.URL)
+		s.happen(30)
+		start := time.Now()
+		s.pass()
+		if took := time.Since(start).Round(time.Millisecond); len(r.all()) != 16 || took != 15*time.Second {
+			t.Errorf("%d requests in %v, want two rounds of eight in 15 s", len(r.all()), took)
+		}
+		if wakes != 1 {
+			t.Errorf("it woke the sender %d times, want once", wakes)
+		}
+		s.pass()
+		if at := s.attempted(w.ID, start); len(at) != 30 {
+			t.Errorf("%d of 30 were sent after another turn", len(at))
+		}
+	})
+}
+
+// A database that restarts must cost neither what was sent meanwhile nor the rest of the claim.
+func TestSender_WhatWasSentIsStoredWhenTheDatabaseIsBack(t *testing.T) {
+	t.Parallel()
+	inBubble(t, nil, func(t *testing.T, s *shop, r *receiver) {
+		w, _ := s.register(r.URL)
+		s.happen(50)
+		times := 0
+		s.around = func(do func() error) error {
+			times++
+			switch times {
+			case 1, 2: // it failed
+				return errStore
+			case 3: // it failed, but had happened
+				return errors.Join(do(), errStore)
+			}
+			return do()
+		}
+		start := time.Now()
+		s.pass()
+		if n := len(r.all()); n != 50 || times < 4 {
+			t.Errorf("%d requests for 50 events, %d transactions", n, times)
+		}
+		if took := time.Since(start); took != 700*time.Millisecond {
+			t.Errorf("it took %v, want waits of 100, 200 and 400 ms", took)
+		}
+		for _, d := range s.deliveries(w.ID) {
+			if d.State != webhook.DeliveryDelivered || len(d.Attempts) != 1 {
+				t.Errorf("delivery of event %d is %s after %d attempts", d.Event.Seq, d.State, len(d.Attempts))
+			}
+		}
+		if text := s.log.String(); strings.Count(text, "stored late") != 1 {
+			t.Errorf("logged: %s", text)
+		}
+	})
+}
+
+// Near the end of a claim nothing is stored any more, since another process may have the webhook next.
+func TestSender_StopsStoringTenSecondsBeforeItsClaimEnds(t *testing.T) {
+	t.Parallel()
+	const safe = 2*timeout + 30*time.Second - 10*time.Second // of a claim
+	for name, tt := range map[string]struct {
+		rate  float64
+		fails int           // the first transaction that fails, as do all after it
+		from  time.Duration // when the claim was last prolonged
+		begun time.Duration // when that transaction begins
+		tries int
+	}{
+		"counted from the claim itself":      {200, 1, 0, 0, 16},
+		"counted from when it was prolonged": {1, 2, 7 * time.Second, 15 * time.Second, 12},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, nil, func(t *testing.T, s *shop, r *receiver) {
+				s.cfg.Rate = tt.rate
+				s.open()
+				s.register(r.URL)
+				s.happen(16)
+				s.took()
+				times := 0
+				var first, last time.Duration
+				start := time.Now()
+				s.around = func(do func() error) error {
+					if times++; times < tt.fails {
+						return do()
+					}
+					last = time.Since(start).Round(time.Millisecond)
+					if times == tt.fails {
+						first = last
+					}
+					return errStore
+				}
+				s.pass()
+				if n := times - tt.fails + 1; first != tt.begun || n != tt.tries || last >= tt.from+safe || last < tt.from+safe-2*time.Second {
+					t.Errorf("tried %d times, from %v to %v", n, first, last)
+				}
+				if slices.Contains(s.took(), "release") {
+					t.Error("the claim was released: another process would send everything again at once")
+				}
+				if text := s.log.String(); !strings.Contains(text, `level=ERROR msg="sending to a webhook"`) || strings.Contains(text, "stored late") {
+					t.Errorf("logged: %s", text)
+				}
+			})
+		})
+	}
+}
+
+func TestSender_AStoreThatFails(t *testing.T) {
+	t.Parallel()
+	for method, want := range map[string]struct {
+		sent     int
+		released bool
+		logged   string
+	}{
+		"DueDeliveries":  {0, false, `level=ERROR msg="sending to a webhook"`},
+		"DueRetries":     {1, false, `level=ERROR msg="sending to a webhook"`},
+		"ReleaseWebhook": {1, true, `level=WARN msg="releasing a webhook"`},
+		"nothing":        {1, true, ""},
+	} {
+		t.Run(method, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(int) int { return 503 }, func(t *testing.T, s *shop, r *receiver) {
+				s.register(r.URL)
+				s.happen(1)
+				s.took()
+				s.fails = method
+				s.pass()
+				if n := len(r.all()); n != want.sent {
+					t.Errorf("%d requests, want %d", n, want.sent)
+				}
+				if got := slices.Contains(s.took(), "release"); got != want.released {
+					t.Errorf("released: %t", got)
+				}
+				if text := s.log.String(); !strings.Contains(text, want.logged) || (text == "") != (want.logged == "") {
+					t.Errorf("logged: %s", text)
+				}
+			})
+		})
+	}
+}
+
+// An owner who changes a webhook while something is sent to it causes no error.
+func TestSender_AClaimThatWasLostIsNotLogged(t *testing.T) {
+	t.Parallel()
+	inBubble(t, nil, func(t *testing.T, s *shop, r *receiver) {
+		s.register(r.URL)
+		s.happen(1)
+		s.around = func(func() error) error { return card.ErrFenced }
+		s.pass()
+		if text := s.log.String(); text != "" || !slices.Contains(s.took(), "release") {
+			t.Errorf("logged: %s", text)
+		}
+	})
+}
+
+func TestSender_WhatWasBegunIsStoredWhenTheProcessEnds(t *testing.T) {
+	t.Parallel()
+	inBubble(t, nil, func(t *testing.T, s *shop, r *receiver) {
+		s.cfg.Rate = 1
+		s.open()
+		w, _ := s.register(r.URL)
+		s.happen(30)
+		ctx, end := context.WithCancel(t.Context())
+		check(t, s.sender.Tick(ctx))
+		time.Sleep(2500 * time.Millisecond)
+		end()
+		start := time.Now()
+		check(t, s.sender.Close(t.Context()))
+		if took := time.Since(start); took != 0 || len(r.all()) != 3 {
+			t.Errorf("%d requests, and then it took %v to end", len(r.all()), took)
+		}
+		delivered := 0
+		for _, d := range s.deliveries(w.ID) {
+			if d.State == webhook.DeliveryDelivered {
+				delivered++
+			}
+		}
+		if delivered != 3 || !slices.Contains(s.took(), "release") {
+			t.Errorf("%d of 3 are stored", delivered)
+		}
+	})
+}
+
+// holdTurns makes every turn wait until the test sends a value or ends. The turn then finds nothing due.
+func (s *shop) holdTurns(t *testing.T) (end chan struct{}) {
+	end = make(chan struct{})
+	s.due = func(uuid.UUID) ([]webhook.Delivery, error) {
+		<-end
+		return nil, nil
+	}
+	t.Cleanup(func() { close(end) })
+	return end
+}
+
+// hooks inserts webhooks of several accounts, each with an event to send.
+func (s *shop) hooks(n int) {
+	s.t.Helper()
+	for n > 0 {
+		c := insertCard(s.t, s.store, newAccount(s.t, s.store))
+		check(s.t, s.store.WebhookTx(s.t.Context(), func(tx webhook.Tx) error {
+			for range min(n, 16) {
+				w := newWebhook(c.AccountID)
+				sealed, err := s.vault.Seal(w.ID, w.AccountID, "webhook_secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+				if w.Sealed = sealed; err != nil {
+					return err
+				}
+				if err := tx.InsertWebhook(s.t.Context(), w); err != nil {
+					return err
+				}
+			}
+			return tx.InsertEvents(s.t.Context(), []card.Event{newEvent(c, card.EventLate)})
+		}))
+		n -= 16
+	}
+}
+
+// claims returns the claims among the calls of the store.
+func (s *shop) claims() string {
+	calls := slices.DeleteFunc(s.took(), func(c string) bool { return !strings.HasPrefix(c, "claim") })
+	return strings.Join(calls, ", ")
+}
+
+func TestTick_ClaimsOnlyWhatItCanSendToNow(t *testing.T) {
+	t.Parallel()
+	inBubble(t, nil, func(t *testing.T, s *shop, _ *receiver) {
+		s.cfg.AtOnce = 2
+		s.open()
+		s.hooks(5)
+		end := s.holdTurns(t)
+		for _, want := range []string{"claim 2 for 34s", "", "claim 1 for 34s", ""} {
+			check(t, s.sender.Tick(t.Context()))
+			synctest.Wait()
+			if got := s.claims(); got != want {
+				t.Errorf("claims %q, want %q", got, want)
+			}
+			if want == "" {
+				end <- struct{}{} // one webhook has nothing due any more
+				synctest.Wait()
+			}
+		}
+	})
+}
+
+func TestTick_StartsATurnForEachWebhookHoweverManyThereAre(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		atOnce, hooks int
+		want          string
+	}{
+		"fewer than places":             {4, 3, "claim 4 for 34s"},
+		"as many as places":             {4, 4, "claim 4 for 34s"},
+		"as many as are claimed once":   {0, 64, "claim 64 for 34s, claim 64 for 34s"},
+		"more than are claimed at once": {70, 80, "claim 64 for 34s, claim 6 for 34s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, nil, func(t *testing.T, s *shop, _ *receiver) {
+				s.cfg.AtOnce = tt.atOnce
+				s.open()
+				s.hooks(tt.hooks)
+				s.holdTurns(t)
+				check(t, s.sender.Tick(t.Context()))
+				if got := s.claims(); got != tt.want {
+					t.Errorf("claims %q, want %q", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+func TestTick_AStoreThatFailsIsReported(t *testing.T) {
+	t.Parallel()
+	inBubble(t, nil, func(t *testing.T, s *shop, r *receiver) {
+		s.register(r.URL)
+		s.happen(1)
+		s.fails = "ClaimWebhooks"
+		wantError(t, s.sender.Tick(t.Context()), card.ErrUnavailable)
+		s.fails = ""
+		s.took()
+		ended, end := context.WithCancel(t.Context())
+		end()
+		check(t, s.sender.Tick(ended))
+		if calls := s.took(); len(calls) > 0 {
+			t.Errorf("after the end: %v", calls)
+		}
+	})
+}
+
+func TestClose_WaitsNoLongerThanItIsAllowedTo(t *testing.T) {
+	t.Parallel()
+	inBubble(t, nil, func(t *testing.T, s *shop, _ *receiver) {
+		s.hooks(1)
+		end := s.holdTurns(t)
+		check(t, s.sender.Tick(t.Context()))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		wantError(t, s.sender.Close(ctx), context.DeadlineExceeded)
+		end <- struct{}{}
+		check(t, s.sender.Close(t.Context()))
+	})
+}
