@@ -43,7 +43,7 @@ type Token struct {
 	RevokedAt *time.Time
 }
 
-// Store keeps accounts and tokens. Running any of its methods twice is harmless. The error is card.ErrNotFound if a row does not exist,
+// Store keeps accounts and tokens. Running any of its methods twice is harmless. The error is card.ErrNoRow if a row does not exist,
 // and card.ErrUnavailable if the database can't be reached.
 type Store interface {
 	// InsertAccount returns card.ErrDuplicate if the name is taken.
@@ -130,7 +130,7 @@ func (s *Service) CreateAccount(ctx context.Context, name string) (Account, erro
 }
 
 // CreateToken stores a new token of the account with the given name, and returns it with its text, which can't be read again.
-// With a ttl of 0 it does not expire; a negative one is an error. The error is card.ErrNotFound if there is no such account.
+// With a ttl of 0 it does not expire; a negative one is an error. The error is card.ErrNoRow if there is no such account.
 func (s *Service) CreateToken(ctx context.Context, account, name string, ttl time.Duration) (Token, card.Secret, error) {
 	if ttl < 0 {
 		return Token{}, "", errors.New("a token's time to live must not be negative")
@@ -164,7 +164,7 @@ func (s *Service) insertToken(ctx context.Context, owner Account, name string, h
 func (s *Service) DevToken(ctx context.Context) (card.Secret, error) {
 	const name = "dev"
 	owner, err := s.store.AccountByName(ctx, name)
-	if errors.Is(err, card.ErrNotFound) {
+	if errors.Is(err, card.ErrNoRow) {
 		owner, err = s.CreateAccount(ctx, name)
 	}
 	if err != nil {
@@ -179,7 +179,7 @@ func (s *Service) DevToken(ctx context.Context) (card.Secret, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := s.store.TokenByHash(ctx, hash); !errors.Is(err, card.ErrNotFound) {
+	if _, err := s.store.TokenByHash(ctx, hash); !errors.Is(err, card.ErrNoRow) {
 		return text, err
 	}
 	_, err = s.insertToken(ctx, owner, name, hash, nil)
@@ -187,7 +187,7 @@ func (s *Service) DevToken(ctx context.Context) (card.Secret, error) {
 }
 
 // RevokeToken revokes a token; a no-op if it is already revoked. All processes refuse the token within five seconds. The error is
-// card.ErrNotFound if there is no such token.
+// card.ErrNoRow if there is no such token.
 func (s *Service) RevokeToken(ctx context.Context, id uuid.UUID) error {
 	return s.store.RevokeToken(ctx, id, s.cfg.Now())
 }

@@ -114,7 +114,7 @@ func TestCreateToken_AFailureStoresNothing(t *testing.T) {
 		wantError(t, err, want)
 	}
 	_, _, err := d.CreateToken(t.Context(), "nobody", "", 0)
-	wantError(t, err, card.ErrNotFound)
+	wantError(t, err, card.ErrNoRow)
 	if !strings.Contains(err.Error(), `"nobody"`) {
 		t.Errorf("the error does not name the account: %v", err)
 	}
@@ -141,7 +141,7 @@ func TestRevokeToken_AgainKeepsTheEarlierTime(t *testing.T) {
 	if len(all) != 1 || all[0].RevokedAt == nil || !all[0].RevokedAt.Equal(epoch.Add(time.Minute)) {
 		t.Errorf("%+v", all)
 	}
-	wantError(t, d.RevokeToken(t.Context(), uuid.New()), card.ErrNotFound)
+	wantError(t, d.RevokeToken(t.Context(), uuid.New()), card.ErrNoRow)
 	d.store.fails = "RevokeToken"
 	wantError(t, d.RevokeToken(t.Context(), token.ID), card.ErrUnavailable)
 }

@@ -47,7 +47,7 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Identity, err
 		return Identity{}, err
 	}
 	found, err := s.store.TokenByHash(ctx, hash)
-	if errors.Is(err, card.ErrNotFound) {
+	if errors.Is(err, card.ErrNoRow) {
 		s.tokens.entries.Delete(key)
 		return Identity{}, card.ErrUnauthorized
 	}

@@ -279,7 +279,7 @@ func cardID(text string) (uuid.UUID, error) {
 }
 
 func noCard(err error, id uuid.UUID) error {
-	if errors.Is(err, card.ErrNotFound) {
+	if errors.Is(err, card.ErrNoRow) {
 		return hint(fmt.Errorf("there is no card %s", id), "see the uuids with: cardmint card list")
 	}
 	return err

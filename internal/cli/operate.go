@@ -164,7 +164,7 @@ func (tokenCreateCommand) Help() string {
 func (c tokenCreateCommand) Run(ctx context.Context, g *globals) error {
 	return g.office(ctx, func(o office) error {
 		_, text, err := o.accounts.CreateToken(ctx, c.Account, c.Name, c.TTL)
-		if errors.Is(err, card.ErrNotFound) {
+		if errors.Is(err, card.ErrNoRow) {
 			return hint(fmt.Errorf("there is no account %q", c.Account), "make it with: cardmint account create %q", c.Account)
 		}
 		if err != nil {
@@ -225,7 +225,7 @@ func (c tokenRevokeCommand) Run(ctx context.Context, g *globals) error {
 	}
 	return g.office(ctx, func(o office) error {
 		err := o.accounts.RevokeToken(ctx, id)
-		if errors.Is(err, card.ErrNotFound) {
+		if errors.Is(err, card.ErrNoRow) {
 			return hint(fmt.Errorf("there is no token %s", id), "see the ids with: cardmint token list")
 		}
 		if err != nil {

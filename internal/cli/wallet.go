@@ -74,7 +74,7 @@ func (c walletRescanCommand) Run(ctx context.Context, g *globals) error {
 	}
 	return g.office(ctx, func(o office) error {
 		err := o.db.RequestRescan(ctx, c.Currency, "an operator asked for it", c.Believe)
-		if errors.Is(err, card.ErrNotFound) {
+		if errors.Is(err, card.ErrNoRow) {
 			return hint(fmt.Errorf("%q has no wallet yet", c.Currency), "start a worker first: cardmint serve")
 		}
 		if err != nil {

@@ -43,7 +43,7 @@ func (s *Service) ResolveCard(ctx context.Context, d Decision) (Resolved, error)
 			return err
 		}
 		if len(found) == 0 {
-			return card.ErrNotFound
+			return card.ErrNoRow
 		}
 		before, c := found[0], *found[0]
 		on, err := s.ground(ctx, tx, &c)

@@ -173,7 +173,7 @@ func TestResolve_WhatCantBeDecidedIsRefused(t *testing.T) {
 			kind operator.ResolutionKind
 			want error
 		}{
-			{"no card", uuid.New(), operator.Accept, card.ErrNotFound},
+			{"no card", uuid.New(), operator.Accept, card.ErrNoRow},
 			{"nothing to accept", c.UUID, operator.Accept, operator.ErrNothingReceived},
 			{"nothing to refund", c.UUID, operator.Refund, operator.ErrNothingReceived},
 			{"nothing to write off", c.UUID, operator.WriteOff, operator.ErrNothingLost},

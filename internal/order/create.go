@@ -70,7 +70,7 @@ func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, o Order, ke
 	}
 	// If this is a replay, it does not matter that there is no rate, address or quota.
 	earlier, lookup := s.store.CardByIdempotencyKey(ctx, account, key)
-	if errors.Is(lookup, card.ErrNotFound) {
+	if errors.Is(lookup, card.ErrNoRow) {
 		return nil, false, err
 	}
 	if lookup != nil {
@@ -134,14 +134,14 @@ func (s *Service) storeCard(ctx context.Context, c *card.Card) (bool, error) {
 	}
 	// Either the statement ran twice because the first reply was lost, or the key or the address is taken.
 	_, err = s.store.CardByUUID(ctx, c.AccountID, c.UUID)
-	if !errors.Is(err, card.ErrNotFound) {
+	if !errors.Is(err, card.ErrNoRow) {
 		return err == nil, err
 	}
 	if c.IdempotencyKey == "" {
 		return false, nil
 	}
 	_, err = s.store.CardByIdempotencyKey(ctx, c.AccountID, c.IdempotencyKey)
-	if errors.Is(err, card.ErrNotFound) {
+	if errors.Is(err, card.ErrNoRow) {
 		return false, nil
 	}
 	if err == nil {

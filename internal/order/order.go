@@ -29,7 +29,7 @@ type Standing struct {
 	Reversed bool     // an issued card is reversed, and no operator has settled that
 }
 
-// Store keeps cards and addresses. Running any of its methods twice is harmless. The error is card.ErrNotFound if a row does not exist,
+// Store keeps cards and addresses. Running any of its methods twice is harmless. The error is card.ErrNoRow if a row does not exist,
 // and card.ErrUnavailable if the database can't be reached.
 type Store interface {
 	// InsertCard stores a card. It returns false, and stores nothing, if the card's uuid, address or idempotency key is taken, or if the
@@ -45,7 +45,7 @@ type Store interface {
 	// TakeAddresses takes up to n addresses from a currency's address pool. No address is ever taken twice. It returns none unless the
 	// wallet was compared with the pool within the last minute (settle.Tx).
 	TakeAddresses(ctx context.Context, currency string, n int) ([]string, error)
-	// PoolAge returns the time since the wallet was last compared with the address pool. The error is card.ErrNotFound if it never was.
+	// PoolAge returns the time since the wallet was last compared with the address pool. The error is card.ErrNoRow if it never was.
 	PoolAge(ctx context.Context, currency string) (time.Duration, error)
 }
 

@@ -120,7 +120,7 @@ func (s *Service) Prepare(ctx context.Context) error {
 
 func (s *Service) prepare(ctx context.Context, currency string) error {
 	age, err := s.store.PoolAge(ctx, currency)
-	if errors.Is(err, card.ErrNotFound) {
+	if errors.Is(err, card.ErrNoRow) {
 		return nil // no addresses either
 	}
 	if err != nil {

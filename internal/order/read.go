@@ -15,7 +15,7 @@ import (
 // card.ErrNotFound if the account has no such card.
 func (s *Service) GetCard(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {
 	c, err := s.store.CardByUUID(ctx, account, id)
-	if errors.Is(err, card.ErrNotFound) {
+	if errors.Is(err, card.ErrNoRow) {
 		return nil, card.ErrNotFound.Saying("Your account has no card with this uuid.")
 	}
 	if err != nil {

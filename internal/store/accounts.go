@@ -128,7 +128,7 @@ func (s *Store) TokenByHash(ctx context.Context, hash []byte) (account.Token, er
 func (s *Store) RevokeToken(ctx context.Context, id uuid.UUID, at time.Time) error {
 	n, err := s.exec(ctx, s.w, "revoke token", "UPDATE tokens SET revoked_at = COALESCE(revoked_at, ?) WHERE id = ?", at.UnixMilli(), id)
 	if err == nil && n == 0 {
-		return card.ErrNotFound
+		return card.ErrNoRow
 	}
 	return err
 }

@@ -22,7 +22,7 @@ func (s *Store) TakeAddresses(ctx context.Context, currency string, n int) ([]st
 		var next int64
 		err := s.get(ctx, t.t, &next, "lock address pool", "SELECT next_position FROM address_pools WHERE currency = ? AND checked_at > "+
 			s.dialect.now+" - "+poolCheckLasts+s.dialect.forUpdate, currency)
-		if errors.Is(err, card.ErrNotFound) {
+		if errors.Is(err, card.ErrNoRow) {
 			return nil
 		}
 		if err != nil {
@@ -63,7 +63,7 @@ func (s *Store) AddressPool(ctx context.Context, currency string) (free int, new
 	}
 	err = s.get(ctx, s.r, &row, "count addresses", `SELECT a.position, a.address, p.next_position FROM addresses a
 		JOIN address_pools p ON p.currency = a.currency WHERE a.currency = ? ORDER BY a.position DESC LIMIT 1`, currency)
-	if errors.Is(err, card.ErrNotFound) {
+	if errors.Is(err, card.ErrNoRow) {
 		return 0, nil, nil
 	}
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *Store) RequestRescan(ctx context.Context, currency, reason string, beli
 	}
 	n, err := s.exec(ctx, s.w, "request rescan", "UPDATE address_pools SET "+set+" WHERE currency = ?", args...)
 	if err == nil && n == 0 {
-		return card.ErrNotFound
+		return card.ErrNoRow
 	}
 	return err
 }

@@ -97,7 +97,7 @@ func TestCardByUUID_AnotherAccountsCardIsNotFound(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		c := insertCard(t, s, newCard(newAccount(t, s)))
 		_, err := s.CardByUUID(t.Context(), newAccount(t, s), c.UUID)
-		wantError(t, err, card.ErrNotFound)
+		wantError(t, err, card.ErrNoRow)
 	})
 }
 
@@ -320,7 +320,7 @@ func TestAccountsAndTokens(t *testing.T) {
 			t.Error(diff)
 		}
 		_, err = s.AccountByName(ctx, "nobody")
-		wantError(t, err, card.ErrNotFound)
+		wantError(t, err, card.ErrNoRow)
 
 		expires := epoch.Add(time.Hour)
 		token := account.Token{ID: uuid.Must(uuid.NewV7()), AccountID: a.ID, Account: "Shop", Name: "checkout", Hash: bytes.Repeat([]byte{7}, 32), CreatedAt: epoch, ExpiresAt: &expires}
@@ -331,7 +331,7 @@ func TestAccountsAndTokens(t *testing.T) {
 			t.Error(diff)
 		}
 		_, err = s.TokenByHash(ctx, []byte("other"))
-		wantError(t, err, card.ErrNotFound)
+		wantError(t, err, card.ErrNoRow)
 		check(t, s.RevokeToken(ctx, token.ID, epoch.Add(time.Minute)))
 		check(t, s.RevokeToken(ctx, token.ID, epoch.Add(time.Hour)))
 		all, err := s.Tokens(ctx)
@@ -339,7 +339,7 @@ func TestAccountsAndTokens(t *testing.T) {
 		if len(all) != 1 || all[0].RevokedAt == nil || !all[0].RevokedAt.Equal(epoch.Add(time.Minute)) {
 			t.Errorf("tokens: %+v", all)
 		}
-		wantError(t, s.RevokeToken(ctx, uuid.New(), epoch), card.ErrNotFound)
+		wantError(t, s.RevokeToken(ctx, uuid.New(), epoch), card.ErrNoRow)
 	})
 }
 

@@ -158,7 +158,7 @@ func (s *Store) Redeliver(ctx context.Context, account, webhook, event uuid.UUID
 		WHERE webhook_id = ? AND account_id = ? AND seq = (SELECT seq FROM events WHERE id = ? AND account_id = ?)`,
 		now.UnixMilli(), webhook, account, event, account)
 	if err == nil && n == 0 {
-		return card.ErrNotFound
+		return card.ErrNoRow
 	}
 	return err
 }

@@ -216,7 +216,7 @@ func TestRedeliver_WithANewSchedule(t *testing.T) {
 			"webhook of another account": {account, theirs.ID, events[0].ID}, "event that the webhook does not want": {account, choosy.ID, events[0].ID},
 			"all of another account": {foreign.AccountID, w.ID, events[0].ID},
 		} {
-			if err := s.Redeliver(ctx, x[0], x[1], x[2], now); !errors.Is(err, card.ErrNotFound) {
+			if err := s.Redeliver(ctx, x[0], x[1], x[2], now); !errors.Is(err, card.ErrNoRow) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

@@ -134,7 +134,7 @@ func (s *Store) fail(operation string, err error) error {
 		return nil
 	}
 	if errors.Is(err, sql.ErrNoRows) {
-		return card.ErrNotFound
+		return card.ErrNoRow
 	}
 	wrapped := fmt.Errorf("%s: %w", operation, err)
 	var network net.Error

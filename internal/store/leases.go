@@ -21,7 +21,7 @@ func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.
 			fence = leases.fence + CASE WHEN leases.holder = excluded.holder THEN 0 ELSE 1 END
 		WHERE leases.holder = excluded.holder OR leases.expires_at <= `+now+`
 		RETURNING fence`, name, holder, ttl.Milliseconds())
-	if errors.Is(err, card.ErrNotFound) {
+	if errors.Is(err, card.ErrNoRow) {
 		return settle.Lease{}, card.ErrFenced
 	}
 	return l, err
@@ -38,7 +38,7 @@ func (t *tx) CheckLease(ctx context.Context, l settle.Lease) error {
 	var fence int64
 	err := t.s.get(ctx, t.t, &fence, "check lease", "SELECT fence FROM leases WHERE name = ? AND holder = ? AND fence = ? AND expires_at > "+
 		t.s.dialect.now+t.s.dialect.forUpdate, l.Name, l.Holder, l.Fence)
-	if errors.Is(err, card.ErrNotFound) {
+	if errors.Is(err, card.ErrNoRow) {
 		return card.ErrFenced
 	}
 	return err

@@ -58,7 +58,7 @@ func (s *Store) Unattributed(ctx context.Context, limit int) ([]card.Transfer, e
 		WHERE c.currency = transfers.currency AND c.address = transfers.address) ORDER BY first_seen_at DESC, txid LIMIT ?`, limit)
 }
 
-// Record returns everything that is stored about a card but its credentials, as of one moment. The error is card.ErrNotFound if there is
+// Record returns everything that is stored about a card but its credentials, as of one moment. The error is card.ErrNoRow if there is
 // no such card.
 func (s *Store) Record(ctx context.Context, id uuid.UUID) (operator.Record, error) {
 	var r operator.Record
@@ -68,7 +68,7 @@ func (s *Store) Record(ctx context.Context, id uuid.UUID) (operator.Record, erro
 			return err
 		}
 		if len(cards) == 0 {
-			return card.ErrNotFound
+			return card.ErrNoRow
 		}
 		r = operator.Record{Card: cards[0], Credentials: cards[0].Sealed != nil}
 		r.Card.Sealed = nil

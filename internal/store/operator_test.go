@@ -121,7 +121,7 @@ func TestRecord_HoldsEverythingButTheCredentials(t *testing.T) {
 			t.Error(diff)
 		}
 		_, err = s.Record(t.Context(), uuid.New())
-		wantError(t, err, card.ErrNotFound)
+		wantError(t, err, card.ErrNoRow)
 		foreign, err := s.Unattributed(t.Context(), 9)
 		check(t, err)
 		if len(foreign) != 1 || foreign[0].Address != "elsewhere" {
@@ -168,9 +168,9 @@ func TestBooks_AddUp(t *testing.T) {
 func TestRescan_IsAskedForOnceAndEnds(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		ctx := t.Context()
-		wantError(t, s.RequestRescan(ctx, "monero", "why", false), card.ErrNotFound)
+		wantError(t, s.RequestRescan(ctx, "monero", "why", false), card.ErrNoRow)
 		_, err := s.PoolAge(ctx, "monero")
-		wantError(t, err, card.ErrNotFound)
+		wantError(t, err, card.ErrNoRow)
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 			if err := tx.InsertAddresses(ctx, []settle.Address{{Currency: "monero", Address: "a", Position: 1}}); err != nil {
 				return err

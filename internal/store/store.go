@@ -232,7 +232,7 @@ func (s *Store) exec(ctx context.Context, on runner, operation, query string, ar
 	return n, s.fail(operation, err)
 }
 
-// get reads one row. It returns card.ErrNotFound if there is none.
+// get reads one row. It returns card.ErrNoRow if there is none.
 func (s *Store) get(ctx context.Context, on runner, dest any, operation, query string, args ...any) error {
 	return s.fail(operation, on.GetContext(ctx, dest, on.Rebind(query), args...))
 }

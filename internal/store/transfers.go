@@ -95,7 +95,7 @@ func (s *Store) Cursor(ctx context.Context, coin card.Currency) (settle.Cursor, 
 		COALESCE(p.rescan, '') AS rescan, COALESCE(p.rescan_believed, FALSE) AS believe,
 		(SELECT COALESCE(MAX(a.position), ?) FROM addresses a WHERE a.currency = chains.currency) AS newest
 		FROM chains LEFT JOIN address_pools p ON p.currency = chains.currency WHERE chains.currency = ?`, coin.LockHorizonBlocks(), settle.NoPosition, coin.Code)
-	if errors.Is(err, card.ErrNotFound) {
+	if errors.Is(err, card.ErrNoRow) {
 		return settle.Cursor{Newest: settle.NoPosition}, nil
 	}
 	return settle.Cursor{Fingerprint: row.Fingerprint, LowestLocked: row.LowestLocked, Rescan: row.Rescan, Believe: row.Believe, Newest: row.Newest,
@@ -120,7 +120,7 @@ func (t *tx) Tip(ctx context.Context, currency string) (card.Tip, error) {
 		Time   int64  `db:"time"`
 	}
 	err := t.s.get(ctx, t.t, &row, "select tip", "SELECT height, hash, time FROM chains WHERE currency = ?", currency)
-	if errors.Is(err, card.ErrNotFound) {
+	if errors.Is(err, card.ErrNoRow) {
 		return card.Tip{}, nil
 	}
 	return card.Tip{Height: row.Height, Hash: row.Hash, Time: fromMillis(row.Time)}, err

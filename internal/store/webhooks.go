@@ -163,7 +163,7 @@ func (t *tx) SaveWebhookState(ctx context.Context, c *webhook.Claim, state webho
 func (t *tx) CheckClaim(ctx context.Context, c *webhook.Claim) error {
 	var fence int64
 	err := t.s.get(ctx, t.t, &fence, "check claim", "SELECT fence FROM webhooks WHERE id = ? AND fence = ?"+t.s.dialect.forUpdate, c.Webhook.ID, c.Fence)
-	if errors.Is(err, card.ErrNotFound) {
+	if errors.Is(err, card.ErrNoRow) {
 		return card.ErrFenced
 	}
 	return err

@@ -97,7 +97,7 @@ func TestCountWebhooks_OnlyTheAccountsOwn(t *testing.T) {
 			})
 			insertWebhook(t, s, newWebhook(account))
 		}
-		wantError(t, s.Do(t.Context(), func(tx *store.Tx) error { return tx.LockAccount(t.Context(), uuid.New()) }), card.ErrNotFound)
+		wantError(t, s.Do(t.Context(), func(tx *store.Tx) error { return tx.LockAccount(t.Context(), uuid.New()) }), card.ErrNoRow)
 	})
 }
 
@@ -170,8 +170,8 @@ func TestWebhook_OfAnotherAccountIsNotFound(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				_, err := s.WebhookByID(ctx, who[0], who[1])
-				wantError(t, err, card.ErrNotFound)
-				wantError(t, s.Do(ctx, func(tx *store.Tx) error { _, err := tx.LockWebhook(ctx, who[0], who[1]); return err }), card.ErrNotFound)
+				wantError(t, err, card.ErrNoRow)
+				wantError(t, s.Do(ctx, func(tx *store.Tx) error { _, err := tx.LockWebhook(ctx, who[0], who[1]); return err }), card.ErrNoRow)
 				check(t, s.DeleteWebhook(ctx, who[0], who[1])) // which does nothing
 			})
 		}
@@ -189,7 +189,7 @@ func TestDeleteWebhook_TakesItsDeliveriesAlong(t *testing.T) {
 		insertEvents(t, s, newEvent(c, card.EventDetected), newEvent(c, card.EventGenerated))
 		check(t, s.DeleteWebhook(ctx, account, gone.ID))
 		_, err := s.WebhookByID(ctx, account, gone.ID)
-		wantError(t, err, card.ErrNotFound)
+		wantError(t, err, card.ErrNoRow)
 		check(t, s.DeleteWebhook(ctx, account, gone.ID)) // a repeated statement
 		if n := scalar[int](t, url, "SELECT COUNT(*) FROM deliveries"); n != 2 {
 			t.Errorf("%d deliveries are left", n)

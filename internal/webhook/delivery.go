@@ -113,7 +113,7 @@ func (s *Service) Redeliver(ctx context.Context, account, webhook, event uuid.UU
 		return err
 	}
 	err := s.store.Redeliver(ctx, account, webhook, event, s.cfg.Now())
-	if errors.Is(err, card.ErrNotFound) {
+	if errors.Is(err, card.ErrNoRow) {
 		return card.ErrNotFound.Saying("This webhook has no delivery of an event with this id. Perhaps its types do not include the event's, or it is too old.")
 	}
 	s.wake()

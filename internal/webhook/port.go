@@ -9,7 +9,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Store keeps webhooks, events and deliveries. Running any of its methods twice is harmless. The error is card.ErrNotFound if a row does
+// Store keeps webhooks, events and deliveries. Running any of its methods twice is harmless. The error is card.ErrNoRow if a row does
 // not exist, and card.ErrUnavailable if the database can't be reached.
 type Store interface {
 	// WebhookTx runs f in a transaction. It runs f again if the transaction failed to serialise, so f must have no other effects. If the

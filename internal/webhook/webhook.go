@@ -185,9 +185,9 @@ func (s *Service) change(w *Webhook, r Request) error {
 	return nil
 }
 
-// noWebhook adds to card.ErrNotFound a message for the client. Other errors stay as they are.
+// noWebhook turns card.ErrNoRow into card.ErrNotFound, with a message for the client. Other errors stay as they are.
 func noWebhook(err error) error {
-	if errors.Is(err, card.ErrNotFound) {
+	if errors.Is(err, card.ErrNoRow) {
 		return card.ErrNotFound.Saying("Your account has no webhook with this id.")
 	}
 	return err
