@@ -98,7 +98,7 @@ func count(pkg string, mutants []mutant, may map[string]string) tally {
 			t.killed++
 		case "TIMED OUT":
 			t.timedOut++
-		case "NOT COVERED":
+		case notCovered:
 			t.uncovered = append(t.uncovered, m)
 		case "LIVED":
 			t.lived++

@@ -32,6 +32,9 @@ func (m mutant) compare(other mutant) int {
 	return cmp.Or(cmp.Compare(m.file, other.file), cmp.Compare(m.line, other.line), cmp.Compare(m.column, other.column))
 }
 
+// notCovered is gremlins' word for a mutant that no test reaches.
+const notCovered = "NOT COVERED"
+
 // number tells mutants of the same name apart by their order.
 func number(mutants []mutant) {
 	seen := map[string]int{}
@@ -122,8 +125,11 @@ func (c *code) describe(m *mutant, kind string) (counts bool, err error) {
 		*op = to
 		m.name = fmt.Sprintf("%s %s: %s => %s", m.file, funcName(f), before, c.print(node))
 		compiles := c.compiles()
+		if compiles && m.status == notCovered && c.inCase(f, node) {
+			m.status, err = c.try(m.file)
+		}
 		*op = was
-		return compiles, nil
+		return compiles, err
 	}
 	return false, nil
 }
@@ -147,6 +153,48 @@ func (c *code) operator(f *ast.FuncDecl, line, column int) (at ast.Node, op *tok
 		return at == nil
 	})
 	return at, op
+}
+
+// inCase reports whether a node stands in the expressions of a case, which Go's profiles of coverage leave out: gremlins takes them for not
+// covered, and never breaks them.
+func (c *code) inCase(f *ast.FuncDecl, node ast.Node) bool {
+	in := false
+	ast.Inspect(f, func(n ast.Node) bool {
+		if clause, is := n.(*ast.CaseClause); is {
+			for _, e := range clause.List {
+				in = in || e.Pos() <= node.Pos() && node.End() <= e.End()
+			}
+		}
+		return !in
+	})
+	return in
+}
+
+// try runs the package's tests with a file as it is now, and returns gremlins' word for what became of it.
+func (c *code) try(file string) (status string, err error) {
+	dir, err := os.MkdirTemp("", "mutant")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	var text bytes.Buffer
+	if err := printer.Fprint(&text, c.fset, c.files[file]); err != nil {
+		return "", err
+	}
+	broken, original := filepath.Join(dir, "broken.go"), c.fset.Position(c.files[file].Package).Filename
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {original: broken}})
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(os.WriteFile(broken, text.Bytes(), 0o600), os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600)); err != nil {
+		return "", err
+	}
+	test := exec.Command("go", "test", "-overlay", filepath.Join(dir, "overlay.json"), "-short", "-count=1", "-vet=off", "-failfast", "-timeout=2m", ".")
+	test.Dir = filepath.Dir(original)
+	if _, failed := errors.AsType[*exec.ExitError](test.Run()); failed {
+		return "KILLED", nil
+	}
+	return "LIVED", nil
 }
 
 // compiles reports whether the package does, as it is now.

@@ -107,3 +107,34 @@ func TestParseSurvivors_NeedsAReasonForEach(t *testing.T) {
 		}
 	}
 }
+
+// Go's profile of coverage has nothing for the expressions of a case, so they are broken here.
+func TestDescribe_BreaksTheExpressionsOfACase(t *testing.T) {
+	tree := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":      "module example.com/m\n\ngo 1.26\n",
+		"p/p.go":      "package p\n\nfunc Sign(n int) int {\n\tswitch {\n\tcase n < 0:\n\t\treturn -1\n\tcase n > 9:\n\t\treturn 2\n\t}\n\treturn 1\n}\n",
+		"p/p_test.go": "package p\n\nimport \"testing\"\n\nfunc TestSign(t *testing.T) {\n\tif Sign(-1) != -1 || Sign(0) != 1 || Sign(10) != 2 {\n\t\tt.Fail()\n\t}\n}\n",
+	} {
+		path := filepath.Join(tree, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := load(tree, "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		line   int
+		status string
+	}{{5, "KILLED"}, {7, "LIVED"}} { // that 9 itself is not more than 9 is not tested
+		m := mutant{file: "p/p.go", line: x.line, column: 9, status: notCovered}
+		if counts, err := p.describe(&m, "CONDITIONALS_BOUNDARY"); err != nil || !counts || m.status != x.status {
+			t.Errorf("line %d: %s, counts %t, error %v", x.line, m.status, counts, err)
+		}
+	}
+}
