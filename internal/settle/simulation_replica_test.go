@@ -181,6 +181,9 @@ func (d *disk) ClaimIntents(ctx context.Context, supplier string, n int, _ time.
 		if x := d.r.h.order(intent.CardUUID); x != nil {
 			x.attempts = intent.Attempts
 			pl.unseen[x.index] = d.r.h.press.submitted(x)
+			if pl.meanwhile != nil && pl.at == x.index {
+				pl.over = make(chan struct{})
+			}
 		}
 	}
 	return intents, err
@@ -219,6 +222,7 @@ type plan struct {
 	meanwhile func() // happens once, when it is asked for the order at
 	at        int
 	once      sync.Once
+	over      chan struct{} // is closed when it has happened; nil if it will not. What is asked for other orders waits, so that a history repeats itself.
 }
 
 type planKey struct{}
@@ -274,8 +278,15 @@ func (p *press) receive(ctx context.Context, r issue.Request) (*plan, *sale) {
 	if !pl.askable[x.index] {
 		p.h.fail("the supplier was asked for card %d, which is not paid", x.index)
 	}
-	if pl.meanwhile != nil && pl.at == x.index {
-		pl.once.Do(pl.meanwhile)
+	if pl.over != nil {
+		if pl.at == x.index {
+			pl.once.Do(func() { pl.meanwhile(); close(pl.over) })
+		}
+		select {
+		case <-pl.over:
+		case <-ctx.Done():
+			p.h.fail("card %d was claimed, and the supplier was not asked for it", pl.at)
+		}
 	}
 	p.mu.Lock()
 	p.asks++
