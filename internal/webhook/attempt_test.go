@@ -220,11 +220,11 @@ func TestSaveAttempts_FiveDaysWithoutASuccessDisableWhenAnEventIsUsedUp(t *testi
 		if w := x.read(t); !w.Enabled || !w.FailingSince.Equal(epoch.Add(4*days+time.Hour)) {
 			t.Fatalf("after five days, but not more: %+v", w)
 		}
-		attempt(20*days, 500, false)
+		attempt(9*days+time.Hour+time.Minute, 500, false)
 		if w := x.read(t); !w.Enabled {
 			t.Fatal("disabled by the first attempt at an event")
 		}
-		c := attempt(20*days+time.Minute, 500, true)
+		c := attempt(9*days+time.Hour+3*time.Minute, 500, true)
 		w := x.read(t)
 		if !c.Over || w.Enabled || w.DisabledReason != webhook.DisabledFailing || !w.DisabledAt.Equal(x.now) {
 			t.Errorf("after more than five days: over: %t, %+v", c.Over, w)
@@ -259,6 +259,22 @@ func (x *sending) told(t testing.TB, n int) {
 			t.Error("the webhook is told that it is disabled")
 		}
 	}
+}
+
+// The reason is shown to the client. That its receiver asked for it says more than that nothing has arrived for days.
+func TestSaveAttempts_GoneIsTheReasonAlsoAfterFiveDays(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s *store.Store) {
+		x := newSending(t, s)
+		c := x.claimAfterFailure(t)
+		x.now = x.now.Add(6 * 24 * time.Hour)
+		tried := x.tried(t, c, 410)
+		tried[0].Delivery.Tries = 9
+		x.save(t, c, tried)
+		if w := x.read(t); w.Enabled || w.DisabledReason != webhook.DisabledGone {
+			t.Errorf("%+v", w)
+		}
+		x.told(t, 1)
+	})
 }
 
 func TestSaveAttempts_GoneDisablesAtOnceAndTheRestWaits(t *testing.T) {

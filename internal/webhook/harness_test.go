@@ -2,13 +2,11 @@ package webhook_test
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -234,23 +232,5 @@ func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// wantSaying fails the test unless a client is told so.
-func wantSaying(t testing.TB, err error, text string) {
-	t.Helper()
-	var public *card.Error
-	if !errors.As(err, &public) || !strings.Contains(public.Message, text) {
-		t.Errorf("error %v does not say %q", err, text)
-	}
-}
-
-// wantField fails the test unless a client is told what is wrong with one field.
-func wantField(t testing.TB, err error, pointer, detail string) {
-	t.Helper()
-	var public *card.Error
-	if !errors.As(err, &public) || len(public.Fields) != 1 || public.Fields[0].Pointer != pointer || !strings.Contains(public.Fields[0].Detail, detail) {
-		t.Errorf("error %v does not say %q of %s alone", err, detail, pointer)
 	}
 }

@@ -102,6 +102,24 @@ func TestSender_BatchesGrowWhileTheReceiverIsWellAndShrinkWhenItFails(t *testing
 	}
 }
 
+func TestSender_AReceiverThatIsGoneIsSentNoMoreOfTheBatch(t *testing.T) {
+	t.Parallel()
+	answer := func(n int) int {
+		if n >= 205 { // in a batch of fifty, where the rate spaces the requests
+			return 410
+		}
+		return 200
+	}
+	inBubble(t, answer, func(t *testing.T, s *shop, r *receiver) {
+		w, _ := s.register(r.URL)
+		s.happen(260)
+		s.pass()
+		if n := len(r.all()) - 205; n < 1 || n > 8 || s.webhook(w.ID).Enabled {
+			t.Errorf("%d requests to a receiver that is gone, want those that were under way", n)
+		}
+	})
+}
+
 func TestSender_ADownReceiverIsTriedByOneRequestAtATime(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(int) int { return 503 }, func(t *testing.T, s *shop, r *receiver) {
@@ -138,6 +156,42 @@ func TestSender_ATurnEndsAfterTenSeconds(t *testing.T) {
 		s.pass()
 		if at := s.attempted(w.ID, start); len(at) != 30 {
 			t.Errorf("%d of 30 were sent after another turn", len(at))
+		}
+		time.Sleep(10 * time.Second)
+		s.happen(11) // which take ten seconds to the instant
+		s.took()
+		s.pass()
+		if calls := s.took(); !slices.Equal(calls, []string{"claim 64 for 34s", "due 8", "due 8", "release"}) {
+			t.Errorf("%v", calls)
+		}
+	})
+}
+
+// What the client changes takes effect with the next batch, so a batch must not last long. It begins nothing after a quarter of a second.
+func TestSender_ABatchEndsSoonHoweverSlowlyItGoes(t *testing.T) {
+	t.Parallel()
+	answer := func(n int) int {
+		if n == 0 {
+			return 503 // so that the next requests are made one after the other
+		}
+		return 200
+	}
+	inBubble(t, answer, func(t *testing.T, s *shop, r *receiver) {
+		s.cfg.Rate = 4
+		s.open()
+		s.register(r.URL)
+		s.happen(1)
+		s.pass()
+		s.happen(20)
+		var stored []int // how many requests had been made when a batch was stored
+		s.around = func(do func() error) error {
+			stored = append(stored, len(r.all())-1)
+			return do()
+		}
+		s.pass()
+		// Four at once, one after a quarter of a second, and one that was begun by then; the next batches go eight abreast.
+		if !slices.Equal(stored, []int{6, 14, 20}) {
+			t.Errorf("stored after %v requests", stored)
 		}
 	})
 }

@@ -53,6 +53,24 @@ func onSQLite(t *testing.T) *shop {
 	return newShop(t, databases.SQLite(t))
 }
 
+// wantSaying fails the test unless a client is told so.
+func wantSaying(t testing.TB, err error, text string) {
+	t.Helper()
+	var public *card.Error
+	if !errors.As(err, &public) || !strings.Contains(public.Message, text) {
+		t.Errorf("error %v does not say %q", err, text)
+	}
+}
+
+// wantField fails the test unless a client is told what is wrong with one field.
+func wantField(t testing.TB, err error, pointer, detail string) {
+	t.Helper()
+	var public *card.Error
+	if !errors.As(err, &public) || len(public.Fields) != 1 || public.Fields[0].Pointer != pointer || !strings.Contains(public.Fields[0].Detail, detail) {
+		t.Errorf("error %v does not say %q of %s alone", err, detail, pointer)
+	}
+}
+
 func TestNew_ConfigThatCannotWork(t *testing.T) {
 	t.Parallel()
 	s := onSQLite(t)
@@ -373,16 +391,21 @@ func TestTestWebhook_TwoAtOnceForAnAccount(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		for range 3 { // whatever was sent before
-			begin(w)
-			begin(w)
+		refused := func() {
+			t.Helper()
 			_, err := service.TestWebhook(t.Context(), s.account, w.ID, card.EventLate)
 			wantError(t, err, card.ErrUnavailable)
 			wantSaying(t, err, "Other examples")
+		}
+		for range 3 { // whatever was sent before
+			begin(w)
+			begin(w)
+			refused()
 			begin(other)
-			answers <- webhook.Attempt{}
+			answers <- webhook.Attempt{} // to the first
 			check(t, <-ended)
 			begin(w)
+			refused()
 			for range 2 {
 				answers <- webhook.Attempt{}
 				check(t, <-ended)
