@@ -108,7 +108,7 @@ func TestClaimIntents_CommitsWhomToAskWithWhichKeySinceWhen(t *testing.T) {
 		id := payCards(t, s, 1)[0].UUID
 		first := claimDue(t, s, "a", expiredAtOnce)[0]
 		wantIntent(t, first, issue.Intent{CardUUID: id, State: issue.StateOpen, Supplier: "a", Key: id.String(), Attempts: 1, Fence: 1})
-		if asked := first.ClaimedAt.Sub(first.FirstAskedAt).Abs(); asked > time.Second || time.Since(first.ClaimedAt).Abs() > time.Minute {
+		if asked := first.ClaimedAt.Sub(first.FirstAskedAt).Abs(); asked > time.Minute || time.Since(first.ClaimedAt).Abs() > time.Minute {
 			t.Errorf("asked first at %s, claimed at %s", first.FirstAskedAt, first.ClaimedAt)
 		}
 		r, err := s.Record(t.Context(), id)
@@ -297,7 +297,7 @@ func TestReopenIntent_KeepsTheAnswerAndForgetsTheTime(t *testing.T) {
 		want.CardUUID, want.Supplier, want.Key, want.Reference, want.Answer = claims[1].CardUUID, "b", claims[1].Key, "", issue.Declined
 		wantIntent(t, again[1], want)
 		for _, i := range again {
-			if asked := i.ClaimedAt.Sub(i.FirstAskedAt).Abs(); asked > time.Second {
+			if asked := i.ClaimedAt.Sub(i.FirstAskedAt).Abs(); asked > time.Minute {
 				t.Errorf("asked for %s", asked)
 			}
 		}
