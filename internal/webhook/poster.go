@@ -2,13 +2,7 @@ package webhook
 
 import (
 	"context"
-	"fmt"
-	"net/http"
-	"strconv"
-	"strings"
 	"time"
-
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/outbound"
@@ -41,24 +35,4 @@ func (p *HTTPPoster) Post(ctx context.Context, url string, secrets []card.Secret
 	header.Set("Content-Type", "application/json")
 	answer := p.client.Post(ctx, url, header, body)
 	return Attempt{At: at, Took: answer.Took, Status: answer.Status, Answer: answer.Body, Error: answer.Reason, RetryAfter: answer.RetryAfter}
-}
-
-// Sign returns the headers that prove the origin of body, with a signature by each of the secrets.
-func Sign(id string, at time.Time, body []byte, secrets []card.Secret) (http.Header, error) {
-	signatures := make([]string, len(secrets))
-	for i, secret := range secrets {
-		key, err := standardwebhooks.NewWebhook(secret.Reveal())
-		if err != nil {
-			return nil, fmt.Errorf("secret of webhook is not whsec_ and base64: %w", err)
-		}
-		if signatures[i], err = key.Sign(id, at, body); err != nil {
-			return nil, fmt.Errorf("sign: %w", err)
-		}
-	}
-	// The keys are in net/http's canonical form. http.Header.Set would have to convert each.
-	return http.Header{
-		"Webhook-Id":        {id},
-		"Webhook-Timestamp": {strconv.FormatInt(at.Unix(), 10)},
-		"Webhook-Signature": {strings.Join(signatures, " ")},
-	}, nil
 }
