@@ -10,6 +10,8 @@ OASDIFF    := go tool -modfile=tools/oasdiff/go.mod oasdiff
 # The race detector needs a C compiler.
 RACE        = $(shell command -v gcc >/dev/null && echo -race)
 TEST_FLAGS ?=
+# go test starts packages in the order it is given. These wait for real nodes most of the time.
+LONGEST     = ./internal/settle ./internal/cli ./internal/chain
 
 run: ## Run the service with simulated money: everything in one process, on SQLite
 	@go run ./cmd/cardmint dev
@@ -23,7 +25,7 @@ quick: ## Run every test that needs no server and no patience, on SQLite in memo
 	@GOFLAGS="$$GOFLAGS -ldflags=-w" tools/in-memory 1 go test -short -vet=off -p 3 -parallel 8 ./...
 
 test: deps ## Run every test, on SQLite, PostgreSQL and a private Monero network; installs what is missing where it can
-	tools/in-memory 4 $(GOTESTSUM) --format pkgname --jsonfile .test.json -- $(RACE) -timeout 20m $(TEST_FLAGS) ./...
+	tools/in-memory 4 $(GOTESTSUM) --format pkgname --jsonfile .test.json -- $(RACE) -timeout 20m $(TEST_FLAGS) $(LONGEST) ./...
 	@tools/skipped .test.json
 
 SEEDS ?= 100000
