@@ -11,7 +11,7 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-var lostAddresses = flag.Int("lost-addresses", 300, "lose a wallet that made so many addresses")
+var lostAddresses = flag.Int("lost-addresses", 210, "lose a wallet that made so many addresses")
 
 // ownWallet lets a till have a wallet-rpc of its own, with the keys of the merchant's, so that it can be lost. The watcher opens it.
 func ownWallet(own **rig.MoneroWallet) func(*till) {

@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	reorgs    = flag.Int("reorgs", 10, "have so many random reorganisations of a real chain")
+	reorgs    = flag.Int("reorgs", 6, "have so many random reorganisations of a real chain")
 	reorgSeed = flag.Uint64("reorg-seed", 0, "choose them by this seed; 0 for one from the clock")
 )
 

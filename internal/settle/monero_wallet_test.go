@@ -12,7 +12,7 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-var manyAddresses = flag.Int("addresses", 1000, "have so many cards open at once; a wallet makes about 180 addresses a second")
+var manyAddresses = flag.Int("addresses", 300, "have so many cards open at once; a wallet makes about 180 addresses a second")
 
 func TestWatcher_MoneroAWalletThatCanSpendIsRefused(t *testing.T) {
 	s := newTill(t, "sqlite:"+t.TempDir()+"/x.db", fewConfirmations, func(s *till) { s.wallet.Target(s.net.Payer.URL) })

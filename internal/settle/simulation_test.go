@@ -34,7 +34,7 @@ func TestSimulation(t *testing.T) {
 	case n == 0 && testing.Short():
 		n = 100
 	case n == 0:
-		n = pick(60, 3000)
+		n = pick(20, 3000)
 	}
 	if *oneSeed > 0 {
 		first, n = *oneSeed, 1
