@@ -28,6 +28,7 @@ const (
 // Defines values for EventType.
 const (
 	EventTypeCardGenerated    EventType = "card.generated"
+	EventTypeFeedReset        EventType = "feed.reset"
 	EventTypePaymentDetected  EventType = "payment.detected"
 	EventTypePaymentExpired   EventType = "payment.expired"
 	EventTypePaymentLate      EventType = "payment.late"
@@ -300,10 +301,15 @@ type Event struct {
 	// Example: unpaid
 	PaymentState PaymentState `json:"payment_state,omitempty"`
 
-	// Seq The event's place among the account's events, from 1 on without gaps. 0 in examples.
+	// Seq The event's place among the account's events, from 1 on. It is one more than that of the event before, except for `feed.reset`, before which the numbers jump ahead. 0 in examples.
 	//
 	// Example: 42
 	Seq int64 `json:"seq"`
+
+	// Since From when on events and cards may have been lost. The zero time unless the event is `feed.reset`.
+	//
+	// Example: 2026-11-20T15:05:30.000Z
+	Since time.Time `json:"since,omitempty,omitzero"`
 
 	// Status How far the card is:
 	// - `awaiting_payment`: the payment is not yet confirmed on the blockchain; the credentials are null.
@@ -326,6 +332,8 @@ type Event struct {
 	// - `payment.expired`: nothing arrived in time.
 	// - `payment.reversed`: the payment of an issued card left its blockchain.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
+	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
+	//   and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`.
 	//
 	// More types may be added: ignore those that you do not know.
 	//
@@ -340,13 +348,15 @@ type Event struct {
 }
 
 // EventType What happened:
-// - `card.generated`: the card is issued; read its credentials.
-// - `payment.detected`: enough has arrived, and waits for its confirmations or already has them.
-// - `payment.underpaid`: something has arrived, but less than the amount asked for.
-// - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
-// - `payment.expired`: nothing arrived in time.
-// - `payment.reversed`: the payment of an issued card left its blockchain.
-// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
+//   - `card.generated`: the card is issued; read its credentials.
+//   - `payment.detected`: enough has arrived, and waits for its confirmations or already has them.
+//   - `payment.underpaid`: something has arrived, but less than the amount asked for.
+//   - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
+//   - `payment.expired`: nothing arrived in time.
+//   - `payment.reversed`: the payment of an issued card left its blockchain.
+//   - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
+//   - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
+//     and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`.
 //
 // More types may be added: ignore those that you do not know.
 //
@@ -496,6 +506,8 @@ type TestWebhookRequest struct {
 	// - `payment.expired`: nothing arrived in time.
 	// - `payment.reversed`: the payment of an issued card left its blockchain.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
+	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
+	//   and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`.
 	//
 	// More types may be added: ignore those that you do not know.
 	//

@@ -48,6 +48,9 @@ func wireEvent(e card.Event) Event {
 	if e.WebhookID != uuid.Nil {
 		w.WebhookID = &e.WebhookID
 	}
+	if !e.Since.IsZero() {
+		w.Since = ptr(Time(e.Since))
+	}
 	return w
 }
 

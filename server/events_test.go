@@ -23,7 +23,7 @@ func (d *deployment) happen(t testing.TB, account uuid.UUID, types ...card.Event
 	es := make([]card.Event, len(types))
 	for i, kind := range types {
 		es[i] = card.ExampleEvent(uuid.Must(uuid.NewV7()), account, uuid.Must(uuid.NewV7()), kind)
-		if kind != card.EventWebhookDisabled {
+		if kind != card.EventWebhookDisabled && kind != card.EventFeedReset {
 			es[i].CardUUID = d.cardOf(t, account)
 		}
 	}

@@ -184,12 +184,19 @@ func (d *deployment) restart(t testing.TB) *deployment {
 	return deploy(t, s)
 }
 
-// replica is another process beside this one.
+// replica is another process beside this one. It has seen this one attest that the database has not gone back.
 func (d *deployment) replica(t testing.TB) *deployment {
 	t.Helper()
 	s := d.setup
 	s.sandbox = nil
-	return deploy(t, s)
+	other := deploy(t, s)
+	_, err := other.store.PoolState(t.Context(), "monero")
+	need(t, err)
+	d.clock.advance(time.Second)
+	need(t, d.watcher.Mark(t.Context()))
+	_, err = other.store.PoolState(t.Context(), "monero")
+	need(t, err)
+	return other
 }
 
 var accounts atomic.Int64

@@ -61,6 +61,7 @@ func (e DeliveryState) Valid() bool {
 // Defines values for EventType.
 const (
 	EventTypeCardGenerated    EventType = "card.generated"
+	EventTypeFeedReset        EventType = "feed.reset"
 	EventTypePaymentDetected  EventType = "payment.detected"
 	EventTypePaymentExpired   EventType = "payment.expired"
 	EventTypePaymentLate      EventType = "payment.late"
@@ -73,6 +74,8 @@ const (
 func (e EventType) Valid() bool {
 	switch e {
 	case EventTypeCardGenerated:
+		return true
+	case EventTypeFeedReset:
 		return true
 	case EventTypePaymentDetected:
 		return true
@@ -444,6 +447,8 @@ type Event struct {
 	// - `payment.expired`: nothing arrived in time.
 	// - `payment.reversed`: the payment of an issued card left its blockchain.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
+	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
+	//   and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`.
 	//
 	// More types may be added: ignore those that you do not know.
 	//
@@ -456,7 +461,7 @@ type Event struct {
 	// Example: 2026-11-20T15:06:00.120Z
 	Timestamp Time `json:"timestamp"`
 
-	// Seq The event's place among the account's events, counted from 1 without gaps.
+	// Seq The event's place among the account's events, counted from 1. It is one more than that of the event before, except for `feed.reset`, before which the numbers jump ahead.
 	//
 	// Example: 42
 	Seq int64 `json:"seq"`
@@ -493,16 +498,23 @@ type Event struct {
 	//
 	// Example: 019aa1cb-0c11-7d2e-9a55-6c1f0f8e2b17
 	WebhookID *openapi_types.UUID `json:"webhook_id,omitempty"`
+
+	// Since From when on events and cards may have been lost, UTC. Present only with `feed.reset`.
+	//
+	// Example: 2026-11-20T15:05:30.000Z
+	Since *Time `json:"since,omitempty"`
 }
 
 // EventType What happened:
-// - `card.generated`: the card is issued; read its credentials.
-// - `payment.detected`: enough has arrived, and waits for its confirmations or already has them.
-// - `payment.underpaid`: something has arrived, but less than the amount asked for.
-// - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
-// - `payment.expired`: nothing arrived in time.
-// - `payment.reversed`: the payment of an issued card left its blockchain.
-// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
+//   - `card.generated`: the card is issued; read its credentials.
+//   - `payment.detected`: enough has arrived, and waits for its confirmations or already has them.
+//   - `payment.underpaid`: something has arrived, but less than the amount asked for.
+//   - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
+//   - `payment.expired`: nothing arrived in time.
+//   - `payment.reversed`: the payment of an issued card left its blockchain.
+//   - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
+//   - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
+//     and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`.
 //
 // More types may be added: ignore those that you do not know.
 //
@@ -688,6 +700,8 @@ type TestWebhookRequest struct {
 	// - `payment.expired`: nothing arrived in time.
 	// - `payment.reversed`: the payment of an issued card left its blockchain.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
+	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
+	//   and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`.
 	//
 	// More types may be added: ignore those that you do not know.
 	//

@@ -132,6 +132,8 @@ func (u Unready) Error() string { return string(u) }
 var (
 	// ErrFenced means that a lease was lost to another process: stop, touch nothing.
 	ErrFenced = errors.New("lease lost to another process")
+	// ErrWalletShared means that another database uses the wallet.
+	ErrWalletShared = errors.New("another database uses the wallet")
 	// ErrNoRow means that the store has no such row. Whether that is a public ErrNotFound is for an actor to decide.
 	ErrNoRow = errors.New("there is no such row")
 	// ErrDuplicate means that a row with this key exists already.

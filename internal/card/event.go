@@ -18,11 +18,12 @@ const (
 	EventExpired         EventType = "payment.expired"
 	EventReversed        EventType = "payment.reversed"
 	EventWebhookDisabled EventType = "webhook.disabled"
+	EventFeedReset       EventType = "feed.reset"
 )
 
 // EventTypes returns all of them; the contract's are tested against it.
 func EventTypes() []EventType {
-	return []EventType{EventGenerated, EventDetected, EventUnderpaid, EventLate, EventExpired, EventReversed, EventWebhookDisabled}
+	return []EventType{EventGenerated, EventDetected, EventUnderpaid, EventLate, EventExpired, EventReversed, EventWebhookDisabled, EventFeedReset}
 }
 
 // Event is what an account is told.
@@ -35,6 +36,7 @@ type Event struct {
 	Status    Status
 	State     PaymentState
 	WebhookID uuid.UUID // with EventWebhookDisabled
+	Since     time.Time // with EventFeedReset: events since then may have been lost
 	CreatedAt time.Time
 }
 
@@ -51,7 +53,11 @@ func (e Event) Payload() []byte {
 		Status    Status       `json:"status,omitempty"`
 		State     PaymentState `json:"payment_state,omitempty"`
 		WebhookID uuid.UUID    `json:"webhook_id,omitzero"`
-	}{e.Type, e.CreatedAt.UTC().Format(TimeFormat), e.Seq, e.CardUUID, e.Status, e.State, e.WebhookID}
+		Since     string       `json:"since,omitempty"`
+	}{Type: e.Type, Timestamp: e.CreatedAt.UTC().Format(TimeFormat), Seq: e.Seq, CardUUID: e.CardUUID, Status: e.Status, State: e.State, WebhookID: e.WebhookID}
+	if !e.Since.IsZero() {
+		body.Since = e.Since.UTC().Format(TimeFormat)
+	}
 	text, err := json.Marshal(body)
 	if err != nil {
 		panic(err) // strings and a number only: can't happen
@@ -67,8 +73,12 @@ func NewEvent(id uuid.UUID, c *Card, kind EventType, status Status, state Paymen
 // ExampleEvent returns an event of a type that never happened, about a card or a webhook that does not exist. id is a UUID version 7.
 func ExampleEvent(id, account, about uuid.UUID, kind EventType) Event {
 	e := Event{ID: id, AccountID: account, Type: kind, CreatedAt: TimeOf(id)}
-	if kind == EventWebhookDisabled {
+	switch kind {
+	case EventWebhookDisabled:
 		e.WebhookID = about
+		return e
+	case EventFeedReset:
+		e.Since = e.CreatedAt.Add(-time.Minute)
 		return e
 	}
 	e.CardUUID = about

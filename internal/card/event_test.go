@@ -51,6 +51,8 @@ func TestPayload_IsTheseVeryBytes(t *testing.T) {
 	expired.Seq, expired.CardUUID, expired.Status, expired.State = 1<<62, cardID, card.AwaitingPayment, card.Expired
 	disabled := about(card.EventWebhookDisabled, time.Date(2026, 11, 20, 15, 6, 0, 0, time.UTC))
 	disabled.WebhookID = hookID
+	reset := about(card.EventFeedReset, time.Date(2026, 11, 20, 15, 6, 0, 0, time.UTC))
+	reset.Since = time.Date(2026, 11, 20, 17, 5, 30, 1e6, east)
 	for name, tt := range map[string]struct {
 		event card.Event
 		want  string
@@ -61,6 +63,7 @@ func TestPayload_IsTheseVeryBytes(t *testing.T) {
 			`"card_uuid":"019aa1c9-f868-7cef-8e4e-9b1c97fb1d88","status":"awaiting_payment","payment_state":"expired"}`},
 		"of a webhook": {disabled, `{"type":"webhook.disabled","timestamp":"2026-11-20T15:06:00.000Z","seq":42,` +
 			`"webhook_id":"019aa1cb-0c11-7d2e-9a55-6c1f0f8e2b17"}`},
+		"of the feed": {reset, `{"type":"feed.reset","timestamp":"2026-11-20T15:06:00.000Z","seq":42,"since":"2026-11-20T15:05:30.001Z"}`},
 	} {
 		if diff := cmp.Diff(tt.want, string(tt.event.Payload())); diff != "" {
 			t.Errorf("%s: %s", name, diff)
@@ -94,6 +97,9 @@ func TestExampleEvent_IsWhatTheContractPromisesOfItsType(t *testing.T) {
 		want := []string{"card_uuid", "payment_state", "seq", "status", "timestamp", "type"}
 		if kind == card.EventWebhookDisabled {
 			want = []string{"seq", "timestamp", "type", "webhook_id"}
+		}
+		if kind == card.EventFeedReset {
+			want = []string{"seq", "since", "timestamp", "type"}
 		}
 		if diff := cmp.Diff(want, fields); diff != "" {
 			t.Errorf("%s: %s", kind, diff)

@@ -183,10 +183,11 @@ func TestExampleEvent_StatusGoesWithItsType(t *testing.T) {
 		switch kind {
 		case card.EventGenerated, card.EventReversed:
 			want = card.Generated
-		case card.EventWebhookDisabled:
+		case card.EventWebhookDisabled, card.EventFeedReset:
 			want = ""
 		}
-		if got := card.ExampleEvent(uuid.Must(uuid.NewV7()), uuid.New(), uuid.New(), kind); got.Status != want || (got.WebhookID == uuid.Nil) != (want != "") {
+		got := card.ExampleEvent(uuid.Must(uuid.NewV7()), uuid.New(), uuid.New(), kind)
+		if got.Status != want || (got.WebhookID != uuid.Nil) != (kind == card.EventWebhookDisabled) || got.Since.IsZero() != (kind != card.EventFeedReset) {
 			t.Errorf("%s: status %q, want %q", kind, got.Status, want)
 		}
 	}

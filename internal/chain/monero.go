@@ -350,28 +350,28 @@ func (e transferEntry) transfer(now time.Time, tip card.Tip) (card.Transfer, err
 	}, nil
 }
 
-// Ahead implements settle.Chain (get_address). The error is card.ErrWrongChain if the wallet has another address in newest's position,
+// Holds implements settle.Chain (get_address). The error is card.ErrWrongChain if the wallet has another address in newest's position,
 // or is not the wallet that the last Scan read.
-func (m *Monero) Ahead(ctx context.Context, newest settle.Address) (bool, error) {
-	return again(func() (bool, error) { return m.ahead(ctx, newest) })
+func (m *Monero) Holds(ctx context.Context, newest settle.Address) error {
+	_, err := again(func() (struct{}, error) { return struct{}{}, m.holds(ctx, newest) })
+	return err
 }
 
-func (m *Monero) ahead(ctx context.Context, newest settle.Address) (bool, error) {
+func (m *Monero) holds(ctx context.Context, newest settle.Address) error {
 	if err := m.asScanned(ctx); err != nil { // first, because a different wallet has not lost its addresses
-		return false, err
+		return err
 	}
 	have, err := m.subaddress(ctx, newest.Position)
 	switch {
 	case err != nil:
-		return false, err
+		return err
 	case have == "":
-		return false, fmt.Errorf("%w: it no longer has subaddress %d: its cache file was lost, or replaced by an older one",
+		return fmt.Errorf("%w: it no longer has subaddress %d: its cache file was lost, or replaced by an older one",
 			card.ErrWalletLost, newest.Position)
 	case have != newest.Address:
-		return false, fmt.Errorf("%w: subaddress %d of the wallet is not the stored one", card.ErrWrongChain, newest.Position)
+		return fmt.Errorf("%w: subaddress %d of the wallet is not the stored one", card.ErrWrongChain, newest.Position)
 	}
-	next, err := m.subaddress(ctx, newest.Position+1)
-	return next != "", err
+	return nil
 }
 
 // asScanned returns card.ErrWrongChain if the wallet is not the one that the last Scan read.
@@ -384,28 +384,4 @@ func (m *Monero) asScanned(ctx context.Context) error {
 		return fmt.Errorf("%w: another wallet was opened", card.ErrWrongChain)
 	}
 	return nil
-}
-
-// NewAddresses implements settle.Chain. It makes n subaddresses of account 0, and has the wallet write them to its file. After an error
-// some may have been made, which is harmless. The error is card.ErrWrongChain if another wallet was opened since the last Scan.
-func (m *Monero) NewAddresses(ctx context.Context, _ int64, n int) ([]settle.Address, error) {
-	return again(func() ([]settle.Address, error) { return m.newAddresses(ctx, n) })
-}
-
-func (m *Monero) newAddresses(ctx context.Context, n int) ([]settle.Address, error) {
-	made := make([]settle.Address, 0, max(0, n))
-	for len(made) < n {
-		batch, err := m.createAddresses(ctx, min(n-len(made), maxAddressesPerCall))
-		if err != nil {
-			return nil, err
-		}
-		made = append(made, batch...)
-	}
-	if err := m.store(ctx); err != nil {
-		return nil, err
-	}
-	if err := m.asScanned(ctx); err != nil {
-		return nil, fmt.Errorf("create address: %w", err)
-	}
-	return made, nil
 }

@@ -149,7 +149,7 @@ func TestMonero_ClosedWalletIsOpened(t *testing.T) {
 			return err
 		},
 		"ahead": func(ctx context.Context, m *chain.Monero) error {
-			_, err := m.Ahead(ctx, settle.Address{Address: primary})
+			err := m.Holds(ctx, settle.Address{Address: primary})
 			return err
 		},
 		"check":   func(ctx context.Context, m *chain.Monero) error { _, err := m.Check(ctx); return err },
@@ -231,7 +231,7 @@ func TestMonero_WalletKilledWhileItReads(t *testing.T) {
 	if got := one(t, scan(t, m, start), address.Address); got.TxID != txID || got.Height == 0 {
 		t.Errorf("got %+v, want %s in a block", got, txID)
 	}
-	if _, err := m.Ahead(t.Context(), address); err != nil {
+	if err := m.Holds(t.Context(), address); err != nil {
 		t.Error(err)
 	}
 }
@@ -241,7 +241,7 @@ func TestMonero_WalletOfOtherKeys(t *testing.T) {
 	view, newest := scan(t, m, 0), newAddress(t, m)
 	fingerprint := view.Fingerprint
 	net.Wallet.OpenOther(t)
-	if _, err := m.Ahead(t.Context(), newest); !errors.Is(err, card.ErrWrongChain) {
+	if err := m.Holds(t.Context(), newest); !errors.Is(err, card.ErrWrongChain) {
 		t.Errorf("ahead: got %v, want ErrWrongChain", err)
 	}
 	if as, err := m.NewAddresses(t.Context(), settle.NoPosition, 1); !errors.Is(err, card.ErrWrongChain) {

@@ -43,8 +43,8 @@ func TestMonero_RecoverFindsPaymentsFarAhead(t *testing.T) {
 	before := scan(t, m, start)
 	wallet.LoseCache(t)
 
-	if ahead, err := m.Ahead(t.Context(), newest); ahead || !errors.Is(err, card.ErrWalletLost) {
-		t.Fatalf("got %t, %v; want ErrWalletLost", ahead, err)
+	if err := m.Holds(t.Context(), newest); !errors.Is(err, card.ErrWalletLost) {
+		t.Fatalf("got %v; want ErrWalletLost", err)
 	}
 	if n := len(to(scan(t, m, start), newest.Address)); n != 0 {
 		t.Fatalf("the wallet sees %d payments that it should have lost", n)
@@ -71,8 +71,8 @@ func TestMonero_RecoverFindsPaymentsFarAhead(t *testing.T) {
 	if n := len(progress); n < 5 || progress[n-2] != all || progress[n-1] != "the wallet is rescanning its chain" {
 		t.Errorf("progress: %q", progress)
 	}
-	if ahead, err := m.Ahead(t.Context(), newest); ahead || err != nil {
-		t.Errorf("got %t, %v", ahead, err)
+	if err := m.Holds(t.Context(), newest); err != nil {
+		t.Errorf("got %v", err)
 	}
 	if next := newAddress(t, m); next.Position != newest.Position+1 {
 		t.Errorf("next address is number %d, want %d", next.Position, newest.Position+1)
@@ -100,7 +100,7 @@ func TestMonero_RecoverKilledHalfWay(t *testing.T) {
 		t.Error("no error of a wallet that was killed")
 	}
 	wallet.Launch(t)
-	if _, err := m.Ahead(t.Context(), newest); err != nil { // its addresses don't tell that it has not looked for payments
+	if err := m.Holds(t.Context(), newest); err != nil { // its addresses don't tell that it has not looked for payments
 		t.Error(err)
 	}
 	if err := m.Recover(t.Context(), "", &newest, func(string) {}); err != nil {
@@ -181,13 +181,13 @@ func TestMonero_CorruptCacheTellsHowToMendIt(t *testing.T) {
 	}
 	wallet.Launch(t)
 	wallet.DeleteCache(t)
-	if _, err := m.Ahead(t.Context(), newest); !errors.Is(err, card.ErrWalletLost) {
+	if err := m.Holds(t.Context(), newest); !errors.Is(err, card.ErrWalletLost) {
 		t.Errorf("got %v, want ErrWalletLost", err)
 	}
 	if err := m.Recover(t.Context(), "", &newest, func(string) {}); err != nil {
 		t.Error(err)
 	}
-	if ahead, err := m.Ahead(t.Context(), newest); ahead || err != nil {
-		t.Errorf("got %t, %v", ahead, err)
+	if err := m.Holds(t.Context(), newest); err != nil {
+		t.Errorf("got %v", err)
 	}
 }

@@ -27,6 +27,7 @@ const (
 	codeWatchOnly     = -29
 	codeNoDaemon      = -38
 	codeBadUnsignedTx = -39
+	codeNoAttribute   = -45
 )
 
 const (

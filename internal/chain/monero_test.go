@@ -453,7 +453,7 @@ func TestMonero_KilledNode(t *testing.T) {
 	}
 }
 
-func TestMonero_AheadTellsWhetherTheWalletAgreesWithThePool(t *testing.T) {
+func TestMonero_HoldsTellsWhetherTheWalletAgreesWithThePool(t *testing.T) {
 	_, m := merchant(t)
 	made, err := m.NewAddresses(t.Context(), settle.NoPosition, 2)
 	if err != nil {
@@ -463,17 +463,15 @@ func TestMonero_AheadTellsWhetherTheWalletAgreesWithThePool(t *testing.T) {
 	other := settle.Address{Currency: "monero", Address: made[0].Address, Position: made[1].Position}
 	for name, tt := range map[string]struct {
 		newest settle.Address
-		ahead  bool
 		err    error
 	}{
-		"agrees":                   {made[1], false, nil},
-		"has made more":            {made[0], true, nil},
-		"has lost its addresses":   {unknown, false, card.ErrWalletLost},
-		"has another in its place": {other, false, card.ErrWrongChain},
+		"agrees":                   {made[1], nil},
+		"has made more":            {made[0], nil},
+		"has lost its addresses":   {unknown, card.ErrWalletLost},
+		"has another in its place": {other, card.ErrWrongChain},
 	} {
-		ahead, err := m.Ahead(t.Context(), tt.newest)
-		if ahead != tt.ahead || !errors.Is(err, tt.err) {
-			t.Errorf("%s: ahead %t, error %v", name, ahead, err)
+		if err := m.Holds(t.Context(), tt.newest); !errors.Is(err, tt.err) {
+			t.Errorf("%s: error %v", name, err)
 		}
 	}
 }

@@ -78,17 +78,26 @@ func (s *Simulated) NewAddresses(ctx context.Context, _ int64, n int) ([]settle.
 	return addresses, nil
 }
 
-// Ahead implements settle.Chain.
-func (s *Simulated) Ahead(ctx context.Context, newest settle.Address) (bool, error) {
+// Reserve implements settle.Chain. The ledger makes addresses when they are asked for, and none twice.
+func (s *Simulated) Reserve(context.Context, int64, int) (bool, error) { return true, nil }
+
+// Holds implements settle.Chain.
+func (s *Simulated) Holds(ctx context.Context, newest settle.Address) error {
 	next, err := s.ledger.SimulatedAddresses(ctx, s.currency, 0)
 	if err != nil {
-		return false, fmt.Errorf("next simulated address: %w", err)
+		return fmt.Errorf("next simulated address: %w", err)
 	}
 	if next <= newest.Position {
-		return false, fmt.Errorf("%w: it has %d addresses, but number %d was stored", card.ErrWalletLost, next, newest.Position)
+		return fmt.Errorf("%w: it has %d addresses, but number %d was stored", card.ErrWalletLost, next, newest.Position)
 	}
-	return next > newest.Position+1, nil
+	return nil
 }
+
+// Beacon implements settle.Chain. The ledger is kept in the database itself.
+func (s *Simulated) Beacon(context.Context) (settle.Beacon, error) { return settle.Beacon{}, nil }
+
+// SetBeacon implements settle.Chain.
+func (s *Simulated) SetBeacon(context.Context, settle.Beacon, bool) error { return nil }
 
 // Recover implements settle.Chain. The wallet is the ledger, which loses nothing.
 func (s *Simulated) Recover(context.Context, string, *settle.Address, func(string)) error { return nil }

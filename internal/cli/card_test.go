@@ -153,6 +153,8 @@ func TestCLI_OperatorsMistakesAreExplained(t *testing.T) {
 		{"card resolve " + nobody + " accept --note x --yes", 1, "--yes needs --amount"},
 		{"card list --limit 0", 1, "--limit 0"},
 		{"wallet rescan dogecoin", 1, "not the code of a currency"},
+		{"wallet claim dogecoin", 1, "not the code of a currency"},
+		{"wallet claim --yes", 1, "has no wallet yet"},
 		{"card resolve " + nobody + " burn --note x", 2, "must be one of"},
 		{"transfers", 2, "--unattributed"},
 		{"wallet rescan", 1, "has no wallet yet"},

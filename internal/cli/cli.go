@@ -60,6 +60,7 @@ type commands struct {
 	Wallet struct {
 		Check  walletCheckCommand  `cmd:"" help:"Check whether the service can use node and wallet."`
 		Rescan walletRescanCommand `cmd:"" help:"Have a wallet scan its whole chain again."`
+		Claim  walletClaimCommand  `cmd:"" help:"Give a wallet that two databases use to one of them."`
 	} `cmd:"" help:"The wallets that receive payments."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }

@@ -101,7 +101,7 @@ func nodes(ctx context.Context, log *slog.Logger, coins []enabled) ([]watched, f
 		case err != nil:
 			log.Warn("node or wallet does not answer yet, or is not ready", "currency", c.Code, "error", err)
 		}
-		all = append(all, watched{chain: n, every: c.Every})
+		all = append(all, watched{chain: n, every: c.Every, wallet: true})
 	}
 	return all, end, nil
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // devPool is how many addresses are kept ahead. Simulated ones cost nothing.
-const devPool = 5000
+const devPool = 1000
 
 type devCommand struct {
 	Listen string `env:"CARDMINT_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address to listen on (${default})."`
@@ -53,7 +53,7 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 		listen: c.Listen, api: true, worker: true, rates: rates, chains: simulated(coins), simulated: true,
 		webhooks: webhookFlags{Insecure: true, Timeout: 15 * time.Second, Retention: defaultRetention},
 		supplier: c.Supplier.open(),
-		orders:   order.Config{Currencies: coins}, pool: devPool,
+		orders:   order.Config{Currencies: coins}, addresses: addressFlags{Pool: devPool},
 		started: func(ctx context.Context, accounts *account.Service, url string) error {
 			token, err := accounts.DevToken(ctx)
 			if err != nil {

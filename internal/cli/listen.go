@@ -159,18 +159,21 @@ func line(e *client.Event) string {
 	if e.WebhookID != uuid.Nil {
 		s += fmt.Sprintf(" webhook=%s", e.WebhookID)
 	}
+	if !e.Since.IsZero() {
+		s += " since=" + e.Since.UTC().Format(time.RFC3339)
+	}
 	return s
 }
 
 // event is an event as it is sent.
 func event(e *client.Event) card.Event {
 	return card.Event{ID: e.ID, Seq: e.Seq, Type: card.EventType(e.Type), CardUUID: e.CardUUID, Status: card.Status(e.Status),
-		State: card.PaymentState(e.PaymentState), WebhookID: e.WebhookID, CreatedAt: e.Timestamp}
+		State: card.PaymentState(e.PaymentState), WebhookID: e.WebhookID, Since: e.Since, CreatedAt: e.Timestamp}
 }
 
 type triggerCommand struct {
 	receiver `embed:""`
-	Type     string `arg:"" enum:"card.generated,payment.detected,payment.underpaid,payment.late,payment.expired,payment.reversed,webhook.disabled" help:"Type of the event: ${enum}."`
+	Type     string `arg:"" enum:"card.generated,payment.detected,payment.underpaid,payment.late,payment.expired,payment.reversed,webhook.disabled,feed.reset" help:"Type of the event: ${enum}."`
 	To       string `default:"http://localhost:3000/hook" placeholder:"URL" help:"URL to send it to (${default})."`
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
@@ -9,14 +10,15 @@ import (
 
 // loop is something that a process does repeatedly.
 type loop struct {
-	name   string
-	every  time.Duration
-	woken  wake // nil if nobody wakes it
-	tick   func(context.Context) error
-	coin   string                      // that can't be sold for while the loop is not well; "" for all
-	health func(context.Context) error // what readiness asks; nil for nothing
-	close  func(context.Context) error // called after the last tick; nil for nothing
-	grace  time.Duration               // that close may take
+	name    string
+	every   time.Duration
+	woken   wake          // nil if nobody wakes it
+	longest time.Duration // pause while it keeps failing; 0 for longestPause
+	tick    func(context.Context) error
+	coin    string                      // that can't be sold for while the loop is not well; "" for all
+	health  func(context.Context) error // what readiness asks; nil for nothing
+	close   func(context.Context) error // called after the last tick; nil for nothing
+	grace   time.Duration               // that close may take
 }
 
 // wake lets one loop tell another that there is work. Calls while the other is busy count once.
@@ -63,7 +65,7 @@ func (l loop) run(ctx context.Context, log *slog.Logger) {
 		if err == nil {
 			wait = l.every
 		} else {
-			wait = max(l.every, min(2*wait, longestPause))
+			wait = max(l.every, min(2*wait, cmp.Or(l.longest, longestPause)))
 		}
 		pause := time.NewTimer(wait*9/10 + rand.N(wait/5))
 		select {

@@ -36,6 +36,7 @@ const (
 	shutdownGrace = 20 * time.Second // for the requests that were accepted
 	closeGrace    = 5 * time.Second  // for giving back leases
 	prepareEvery  = time.Second
+	markEvery     = time.Second
 	issueEvery    = time.Second
 	sendEvery     = time.Second
 	pruneEvery    = time.Minute
@@ -52,7 +53,7 @@ type plan struct {
 	webhooks   webhookFlags
 	supplier   issue.Supplier
 	orders     order.Config
-	pool       int // free addresses to keep ahead, per coin
+	addresses  addressFlags
 	// chains returns the chains to watch, and pays without money where they are simulated.
 	chains func(*store.Store) ([]watched, map[string]order.Sandbox, error)
 	// simulated chains need nobody else, so the service is announced only when it can sell a card.
@@ -66,6 +67,16 @@ type watched struct {
 	chain     settle.Chain
 	every     time.Duration
 	fillBatch int
+	wallet    bool // it has a wallet of its own, outside the database
+}
+
+// config returns how the chain is watched.
+func (w watched) config(a addressFlags) settle.Config {
+	cfg := settle.Config{FillBatch: w.fillBatch, PoolSize: a.Pool}
+	if w.wallet {
+		cfg.AddressRate, cfg.Beacon, cfg.Quiet = a.Rate, true, 3*w.every
+	}
+	return cfg
 }
 
 // Tune sets the garbage collector for a process that serves. The live heap is a few MiB: letting it grow to five times that between
@@ -191,6 +202,7 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 		}
 	}
 	if p.api {
+		p.orders.Log = g.log.With("loop", "addresses")
 		orders, err := order.New(dbs.api, v, p.rates, sandbox, passes.up, p.orders)
 		if err != nil {
 			return nil, err
@@ -201,6 +213,12 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 		}
 		w.config.Orders, w.config.Accounts, w.config.Webhooks = orders, w.accounts, webhooks
 		w.add(loop{name: "addresses", every: prepareEvery, tick: orders.Prepare})
+		for _, coin := range p.orders.Currencies {
+			if !p.worker { // which knows for itself
+				w.config.Checks = append(w.config.Checks, server.Check{Name: "watch " + coin.Code, Coin: coin.Code,
+					Ask: func(context.Context) error { return orders.Health(coin.Code) }})
+			}
+		}
 	}
 	return w, nil
 }
@@ -211,12 +229,13 @@ func (g *globals) wireWorker(w *wired, v *vault.Vault, dbs stores, poster *webho
 	for i, c := range chains {
 		name := "watch " + c.chain.Currency().Code
 		watcher, err := settle.New(dbs.worker, p.rates, c.chain, settle.Wake{Pass: passes[i].up, Issuer: issuing.up, Sender: sending.up},
-			g.log.With("loop", name), settle.Config{FillBatch: c.fillBatch, PoolSize: p.pool})
+			g.log.With("loop", name), c.config(p.addresses))
 		if err != nil {
 			return err
 		}
-		w.add(loop{name: name, coin: c.chain.Currency().Code, every: c.every, woken: passes[i], tick: watcher.Tick, close: watcher.Close, grace: closeGrace,
+		w.add(loop{name: name, coin: c.chain.Currency().Code, every: c.every, longest: c.every, woken: passes[i], tick: watcher.Tick, close: watcher.Close, grace: closeGrace,
 			health: func(context.Context) error { return watcher.Health() }})
+		w.add(loop{name: "mark " + c.chain.Currency().Code, every: markEvery, longest: markEvery, tick: watcher.Mark})
 	}
 	issuer := issue.New(dbs.worker, v, p.supplier, sending.up, g.log.With("loop", "issue"), time.Now)
 	w.add(loop{name: "issue", every: issueEvery, woken: issuing, tick: issuer.Tick})

@@ -15,18 +15,24 @@ import (
 const mostOpenUSD = 1_000_000_000_000
 
 type serveCommand struct {
-	Listen      string        `env:"CARDMINT_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address to listen on (${default}). A worker serves only /livez and /readyz there."`
-	Role        string        `env:"CARDMINT_ROLE" default:"all" enum:"api,worker,all" placeholder:"ROLE" help:"What this process does: api, worker (watches the chains, issues cards and sends webhooks) or all (${default})."`
-	Simulated   bool          `env:"CARDMINT_SIMULATED" help:"Simulate the chains, so that cards can be paid for without money. Only in test mode."`
-	Rates       rateFlags     `embed:""`
-	QuoteTTL    time.Duration `name:"quote-ttl" env:"CARDMINT_QUOTE_TTL" default:"60m" placeholder:"DURATION" help:"How long amount and rate of a card are locked (${default})."`
-	AddressPool int           `name:"address-pool" env:"CARDMINT_ADDRESS_POOL" default:"1000" placeholder:"N" help:"Free addresses to keep ahead, per coin (${default})."`
-	MaxOpenUSD  int64         `name:"max-open-usd" env:"CARDMINT_MAX_OPEN_USD" default:"0" placeholder:"USD" help:"US dollars that an account may have open in cards that are not paid yet; 0 for no limit (${default})."`
-	Freeze      bool          `name:"freeze-reversed" env:"CARDMINT_FREEZE_REVERSED" default:"true" negatable:"" help:"Sell no new cards to an account while one of its issued cards is reversed (on)."`
-	MaxBlind    time.Duration `name:"max-blind" env:"CARDMINT_MAX_BLIND" default:"15m" placeholder:"DURATION" help:"How long cards are accepted while nobody can watch their chain (${default})."`
-	Webhooks    webhookFlags  `embed:""`
-	Supplier    supplierFlags `embed:""`
-	Coins       coinFlags     `embed:""`
+	Listen     string        `env:"CARDMINT_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address to listen on (${default}). A worker serves only /livez and /readyz there."`
+	Role       string        `env:"CARDMINT_ROLE" default:"all" enum:"api,worker,all" placeholder:"ROLE" help:"What this process does: api, worker (watches the chains, issues cards and sends webhooks) or all (${default})."`
+	Simulated  bool          `env:"CARDMINT_SIMULATED" help:"Simulate the chains, so that cards can be paid for without money. Only in test mode."`
+	Rates      rateFlags     `embed:""`
+	QuoteTTL   time.Duration `name:"quote-ttl" env:"CARDMINT_QUOTE_TTL" default:"60m" placeholder:"DURATION" help:"How long amount and rate of a card are locked (${default})."`
+	Addresses  addressFlags  `embed:""`
+	MaxOpenUSD int64         `name:"max-open-usd" env:"CARDMINT_MAX_OPEN_USD" default:"0" placeholder:"USD" help:"US dollars that an account may have open in cards that are not paid yet; 0 for no limit (${default})."`
+	Freeze     bool          `name:"freeze-reversed" env:"CARDMINT_FREEZE_REVERSED" default:"true" negatable:"" help:"Sell no new cards to an account while one of its issued cards is reversed (on)."`
+	MaxBlind   time.Duration `name:"max-blind" env:"CARDMINT_MAX_BLIND" default:"15m" placeholder:"DURATION" help:"How long cards are accepted while nobody can watch their chain (${default})."`
+	Webhooks   webhookFlags  `embed:""`
+	Supplier   supplierFlags `embed:""`
+	Coins      coinFlags     `embed:""`
+}
+
+// addressFlags say how many addresses wallets make.
+type addressFlags struct {
+	Pool int     `name:"address-pool" env:"CARDMINT_ADDRESS_POOL" default:"200" placeholder:"N" help:"Free addresses to keep ahead, per coin (${default})."`
+	Rate float64 `name:"address-rate" env:"CARDMINT_ADDRESS_RATE" default:"10" placeholder:"N" help:"Addresses per second that each coin's wallet hands out in the long run at most (${default}). After a start, as many are skipped as the time can have used of which nothing is known."`
 }
 
 func (serveCommand) Help() string {
@@ -65,10 +71,10 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 	p := plan{
 		listen: c.Listen, api: c.Role != "worker", worker: c.Role != "api",
 		rates: rates, live: live, ratesEvery: c.Rates.Live.RateEvery,
-		webhooks: c.Webhooks,
-		supplier: c.Supplier.open(),
-		orders:   order.Config{Currencies: currencies(coins), QuoteTTL: c.QuoteTTL, MaxOpenUSD: card.USD(c.MaxOpenUSD * 100), FreezeReversed: c.Freeze, MaxBlind: c.MaxBlind},
-		pool:     c.AddressPool,
+		webhooks:  c.Webhooks,
+		supplier:  c.Supplier.open(),
+		orders:    order.Config{Currencies: currencies(coins), QuoteTTL: c.QuoteTTL, MaxOpenUSD: card.USD(c.MaxOpenUSD * 100), FreezeReversed: c.Freeze, MaxBlind: c.MaxBlind},
+		addresses: c.Addresses,
 		started: func(_ context.Context, _ *account.Service, url string) error {
 			g.log.Info("started", "role", c.Role, "url", url)
 			return nil

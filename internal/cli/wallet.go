@@ -108,3 +108,49 @@ func (c walletRescanCommand) Run(ctx context.Context, g *globals) error {
 		return nil
 	})
 }
+
+type walletClaimCommand struct {
+	Currency string `arg:"" optional:"" default:"${default_coin}" help:"Currency of the wallet (${default})."`
+	Yes      bool   `help:"Do it. Without this the command only says what it would do."`
+}
+
+func (walletClaimCommand) Help() string {
+	return `Two databases must not use one wallet: a payment would be credited in both. It happens when a copy of a database is in use beside it, for example an old primary that still runs after a standby was promoted. Both notice within two passes, hand out no more addresses and issue no more cards. Stop the one that shall end, then claim the wallet for the other: run this command with its --database-url. A worker of that database begins a new epoch at its next pass; the addresses made before stay watched, and are not handed out any more.
+
+Examples:
+  cardmint wallet claim
+  cardmint wallet claim ` + chain.Coins()[0].Code + ` --yes`
+}
+
+// Run gives the wallet to this database.
+func (c walletClaimCommand) Run(ctx context.Context, g *globals) error {
+	coin, known := chain.ByCode(c.Currency)
+	if !known {
+		return hint(fmt.Errorf("%q is not the code of a currency", c.Currency), "it is one of: %s", coinVars()["coins"])
+	}
+	return g.office(ctx, func(o office) error {
+		cursor, err := o.db.Cursor(ctx, coin.Currency)
+		if err != nil {
+			return err
+		}
+		switch cursor.Conflict {
+		case "":
+			fmt.Fprintf(g.stdout, "no conflict is known: nothing stops this database from using the wallet of %s\n", coin.Code)
+		default:
+			fmt.Fprintf(g.stdout, "nothing is sold or issued: %s\n", cursor.Conflict)
+		}
+		if !c.Yes {
+			fmt.Fprintln(g.stdout, "nothing was changed; --yes gives the wallet to this database, and the other one stays stopped")
+			return nil
+		}
+		err = o.db.ClaimWallet(ctx, coin.Code)
+		if errors.Is(err, card.ErrNoRow) {
+			return hint(fmt.Errorf("%q has no wallet yet", c.Currency), "start a worker first: cardmint serve")
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(g.stdout, "claimed; a worker begins a new epoch at its next pass")
+		return nil
+	})
+}

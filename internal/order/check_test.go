@@ -105,7 +105,8 @@ func TestConfig_DefaultsAreFilledIn(t *testing.T) {
 		if told := got.Now(); told.IsZero() != (tt.set.Now != nil) {
 			t.Errorf("the clock shows %s", told)
 		}
-		got.Currencies, got.Now = nil, nil
+		got.Log.Debug("nobody hears it")
+		got.Currencies, got.Now, got.Log = nil, nil, nil
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Error(diff)
 		}

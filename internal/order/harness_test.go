@@ -115,7 +115,19 @@ func (s *counter) stock(currency string, n int) {
 	for i := range addresses {
 		addresses[i] = settle.Address{Currency: currency, Address: fmt.Sprintf("%s-%d", currency, i), Position: int64(i)}
 	}
-	check(s.t, s.db.SettleTx(s.t.Context(), func(tx settle.Tx) error { return tx.InsertAddresses(s.t.Context(), addresses) }))
+	check(s.t, s.db.SettleTx(s.t.Context(), func(tx settle.Tx) error { return tx.InsertAddresses(s.t.Context(), addresses, time.Time{}) }))
+	s.attest(currency)
+}
+
+// attest has an epoch begin, as a watcher does.
+func (s *counter) attest(currency string) {
+	s.t.Helper()
+	l, err := s.db.AcquireLease(s.t.Context(), settle.LeaseName(currency), "watcher", time.Hour)
+	check(s.t, err)
+	if l.Epoch == 0 {
+		_, err = s.db.BeginEpoch(s.t.Context(), l, settle.Epoch{Currency: currency, Number: l.Now.UnixMilli()})
+		check(s.t, err)
+	}
 }
 
 func (s *counter) check(usd, currency string) order.Order {
@@ -251,14 +263,15 @@ func (s *spy) TakeAddresses(ctx context.Context, currency string, n int) ([]stri
 	return s.Store.TakeAddresses(ctx, currency, n)
 }
 
-func (s *spy) PoolAge(ctx context.Context, currency string) (time.Duration, error) {
-	if err := s.note("PoolAge " + currency); err != nil {
-		return 0, err
+func (s *spy) PoolState(ctx context.Context, currency string) (order.PoolState, error) {
+	if err := s.note("PoolState " + currency); err != nil {
+		return order.PoolState{}, err
 	}
+	state, err := s.Store.PoolState(ctx, currency)
 	if age, set := s.ages[currency]; set {
-		return age, nil
+		return order.PoolState{Epoch: 1, Moving: true, CheckedAgo: age}, nil
 	}
-	return s.Store.PoolAge(ctx, currency)
+	return state, err
 }
 
 // dial is rates that a test turns.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,6 +30,16 @@ type Standing struct {
 	Reversed bool     // an issued card is reversed, and no operator has settled that
 }
 
+// PoolState is what decides whether addresses may be handed out. Each look at it may change what this process knows of the epoch.
+type PoolState struct {
+	Epoch      int64         // the newest that this process has seen
+	Moving     bool          // somebody attests to it
+	WentBack   bool          // the database was seen older than it had been
+	Conflict   bool          // another database uses the wallet
+	CheckedAgo time.Duration // since the chain was last watched
+	MarkedAgo  time.Duration // since somebody last attested
+}
+
 // Store keeps cards and addresses. Running any of its methods twice is harmless. The error is card.ErrNoRow if a row does not exist,
 // and card.ErrUnavailable if the database can't be reached.
 type Store interface {
@@ -42,11 +53,12 @@ type Store interface {
 	// Standing returns an account's standing. Without open it does not compute OpenUSD, which is then 0.
 	Standing(ctx context.Context, account uuid.UUID, open bool) (Standing, error)
 
-	// TakeAddresses takes up to n addresses from a currency's address pool. No address is ever taken twice. It returns none unless the
-	// wallet was compared with the pool within the last minute (settle.Tx).
+	// TakeAddresses takes up to n addresses from a currency's address pool. No address is ever taken twice, whatever happened to the
+	// database. It returns none unless the wallet was compared with the pool within the last minute, and this process has seen that
+	// somebody attests to the epoch.
 	TakeAddresses(ctx context.Context, currency string, n int) ([]string, error)
-	// PoolAge returns the time since the wallet was last compared with the address pool. The error is card.ErrNoRow if it never was.
-	PoolAge(ctx context.Context, currency string) (time.Duration, error)
+	// PoolState returns the state of a currency's address pool. The error is card.ErrNoRow if there is none yet.
+	PoolState(ctx context.Context, currency string) (PoolState, error)
 }
 
 // Vault decrypts credentials.
@@ -95,6 +107,8 @@ type Config struct {
 	MaxBlind time.Duration
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
+	// Log defaults to none.
+	Log *slog.Logger
 }
 
 // Validate fills in the defaults, and returns an error if a field is not valid.
@@ -121,6 +135,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
 	}
 	return nil
 }

@@ -27,6 +27,19 @@ type addressPool struct {
 	takenAt time.Time
 	filling chan struct{} // lets one request at a time take a batch
 	blind   bool          // passes over the chain have failed for too long: a payment might not be seen
+	epoch   int64         // in which the addresses were taken
+	health  error         // why orders can't go on for long; nil if they can
+	looks   int           // in a row that found that reason
+}
+
+// follow forgets the addresses if they were taken in another epoch, or from a database that has gone back since.
+func (p *addressPool) follow(s PoolState) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.epoch > 0 && p.epoch != s.Epoch || s.WentBack {
+		p.free = nil
+	}
+	p.epoch = s.Epoch
 }
 
 func (p *addressPool) setBlind(blind bool) {
@@ -106,6 +119,9 @@ func (s *Service) fillMemory(ctx context.Context, currency string) error {
 	return nil
 }
 
+// staleAfter is the time without a mark after which a chain counts as not watched.
+const staleAfter = 10 * time.Second
+
 // Prepare takes addresses ahead of the requests that will need them. It also stops handing out addresses of a currency while payments to
 // them might not be seen for too long (Config.MaxBlind). Call it about every second. A failure of one currency does not affect the others.
 func (s *Service) Prepare(ctx context.Context) error {
@@ -119,13 +135,64 @@ func (s *Service) Prepare(ctx context.Context) error {
 }
 
 func (s *Service) prepare(ctx context.Context, currency string) error {
-	age, err := s.store.PoolAge(ctx, currency)
+	pool := s.pools[currency]
+	state, err := s.store.PoolState(ctx, currency)
 	if errors.Is(err, card.ErrNoRow) {
+		s.note(ctx, currency, card.Unready("nobody has watched "+currency+" yet"))
 		return nil // no addresses either
 	}
 	if err != nil {
 		return err
 	}
-	s.pools[currency].setBlind(age > s.cfg.MaxBlind)
+	pool.follow(state)
+	pool.setBlind(state.Conflict || max(state.CheckedAgo, state.MarkedAgo) > s.cfg.MaxBlind)
+	s.note(ctx, currency, state.trouble(currency))
 	return s.fillMemory(ctx, currency)
+}
+
+// trouble returns why orders can't go on for long; nil if they can.
+func (p PoolState) trouble(currency string) error {
+	switch {
+	case p.Conflict:
+		return card.Unready("another database uses the wallet of " + currency + ": run 'cardmint wallet claim' for the one that shall have it")
+	case p.MarkedAgo > staleAfter:
+		return card.Unready("no worker watches " + currency)
+	case p.CheckedAgo > poolCheckLasts:
+		return card.Unready(currency + " is not watched: node or wallet is not ready")
+	}
+	return nil
+}
+
+// poolCheckLasts is how old the last comparison with the wallet may be.
+const poolCheckLasts = time.Minute
+
+// settledLooks is how many looks in a row must find the same trouble before it is logged: a process that starts with its worker finds the
+// marks of the last one.
+const settledLooks = 3
+
+// note records why orders can't go on for long, and logs it when that changes.
+func (s *Service) note(ctx context.Context, currency string, why error) {
+	pool := s.pools[currency]
+	pool.mu.Lock()
+	defer pool.mu.Unlock()
+	if why != nil && pool.health != nil && why.Error() == pool.health.Error() {
+		pool.looks++
+	} else {
+		if why == nil && pool.looks >= settledLooks {
+			s.cfg.Log.InfoContext(ctx, "orders are taken without a limit of time again", "currency", currency, "after", pool.health)
+		}
+		pool.looks = 1
+	}
+	if why != nil && pool.looks == settledLooks {
+		s.cfg.Log.WarnContext(ctx, "orders are taken for a limited time only", "currency", currency, "reason", why, "limit", s.cfg.MaxBlind)
+	}
+	pool.health = why
+}
+
+// Health returns an error if the chain of a currency is not being watched. The error is a card.Unready.
+func (s *Service) Health(currency string) error {
+	pool := s.pools[currency]
+	pool.mu.Lock()
+	defer pool.mu.Unlock()
+	return pool.health
 }

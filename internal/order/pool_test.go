@@ -27,7 +27,7 @@ func (s *counter) use(n int) {
 // prepared has addresses taken, and compares how many were asked for; with 0, none.
 func (s *counter) prepared(n int) {
 	s.t.Helper()
-	want := []string{"PoolAge monero"}
+	want := []string{"PoolState monero"}
 	if n > 0 {
 		want = append(want, fmt.Sprintf("TakeAddresses monero %d", n))
 	}
@@ -98,7 +98,7 @@ func TestPrepare_TheWatchersAreWokenWhenTheStoreRunsOut(t *testing.T) {
 func TestPrepare_ACurrencyThatWasNeverWatchedIsNoFailure(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		check(t, s.orders.Prepare(t.Context()))
-		s.asked("PoolAge monero", "PoolAge pebble")
+		s.asked("PoolState monero", "PoolState pebble")
 		s.refused("150", "", card.ErrNoAddress)
 	})
 }
@@ -124,7 +124,7 @@ func TestPrepare_ABlindChainHandsOutNone(t *testing.T) {
 }
 
 func TestPrepare_WhatFailsForOneCurrencyLeavesTheOthersAlone(t *testing.T) {
-	for _, call := range []string{"PoolAge monero", "TakeAddresses monero 32"} {
+	for _, call := range []string{"PoolState monero", "TakeAddresses monero 32"} {
 		t.Run(call, func(t *testing.T) {
 			onEach(t, setup{}, func(t *testing.T, s *counter) {
 				s.stock("monero", 64)
@@ -132,7 +132,7 @@ func TestPrepare_WhatFailsForOneCurrencyLeavesTheOthersAlone(t *testing.T) {
 				s.spy.fail(call, errBroken)
 				err := s.orders.Prepare(t.Context())
 				if want := map[string]string{
-					"PoolAge monero":          "monero: broken pipe",
+					"PoolState monero":        "monero: broken pipe",
 					"TakeAddresses monero 32": "monero: take addresses: broken pipe",
 				}[call]; !errors.Is(err, errBroken) || err.Error() != want {
 					t.Errorf("%v, want %s", err, want)

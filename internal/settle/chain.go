@@ -2,6 +2,7 @@ package settle
 
 import (
 	"context"
+	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
 )
@@ -14,17 +15,26 @@ type Chain interface {
 	// 0 if none is. newest is the position of the newest stored address, NoPosition if there is none: a chain that keeps no addresses
 	// looks for payments up to there. The error is card.ErrChainNotReady if the chain can't be trusted at the moment.
 	Scan(ctx context.Context, known []card.Tip, since, newest int64) (View, error)
-	// NewAddresses makes n addresses and returns them by ascending position. They follow the position after, which is NoPosition if there
-	// is no address yet. A wallet that remembers which addresses it made continues after its own newest instead.
+	// NewAddresses returns the n addresses that follow the position after, by ascending position. A wallet makes those that it lacks. If
+	// after is NoPosition, a wallet that remembers which addresses it made continues after its own newest.
 	NewAddresses(ctx context.Context, after int64, n int) ([]Address, error)
-	// Ahead reports whether the wallet has made addresses after newest. The error is card.ErrWalletLost if the wallet does not have
-	// newest itself: it then does not see payments to our addresses.
-	Ahead(ctx context.Context, newest Address) (bool, error)
+	// Reserve has the wallet make addresses until it has the one at upTo, but no more than n at a time, and reports whether it has. A
+	// wallet sees payments only to addresses that it has made. A chain that keeps no addresses has them all.
+	Reserve(ctx context.Context, upTo int64, n int) (bool, error)
+	// Holds returns card.ErrWalletLost if the wallet does not have newest: it then does not see payments to our addresses.
+	Holds(ctx context.Context, newest Address) error
+	// Beacon returns what the wallet carries about the database that uses it; the zero Beacon if it carries nothing, or can't.
+	Beacon(ctx context.Context) (Beacon, error)
+	// SetBeacon has the wallet carry b. Unless durable is set, it may forget b when it is restarted.
+	SetBeacon(ctx context.Context, b Beacon, durable bool) error
 	// Recover has a wallet that lost data make its addresses up to newest again, unless newest is nil, and rescan its chain. It can take
 	// hours; it calls progress with texts for an operator. Repeating it is harmless. The error is card.ErrWrongChain, and nothing is
 	// done, if node and wallet have another fingerprint than the one given; "" matches any.
 	Recover(ctx context.Context, fingerprint string, newest *Address, progress func(string)) error
 }
+
+// Claimed is the text of a conflict that an operator has decided.
+const Claimed = "claimed"
 
 // NoPosition is the position before the first.
 const NoPosition int64 = -1
@@ -34,6 +44,17 @@ type Address struct {
 	Currency string
 	Address  string
 	Position int64 // its index in the wallet
+}
+
+// Beacon is what a wallet carries about the database that uses it. A database that is restored finds there how far it had come, and two
+// databases that use one wallet find each other.
+type Beacon struct {
+	Epoch      int64
+	Position   int64     // of the newest address that may have been handed out
+	PacedUntil time.Time // see Pool
+	MarkedAt   time.Time // of the last mark, by the database's clock
+	Conflict   bool      // another database had the wallet when this epoch began, and still wants it
+	Claimed    bool      // an operator gave the wallet to this epoch's database
 }
 
 // View is what a chain shows at one moment.
@@ -51,6 +72,35 @@ type Lease struct {
 	Name   string
 	Holder string
 	Fence  int64 // grows whenever the holder changes
+	// Epoch is the one that the holder attests to; 0 if it must begin one, because it does not know whether the database is as it was.
+	Epoch    int64
+	Now      time.Time // by the database's clock
+	MarkedAt time.Time // when an epoch was last attested to; zero if never
+	WentBack bool      // with Epoch 0: the database is older than what this process has seen of it, or follows another history
+}
+
+// LeaseName returns the name of the lease of whoever watches a currency's chain.
+func LeaseName(currency string) string { return "watch " + currency }
+
+// Epoch is a time in which a database is known not to have gone back. Addresses that were made before it are never handed out in it.
+type Epoch struct {
+	Currency   string
+	Number     int64 // Unix milliseconds of its beginning, and greater than those before
+	First      int64 // position of the first address that it may hand out
+	PacedUntil time.Time
+	Quiet      time.Duration // nothing is issued so long, in which another database that uses the wallet would notice
+	Reason     string
+	ResetSince time.Time // if set, feeds may have lost events since, and their numbers jump ahead
+}
+
+// Pool is the state of an address pool.
+type Pool struct {
+	Free   int      // addresses that can be handed out
+	Newest *Address // the stored address with the highest position, free or not; nil if there is none
+	Next   int64    // position of the next address to hand out
+	// PacedUntil is when addresses would run out if all that were made had been used at the highest rate.
+	PacedUntil time.Time
+	LastEpoch  int64 // 0 if there was none
 }
 
 // Cursor is how far a chain has been applied.
@@ -63,6 +113,10 @@ type Cursor struct {
 	Rescan string
 	// Newest is the position of the newest stored address; NoPosition if there is none.
 	Newest int64
+	// Conflict says that another database uses the wallet; "" if none does, and Claimed if an operator gave the wallet to this one.
+	Conflict string
+	// Restored means that the database was restored by the program since the last epoch began.
+	Restored bool
 	// Believe means that transfers which the wallet still lacks after the rescan are un-counted, as an operator asked.
 	Believe bool
 }

@@ -9,14 +9,17 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// keepLease acquires the lease, or prolongs it if a third of its time has passed. It returns card.ErrFenced if another process has it,
+// markEvery is the shortest time between two marks: the holder of a lease prolongs it, and attests that the database has not gone back.
+const markEvery = 700 * time.Millisecond
+
+// keepLease acquires the lease, or prolongs it if that was not done within markEvery. It returns card.ErrFenced if another process has it,
 // or had it since.
 func (w *Watcher) keepLease(ctx context.Context) error {
 	now := w.cfg.Now()
-	if w.lease != nil && now.Sub(w.leasedAt) < w.cfg.LeaseTTL/3 {
+	if w.lease != nil && now.Sub(w.leasedAt) < markEvery {
 		return nil
 	}
-	l, err := w.store.AcquireLease(ctx, "watch "+w.currency, w.cfg.Replica, w.cfg.LeaseTTL)
+	l, err := w.store.AcquireLease(ctx, LeaseName(w.currency), w.cfg.Replica, w.cfg.LeaseTTL)
 	if err != nil {
 		return err
 	}
@@ -39,7 +42,7 @@ func (w *Watcher) hold(ctx context.Context) (held context.Context, release func(
 	held, cancel := context.WithCancelCause(ctx)
 	var prolonging sync.WaitGroup
 	prolonging.Go(func() {
-		again := time.NewTicker(w.cfg.LeaseTTL / 4)
+		again := time.NewTicker(min(time.Second, w.cfg.LeaseTTL/4))
 		defer again.Stop()
 		for {
 			select {

@@ -27,13 +27,13 @@ func (l lasting) Scan(ctx context.Context, known []card.Tip, since, newest int64
 	return l.Chain.Scan(ctx, known, since, newest)
 }
 
-func (l lasting) Ahead(ctx context.Context, newest settle.Address) (bool, error) {
+func (l lasting) Holds(ctx context.Context, newest settle.Address) error {
 	if l.ahead != nil {
 		if err := l.ahead(ctx); err != nil {
-			return false, err
+			return err
 		}
 	}
-	return l.Chain.Ahead(ctx, newest)
+	return l.Chain.Holds(ctx, newest)
 }
 
 func (l lasting) NewAddresses(ctx context.Context, after int64, n int) ([]settle.Address, error) {
@@ -74,7 +74,7 @@ func (s *shop) outlast(ctx context.Context) error {
 }
 
 func TestWatcher_APassLongerThanTheLeaseKeepsTheChain(t *testing.T) {
-	for _, slow := range []string{"Scan", "Ahead", "NewAddresses"} {
+	for _, slow := range []string{"Scan", "Holds", "NewAddresses"} {
 		t.Run(slow, func(t *testing.T) {
 			onEach(t, func(t *testing.T, s *shop) {
 				c := s.order()
@@ -92,7 +92,7 @@ func TestWatcher_APassLongerThanTheLeaseKeepsTheChain(t *testing.T) {
 				switch slow {
 				case "Scan":
 					chain.scan = wait
-				case "Ahead":
+				case "Holds":
 					chain.ahead = wait
 				case "NewAddresses":
 					chain.create = wait

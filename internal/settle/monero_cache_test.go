@@ -80,9 +80,9 @@ func (s *till) highCard(own *rig.MoneroWallet) *card.Card {
 	s.t.Helper()
 	for newest := int64(0); newest < int64(*lostAddresses); {
 		s.tick()
-		_, a, err := s.store.AddressPool(s.t.Context(), "monero")
+		pool, err := s.store.AddressPool(s.t.Context(), "monero")
 		check(s.t, err)
-		newest = a.Position
+		newest = pool.Newest.Position
 	}
 	for {
 		c := s.wantAddress()

@@ -181,7 +181,7 @@ func TestWatcher_MoneroBrokenAnswersChangeNothingAndLoseNothing(t *testing.T) {
 func TestWatcher_MoneroAddressesWhoseMakingWasNotAnsweredAreNoLoss(t *testing.T) {
 	atTill(t, func(t *testing.T, s *till) {
 		seen := map[string]bool{}
-		for _, method := range []string{"create_address", "store"} {
+		for _, method := range []string{"store", "create_address"} {
 			for range s.pool {
 				if c := s.wantAddress(); seen[c.Address] {
 					t.Fatalf("%s was handed out twice", c.Address)

@@ -24,12 +24,14 @@ func (w *Watcher) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := w.attend(ctx, cursor); err != nil {
+		return err
+	}
 	comparing := w.cfg.Now().Sub(w.poolAt) >= checkPoolEvery
-	ahead := false
 	// Compare before applying anything: a wallet that lost addresses does not show the payments to them. A wallet that is not ours has
 	// other addresses anyway; apply refuses it.
 	if ours := cursor.Fingerprint == "" || cursor.Fingerprint == view.Fingerprint; comparing && ours {
-		if ahead, err = w.comparePool(ctx); err != nil {
+		if err := w.compareWallet(ctx); err != nil {
 			return err
 		}
 	}
@@ -43,9 +45,15 @@ func (w *Watcher) pass(ctx context.Context) error {
 	w.remember(view)
 	w.report(ctx, view, applied)
 	if comparing {
-		if err := w.trustPool(ctx, ahead); err != nil {
+		if err := w.trustPool(ctx); err != nil {
 			return err
 		}
+	}
+	if w.lease.Epoch == 0 {
+		return w.beginEpoch(ctx, cursor)
+	}
+	if err := w.beat(ctx); err != nil {
+		return err
 	}
 	return w.fillPool(ctx)
 }

@@ -3,36 +3,32 @@ package settle
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// comparePool compares the wallet with the address pool. It reports whether the wallet has made addresses that are not stored. The error
-// is card.ErrWalletLost if the wallet does not have the newest stored one.
-func (w *Watcher) comparePool(ctx context.Context) (ahead bool, err error) {
-	_, newest, err := w.store.AddressPool(ctx, w.currency)
-	if err != nil || newest == nil {
-		return false, err
+// compareWallet returns card.ErrWalletLost if the wallet does not have the newest stored address.
+func (w *Watcher) compareWallet(ctx context.Context) error {
+	pool, err := w.store.AddressPool(ctx, w.currency)
+	if err != nil || pool.Newest == nil {
+		return err
 	}
 	held, release := w.hold(ctx)
-	ahead, err = w.chain.Ahead(held, *newest)
-	if err := release(err); err != nil {
-		return false, fmt.Errorf("check address pool: %w", err)
+	if err := release(w.chain.Holds(held, *pool.Newest)); err != nil {
+		return fmt.Errorf("check address pool: %w", err)
 	}
-	return ahead, nil
+	return nil
 }
 
 // trustPool records that the wallet was compared with the address pool and that the pass then succeeded. Addresses are handed out only
 // if that happened within the last minute.
-//
-// If the last comparison is older and the wallet is ahead, the store was restored from a backup: addresses that it calls free may have
-// been handed out since the backup. All of them are abandoned. That wastes some, but no address is ever handed out twice.
-func (w *Watcher) trustPool(ctx context.Context, ahead bool) error {
+func (w *Watcher) trustPool(ctx context.Context) error {
 	err := w.store.SettleTx(ctx, func(tx Tx) error {
 		if err := tx.CheckLease(ctx, *w.lease); err != nil {
 			return err
 		}
-		return tx.CheckedPool(ctx, w.currency, ahead)
+		return tx.CheckedPool(ctx, w.currency)
 	})
 	if err == nil {
 		w.poolAt = w.cfg.Now()
@@ -40,24 +36,22 @@ func (w *Watcher) trustPool(ctx context.Context, ahead bool) error {
 	return err
 }
 
-// fillPool makes new addresses until enough are free, at most one batch per pass. After a full batch it requests the next pass at once;
-// that reads the chain before it makes more.
+// fillPool makes new addresses until enough are free, at most one batch per pass, and no more than the highest rate allows. After a full
+// batch it requests the next pass at once; that reads the chain before it makes more.
 //
 // It returns card.ErrWalletLost if a new address is not newer than all stored ones: the wallet has forgotten those. This is the last
 // chance to notice, because the wallet now has addresses in those positions again.
 func (w *Watcher) fillPool(ctx context.Context) error {
-	free, newest, err := w.store.AddressPool(ctx, w.currency)
+	pool, err := w.store.AddressPool(ctx, w.currency)
 	if err != nil {
 		return err
 	}
-	n := min(w.cfg.PoolSize-free, w.cfg.FillBatch)
+	now := w.dbNow()
+	n := min(w.cfg.PoolSize-pool.Free, w.cfg.FillBatch, w.pace.allows(pool.PacedUntil, now))
 	if n <= 0 {
-		return nil
+		return w.makeRunway(ctx, pool)
 	}
-	after := NoPosition
-	if newest != nil {
-		after = newest.Position
-	}
+	after := pool.last()
 	held, release := w.hold(ctx)
 	fresh, err := w.chain.NewAddresses(held, after, n)
 	if err := release(err); err != nil {
@@ -68,17 +62,99 @@ func (w *Watcher) fillPool(ctx context.Context) error {
 			return fmt.Errorf("%w: it made number %d anew, but %d was stored", card.ErrWalletLost, a.Position, after)
 		}
 	}
+	pool.PacedUntil = w.pace.after(pool.PacedUntil, now, n)
+	if err := w.light(ctx, pool, fresh[n-1].Position); err != nil {
+		return err
+	}
 	err = w.store.SettleTx(ctx, func(tx Tx) error {
 		if err := tx.CheckLease(ctx, *w.lease); err != nil {
 			return err
 		}
-		return tx.InsertAddresses(ctx, fresh)
+		return tx.InsertAddresses(ctx, fresh, pool.PacedUntil)
 	})
 	if err != nil {
 		return fmt.Errorf("store addresses: %w", err)
 	}
-	if len(fresh) == w.cfg.FillBatch {
+	if n == w.cfg.FillBatch {
 		w.wake.Pass()
 	}
 	return nil
 }
+
+// makeRunway has the wallet make more addresses than are stored, so that it sees payments to those that a lost past has handed out, and
+// so that an epoch which skips them begins at once. It makes one batch per pass.
+func (w *Watcher) makeRunway(ctx context.Context, pool Pool) error {
+	if w.pace.perSecond == 0 || w.runwayAt == pool.last() {
+		return nil
+	}
+	held, release := w.hold(ctx)
+	reached, err := w.chain.Reserve(held, pool.last()+w.pace.runway(), w.cfg.FillBatch)
+	if err := release(err); err != nil {
+		return fmt.Errorf("make addresses ahead: %w", err)
+	}
+	if reached {
+		w.runwayAt = pool.last()
+	}
+	return nil
+}
+
+// last returns the position of the newest address that may have been handed out; NoPosition if there is none.
+func (p Pool) last() int64 {
+	last := p.Next - 1
+	if p.Newest != nil {
+		last = max(last, p.Newest.Position)
+	}
+	return last
+}
+
+// pace limits how fast addresses are made that may be handed out. So it is known how many a lost time can have used at most. It is the
+// generic cell rate algorithm (ITU-T I.371), whose only state is Pool.PacedUntil.
+type pace struct {
+	perSecond float64 // 0 for no limit
+	burst     int
+}
+
+// interval is the time that one address takes at the highest rate.
+func (p pace) interval() time.Duration { return time.Duration(float64(time.Second) / p.perSecond) }
+
+// from is the time up to which addresses have been used, counted from when the burst was unused.
+func (p pace) from(until, now time.Time) time.Time {
+	full := now.Add(-time.Duration(p.burst) * p.interval())
+	if used := until.Add(-time.Duration(p.burst) * p.interval()); used.After(full) {
+		return used
+	}
+	return full
+}
+
+// allows returns how many addresses may be made now.
+func (p pace) allows(until, now time.Time) int {
+	if p.perSecond == 0 {
+		return 1 << 30
+	}
+	return max(0, int(now.Sub(p.from(until, now))/p.interval()))
+}
+
+// spent returns PacedUntil when nothing is left of the burst.
+func (p pace) spent(now time.Time) time.Time { return now.Add(time.Duration(p.burst) * p.interval()) }
+
+// after returns PacedUntil once n addresses were made.
+func (p pace) after(until, now time.Time, n int) time.Time {
+	if p.perSecond == 0 {
+		return until
+	}
+	return p.from(until, now).Add(time.Duration(n+p.burst) * p.interval())
+}
+
+// since returns how many addresses can have been made between then, when PacedUntil was until, and now.
+func (p pace) since(until, then, now time.Time) int64 {
+	if p.perSecond == 0 {
+		return 0
+	}
+	return int64(max(0, now.Sub(p.from(until, then)))/p.interval()) + 1
+}
+
+// runwaySeconds is the lost time whose addresses a wallet has made ahead.
+const runwaySeconds = 600
+
+// runway returns how many addresses a wallet has made beyond those that are stored.
+func (p pace) runway() int64 { return int64(p.perSecond*runwaySeconds) + int64(p.burst) }

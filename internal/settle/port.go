@@ -14,14 +14,21 @@ type Store interface {
 	// reply to COMMIT is lost, SettleTx returns an error although the transaction may have been committed: look up by its keys what f wrote.
 	SettleTx(ctx context.Context, f func(Tx) error) error
 
-	// AcquireLease takes the lease if it is free or expired, or prolongs it if holder has it already. The error is card.ErrFenced if
-	// another has it, and card.ErrUnavailable if the row stays locked for more than seconds.
+	// AcquireLease takes the lease if it is free or expired, or prolongs it if holder has it already. Each call commits a mark, which
+	// attests to the epoch if the store has seen the mark before it. The error is card.ErrFenced if another has the lease, and
+	// card.ErrUnavailable if the row stays locked for more than seconds.
 	AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (Lease, error)
 	// ReleaseLease makes the lease free; a no-op if l is not the current one.
 	ReleaseLease(ctx context.Context, l Lease) error
 
-	// AddressPool returns how many addresses are free, and the stored address with the highest position, free or not; nil if there is none.
-	AddressPool(ctx context.Context, currency string) (free int, highest *Address, err error)
+	// BeginEpoch begins an epoch for the holder of a lease, and returns the lease with it. Nothing that was made before is handed out any
+	// more. The error is card.ErrFenced if the lease was lost.
+	BeginEpoch(ctx context.Context, l Lease, e Epoch) (Lease, error)
+	// NoteConflict stops handing out addresses and issuing cards until an operator claims the wallet.
+	NoteConflict(ctx context.Context, currency, why string) error
+
+	// AddressPool returns the state of the address pool.
+	AddressPool(ctx context.Context, currency string) (Pool, error)
 	// DistrustPool stops handing out addresses until CheckedPool records that the wallet has them again.
 	DistrustPool(ctx context.Context, currency string) error
 
@@ -53,10 +60,10 @@ type Tx interface {
 	// SaveVerdicts stores assessments and events, and an intent for each card to issue that has none.
 	SaveVerdicts(ctx context.Context, vs []card.Verdict) error
 
-	InsertAddresses(ctx context.Context, as []Address) error
-	// CheckedPool records that the wallet was just compared with the address pool. If the wallet is ahead, and the last comparison is more
-	// than a minute old, it abandons every address that is stored now.
-	CheckedPool(ctx context.Context, currency string, walletIsAhead bool) error
+	// InsertAddresses adds addresses to the address pool.
+	InsertAddresses(ctx context.Context, as []Address, pacedUntil time.Time) error
+	// CheckedPool records that the wallet was just compared with the address pool.
+	CheckedPool(ctx context.Context, currency string) error
 	// EndRescan records that the whole chain was applied after a rescan.
 	EndRescan(ctx context.Context, currency string) error
 }

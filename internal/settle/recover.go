@@ -22,7 +22,7 @@ func (w *Watcher) mend(ctx context.Context, cursor Cursor) error {
 		return nil // the wallet may show enough by now
 	}
 	w.recoveredAt = time.Time{}
-	_, newest, err := w.store.AddressPool(ctx, w.currency)
+	pool, err := w.store.AddressPool(ctx, w.currency)
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (w *Watcher) mend(ctx context.Context, cursor Cursor) error {
 	}
 	// If another process gets the lease, this call is cancelled. The wallet itself carries on, whether or not anybody waits for it.
 	held, release := w.hold(ctx)
-	if err := release(w.chain.Recover(held, cursor.Fingerprint, newest, progress)); err != nil {
+	if err := release(w.chain.Recover(held, cursor.Fingerprint, pool.Newest, progress)); err != nil {
 		return err
 	}
 	w.recoveredAt = w.cfg.Now()

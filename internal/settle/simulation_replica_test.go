@@ -88,13 +88,22 @@ func (r *replica) NewAddresses(_ context.Context, _ int64, n int) ([]settle.Addr
 	return r.h.w.newAddresses(n), nil
 }
 
-// Ahead implements settle.Chain.
-func (r *replica) Ahead(_ context.Context, newest settle.Address) (bool, error) {
+// Reserve implements settle.Chain.
+func (r *replica) Reserve(context.Context, int64, int) (bool, error) { return true, nil }
+
+// Holds implements settle.Chain.
+func (r *replica) Holds(_ context.Context, newest settle.Address) error {
 	if newest.Position >= int64(r.h.w.known) {
-		return false, card.ErrWalletLost
+		return card.ErrWalletLost
 	}
-	return int64(r.h.w.known) > newest.Position+1, nil
+	return nil
 }
+
+// Beacon implements settle.Chain.
+func (r *replica) Beacon(context.Context) (settle.Beacon, error) { return settle.Beacon{}, nil }
+
+// SetBeacon implements settle.Chain.
+func (r *replica) SetBeacon(context.Context, settle.Beacon, bool) error { return nil }
 
 // Recover implements settle.Chain.
 func (r *replica) Recover(_ context.Context, _ string, _ *settle.Address, progress func(string)) error {

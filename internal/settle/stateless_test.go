@@ -77,12 +77,18 @@ func (d derived) NewAddresses(_ context.Context, after int64, n int) ([]settle.A
 	return made, nil
 }
 
-func (d derived) Ahead(_ context.Context, newest settle.Address) (bool, error) {
+func (derived) Reserve(context.Context, int64, int) (bool, error) { return true, nil }
+
+func (d derived) Holds(_ context.Context, newest settle.Address) error {
 	if derive(newest.Position) != newest.Address {
-		return false, card.ErrWrongChain
+		return card.ErrWrongChain
 	}
-	return false, nil
+	return nil
 }
+
+func (derived) Beacon(context.Context) (settle.Beacon, error) { return settle.Beacon{}, nil }
+
+func (derived) SetBeacon(context.Context, settle.Beacon, bool) error { return nil }
 
 func (derived) Recover(context.Context, string, *settle.Address, func(string)) error { return nil }
 
@@ -103,10 +109,10 @@ func TestWatcher_AChainThatKeepsNothingBetweenCalls(t *testing.T) {
 		for range 4 {
 			tick()
 		}
-		free, newest, err := s.store.AddressPool(t.Context(), pebble.Code)
+		pool, err := s.store.AddressPool(t.Context(), pebble.Code)
 		check(t, err)
-		if free != 200 || newest.Position != 199 {
-			t.Fatalf("%d addresses are free, the newest is %d", free, newest.Position)
+		if pool.Free != 200 || pool.Newest.Position != 199 {
+			t.Fatalf("%d addresses are free, the newest is %d", pool.Free, pool.Newest.Position)
 		}
 		var cards []*card.Card
 		seen := map[string]bool{}
@@ -161,6 +167,11 @@ func TestWatcher_ASickCoinIsOneSickCoin(t *testing.T) {
 			_, _, err := orders.CreateCard(t.Context(), s.account, o, "")
 			return err
 		}
+		check(t, orders.Prepare(t.Context()))
+		s.now = s.now.Add(2 * time.Second)
+		s.tick() // its orders have seen the marks grow now
+		check(t, w.Tick(t.Context()))
+		check(t, orders.Prepare(t.Context()))
 		q.down = true
 		if err := w.Tick(t.Context()); !errors.Is(err, card.ErrChainNotReady) || w.Health() == nil {
 			t.Errorf("error %v, health %v", err, w.Health())

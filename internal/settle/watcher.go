@@ -25,11 +25,19 @@ type Config struct {
 	// Reread is how many blocks below the applied tip every pass reads again. A deeper reorganisation goes unnoticed, so it must be
 	// much larger than the number of confirmations. Defaults to the coin's reorg horizon.
 	Reread int64
-	// PoolSize is how many free addresses the address pool holds. Defaults to 1000.
+	// PoolSize is how many free addresses the address pool holds. Defaults to 200.
 	PoolSize int
 	// FillBatch is the most addresses that one pass makes. Defaults to 64.
 	FillBatch int
-	// LeaseTTL is how long another replica waits before it takes over a chain whose watcher died. Defaults to 30 s.
+	// AddressRate is the highest rate at which addresses are handed out, per second and in the long run. An epoch skips as many as the
+	// time can have used that the database may have lost. 0 means that there is no limit and that nothing is skipped: for a wallet that
+	// never makes the same address twice.
+	AddressRate float64
+	// Beacon has the wallet carry the epoch, so that two databases that use it find each other.
+	Beacon bool
+	// Quiet is how long nothing is issued after an epoch began, if there is a beacon. It must be longer than two passes.
+	Quiet time.Duration
+	// LeaseTTL is how long another replica waits before it takes over a chain whose watcher died. Defaults to 3 s.
 	LeaseTTL time.Duration
 	// Replica is the name of this process, unique among all replicas. Defaults to a random name.
 	Replica string
@@ -40,13 +48,13 @@ type Config struct {
 // Validate fills in the defaults, and returns an error if a field is not valid.
 func (c *Config) Validate() error {
 	if c.PoolSize == 0 {
-		c.PoolSize = 1000
+		c.PoolSize = 200
 	}
 	if c.FillBatch == 0 {
 		c.FillBatch = 64
 	}
 	if c.LeaseTTL == 0 {
-		c.LeaseTTL = 30 * time.Second
+		c.LeaseTTL = 3 * time.Second
 	}
 	if c.Replica == "" {
 		c.Replica = uuid.NewString()
@@ -57,6 +65,8 @@ func (c *Config) Validate() error {
 	switch {
 	case c.PoolSize < 1:
 		return errors.New("the address pool must hold at least 1 address")
+	case c.AddressRate < 0 || c.AddressRate > 1000:
+		return errors.New("the rate of addresses must be between 0 and 1000 a second")
 	case c.Reread < 0 || c.FillBatch < 1 || c.LeaseTTL < 0:
 		return errors.New("blocks, addresses and times must be positive")
 	}
@@ -86,6 +96,10 @@ type Watcher struct {
 	leasedAt time.Time
 	// failingSince is when the current run of failing Ticks began; zero if the last one returned nil.
 	failingSince time.Time
+	pace         pace
+	beacon       Beacon     // as this pass read it
+	beginning    *beginning // nil unless an epoch is about to begin
+	runwayAt     int64      // the newest address for which the wallet has made its runway
 	poolAt       time.Time  // when wallet and address pool were last compared
 	known        []card.Tip // applied tips that are still part of the chain, newest first
 	// recoveredAt is when the wallet last rescanned its chain. It does not rescan again within recoverEvery: if the rescan did not help,
@@ -108,7 +122,8 @@ func New(store Store, rates Rates, chain Chain, wake Wake, log *slog.Logger, cfg
 	if cfg.Reread == 0 {
 		cfg.Reread = coin.ReorgHorizonBlocks()
 	}
-	w := &Watcher{store: store, rates: rates, chain: chain, coin: coin, currency: coin.Code, wake: wake, log: log, cfg: cfg}
+	w := &Watcher{store: store, rates: rates, chain: chain, coin: coin, currency: coin.Code, wake: wake, log: log, cfg: cfg,
+		pace: pace{cfg.AddressRate, cfg.FillBatch}, runwayAt: NoPosition}
 	w.note(errors.New("no pass has ended yet"))
 	return w, nil
 }
@@ -127,7 +142,7 @@ func (w *Watcher) Tick(ctx context.Context) error {
 		err = w.pass(ctx)
 	}
 	if standby || errors.Is(err, card.ErrFenced) {
-		w.lease = nil
+		w.lease, w.beginning = nil, nil
 	}
 	if err != nil && !standby {
 		err = w.react(ctx, err)
@@ -138,6 +153,28 @@ func (w *Watcher) Tick(ctx context.Context) error {
 		return fmt.Errorf("watch %s: %w", w.currency, err)
 	}
 	return nil
+}
+
+// Mark keeps the lease between two Ticks, and tries to get it while another replica has it. Call it every second. It does nothing while a
+// Tick runs.
+func (w *Watcher) Mark(ctx context.Context) error {
+	if !w.mu.TryLock() {
+		return nil
+	}
+	defer w.mu.Unlock()
+	stoodBy := w.lease == nil
+	if stoodBy && !w.failingSince.IsZero() {
+		return nil // it has made room for another
+	}
+	err := w.keepLease(ctx)
+	switch {
+	case errors.Is(err, card.ErrFenced):
+		w.lease, w.beginning = nil, nil
+		return nil
+	case err == nil && stoodBy:
+		w.wake.Pass()
+	}
+	return err
 }
 
 // react takes the measures that an error calls for, and returns it.
@@ -194,6 +231,8 @@ func (w *Watcher) Health() error {
 		return card.Unready("no pass has ended for " + since.Round(time.Second).String())
 	case err == nil:
 		return nil
+	case errors.Is(err, card.ErrWalletShared):
+		why = "another database uses the wallet: nothing is sold or issued until 'cardmint wallet claim' gives it to one of them"
 	case errors.Is(err, card.ErrWrongChain):
 		why = "node or wallet is not the one that this database belongs to"
 	case errors.Is(err, card.ErrWalletLost):

@@ -292,8 +292,9 @@ func TestWatcher_APoolThatIsNotFullYetIsFilledWithoutAPause(t *testing.T) {
 		check(t, err)
 		for i, tt := range []struct{ free, woken int }{{183, 1}, {198, 2}, {200, 2}, {200, 2}} {
 			check(t, w.Tick(t.Context()))
-			free, _, err := s.store.AddressPool(t.Context(), "monero")
+			pool, err := s.store.AddressPool(t.Context(), "monero")
 			check(t, err)
+			free := pool.Free
 			if free != tt.free || woken != tt.woken {
 				t.Errorf("pass %d: %d addresses free and woken %d times, want %d and %d", i+1, free, woken, tt.free, tt.woken)
 			}
@@ -318,8 +319,8 @@ func TestWatcher_AWalletThatLostAddressesIsNotTrusted(t *testing.T) {
 // forgetful is a wallet that was restored from its keys: the same network and address, but none of the subaddresses.
 type forgetful struct{ emptied }
 
-func (f forgetful) Ahead(context.Context, settle.Address) (bool, error) {
-	return false, card.ErrWalletLost
+func (f forgetful) Holds(context.Context, settle.Address) error {
+	return card.ErrWalletLost
 }
 
 func TestWatcher_MoneyThatIsMissingThoughItsBlockIsThereIsUncountedOnlyOnAnOperatorsWord(t *testing.T) {

@@ -2,26 +2,48 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// poolCheckLasts is how long a comparison of wallet and address pool is valid, in milliseconds.
-const poolCheckLasts = "60000"
+// poolCheckLasts is how long a comparison of wallet and address pool is valid, and markLasts how long a mark is, in milliseconds.
+const (
+	poolCheckLasts = "60000"
+	markLasts      = "10000"
+)
 
-// TakeAddresses implements order.Store. It moves the pool's next position forward, so that no address before it is ever taken again.
+// TakeAddresses implements order.Store. It moves the pool's next position forward, so that no address before it is ever taken again. It
+// takes none unless this process has seen on this database, in this history, that somebody attests to the epoch.
 func (s *Store) TakeAddresses(ctx context.Context, currency string, n int) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestClaim)
 	defer cancel()
+	lease := settle.LeaseName(currency)
+	seen := s.witness.recall(lease)
+	if !seen.moving {
+		var err error
+		if _, seen, err = s.look(ctx, lease); errors.Is(err, card.ErrNoRow) || err == nil && !seen.moving {
+			return nil, nil
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	database, err := s.history(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var addresses []string
-	err := s.inTx(ctx, func(t *tx) error {
+	err = s.inTx(ctx, func(t *tx) error {
 		addresses = nil
 		var next int64
+		now := s.dialect.now
 		err := s.get(ctx, t.t, &next, "lock address pool", "SELECT next_position FROM address_pools WHERE currency = ? AND checked_at > "+
-			s.dialect.now+" - "+poolCheckLasts+s.dialect.forUpdate, currency)
+			now+" - "+poolCheckLasts+" AND conflict IS NULL AND EXISTS (SELECT 1 FROM leases l WHERE l.name = ? AND l.epoch = ? AND l.mark >= ? AND l.marked_at > "+
+			now+" - "+markLasts+" AND ? = "+database+")"+s.dialect.forUpdate, currency, lease, seen.Epoch, seen.Mark, seen.Database)
 		if errors.Is(err, card.ErrNoRow) {
 			return nil
 		}
@@ -55,47 +77,41 @@ func (t *tx) movePool(ctx context.Context, currency string, next int64) error {
 }
 
 // AddressPool implements settle.Store.
-func (s *Store) AddressPool(ctx context.Context, currency string) (free int, newest *settle.Address, err error) {
+func (s *Store) AddressPool(ctx context.Context, currency string) (settle.Pool, error) {
 	var row struct {
-		Position int64  `db:"position"`
-		Address  string `db:"address"`
-		Next     int64  `db:"next_position"`
+		Position   sql.NullInt64  `db:"position"`
+		Address    sql.NullString `db:"address"`
+		Next       int64          `db:"next_position"`
+		PacedUntil int64          `db:"paced_until"`
+		LastEpoch  int64          `db:"last_epoch"`
 	}
-	err = s.get(ctx, s.r, &row, "count addresses", `SELECT a.position, a.address, p.next_position FROM addresses a
-		JOIN address_pools p ON p.currency = a.currency WHERE a.currency = ? ORDER BY a.position DESC LIMIT 1`, currency)
+	err := s.get(ctx, s.r, &row, "count addresses", `SELECT a.position, a.address, p.next_position, p.paced_until,
+		(SELECT COALESCE(MAX(e.epoch), 0) FROM epochs e WHERE e.currency = p.currency) AS last_epoch
+		FROM address_pools p LEFT JOIN addresses a ON a.currency = p.currency WHERE p.currency = ? ORDER BY a.position DESC LIMIT 1`, currency)
 	if errors.Is(err, card.ErrNoRow) {
-		return 0, nil, nil
+		return settle.Pool{}, nil
 	}
-	if err != nil {
-		return 0, nil, err
+	pool := settle.Pool{Next: row.Next, PacedUntil: fromMillis(row.PacedUntil), LastEpoch: row.LastEpoch}
+	if row.Position.Valid {
+		pool.Free = int(max(0, row.Position.Int64+1-row.Next))
+		pool.Newest = &settle.Address{Currency: currency, Address: row.Address.String, Position: row.Position.Int64}
 	}
-	return int(max(0, row.Position+1-row.Next)), &settle.Address{Currency: currency, Address: row.Address, Position: row.Position}, nil
+	return pool, err
 }
 
 // CheckedPool implements settle.Tx.
-func (t *tx) CheckedPool(ctx context.Context, currency string, walletIsAhead bool) error {
-	if walletIsAhead {
-		var newest int64
-		err := t.s.get(ctx, t.t, &newest, "select old address pool", `SELECT COALESCE(MAX(a.position), -1) FROM addresses a JOIN address_pools p
-			ON p.currency = a.currency WHERE a.currency = ? AND p.checked_at <= `+t.s.dialect.now+" - "+poolCheckLasts, currency)
-		if err != nil {
-			return err
-		}
-		if err := t.movePool(ctx, currency, newest+1); err != nil {
-			return err
-		}
-	}
+func (t *tx) CheckedPool(ctx context.Context, currency string) error {
 	_, err := t.s.exec(ctx, t.t, "check address pool", "UPDATE address_pools SET checked_at = "+t.s.dialect.now+" WHERE currency = ?", currency)
 	return err
 }
 
 // InsertAddresses implements settle.Tx.
-func (t *tx) InsertAddresses(ctx context.Context, as []settle.Address) error {
+func (t *tx) InsertAddresses(ctx context.Context, as []settle.Address, pacedUntil time.Time) error {
 	if len(as) == 0 {
 		return nil
 	}
-	_, err := t.s.exec(ctx, t.t, "start address pool", "INSERT INTO address_pools (currency, next_position, checked_at) VALUES (?, ?, "+t.s.dialect.now+
-		") ON CONFLICT (currency) DO NOTHING", as[0].Currency, as[0].Position)
+	_, err := t.s.exec(ctx, t.t, "start address pool", "INSERT INTO address_pools (currency, next_position, checked_at, paced_until) VALUES (?, ?, "+t.s.dialect.now+
+		", ?) ON CONFLICT (currency) DO UPDATE SET paced_until = excluded.paced_until", as[0].Currency, as[0].Position, pacedUntil.UnixMilli())
 	if err != nil {
 		return err
 	}
@@ -103,11 +119,37 @@ func (t *tx) InsertAddresses(ctx context.Context, as []settle.Address) error {
 		func(a settle.Address) []any { return []any{a.Currency, a.Address, a.Position} })
 }
 
-// PoolAge implements order.Store.
-func (s *Store) PoolAge(ctx context.Context, currency string) (time.Duration, error) {
-	var ms int64
-	err := s.get(ctx, s.r, &ms, "select age of address pool", "SELECT "+s.dialect.now+" - checked_at FROM address_pools WHERE currency = ?", currency)
-	return time.Duration(ms) * time.Millisecond, err
+// PoolState implements order.Store.
+func (s *Store) PoolState(ctx context.Context, currency string) (order.PoolState, error) {
+	var row struct {
+		CheckedAt int64          `db:"checked_at"`
+		Conflict  sql.NullString `db:"conflict"`
+	}
+	if err := s.get(ctx, s.r, &row, "select address pool", "SELECT checked_at, conflict FROM address_pools WHERE currency = ?", currency); err != nil {
+		return order.PoolState{}, err
+	}
+	mark, known, err := s.look(ctx, settle.LeaseName(currency))
+	if err != nil {
+		return order.PoolState{}, err
+	}
+	return order.PoolState{Epoch: known.Epoch, Moving: known.moving, WentBack: known.back, Conflict: row.Conflict.Valid,
+		CheckedAgo: time.Duration(mark.Now-row.CheckedAt) * time.Millisecond, MarkedAgo: time.Duration(mark.Now-mark.MarkedAt) * time.Millisecond}, nil
+}
+
+// NoteConflict implements settle.Store.
+func (s *Store) NoteConflict(ctx context.Context, currency, why string) error {
+	_, err := s.exec(ctx, s.w, "note conflict", "UPDATE address_pools SET conflict = COALESCE(conflict, ?) WHERE currency = ?", why, currency)
+	return err
+}
+
+// ClaimWallet gives the wallet of a currency to this database, of the several that use it. The error is card.ErrNoRow if the currency has
+// no wallet yet.
+func (s *Store) ClaimWallet(ctx context.Context, currency string) error {
+	n, err := s.exec(ctx, s.w, "claim wallet", "UPDATE address_pools SET conflict = ? WHERE currency = ?", settle.Claimed, currency)
+	if err == nil && n == 0 {
+		return card.ErrNoRow
+	}
+	return err
 }
 
 // DistrustPool implements settle.Store.

@@ -29,7 +29,10 @@ func TestAcquireLease_OneHolderAndAFenceThatGrows(t *testing.T) {
 		check(t, err)
 		again, err := s.AcquireLease(ctx, "watch", "a", time.Minute)
 		check(t, err)
-		if first != again {
+		if again.Now.Before(first.Now) {
+			t.Errorf("the clock went from %s to %s", first.Now, again.Now)
+		}
+		if first.Now = again.Now; first != again {
 			t.Errorf("prolonging changed %+v to %+v", first, again)
 		}
 		_, err = s.AcquireLease(ctx, "watch", "b", time.Minute)
@@ -54,6 +57,17 @@ func TestAcquireLease_OneHolderAndAFenceThatGrows(t *testing.T) {
 	})
 }
 
+// attest has an epoch of monero begin, or go on.
+func attest(t *testing.T, s *store.Store) {
+	t.Helper()
+	l, err := s.AcquireLease(t.Context(), settle.LeaseName("monero"), "watcher", time.Hour)
+	check(t, err)
+	if l.Epoch == 0 {
+		_, err = s.BeginEpoch(t.Context(), l, settle.Epoch{Currency: "monero", Number: l.Now.UnixMilli()})
+		check(t, err)
+	}
+}
+
 func addAddresses(t *testing.T, s *store.Store, first, n int) []string {
 	t.Helper()
 	var as []settle.Address
@@ -62,7 +76,8 @@ func addAddresses(t *testing.T, s *store.Store, first, n int) []string {
 		as = append(as, settle.Address{Currency: "monero", Address: fmt.Sprintf("a%05d", i), Position: int64(i)})
 		names = append(names, as[len(as)-1].Address)
 	}
-	inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.InsertAddresses(ctx, as) })
+	inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.InsertAddresses(ctx, as, time.Time{}) })
+	attest(t, s)
 	return names
 }
 
@@ -110,10 +125,10 @@ func TestTakeAddresses_InOrderUntilThereAreNone(t *testing.T) {
 		take()
 		addAddresses(t, s, 7, 3)
 		take("a00007", "a00008")
-		free, newest, err := s.AddressPool(t.Context(), "monero")
+		pool, err := s.AddressPool(t.Context(), "monero")
 		check(t, err)
-		if free != 1 || newest == nil || newest.Position != 9 || newest.Address != "a00009" {
-			t.Errorf("%d free, newest %+v", free, newest)
+		if newest := pool.Newest; pool.Free != 1 || newest == nil || newest.Position != 9 || newest.Address != "a00009" || pool.Next != 9 {
+			t.Errorf("%+v, newest %+v", pool, newest)
 		}
 		take("a00009")
 		take()
@@ -142,50 +157,132 @@ func TestInsertAddresses_TwiceIsRefused(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		addAddresses(t, s, 0, 1)
 		err := s.Do(t.Context(), func(tx *store.Tx) error {
-			return tx.InsertAddresses(t.Context(), []settle.Address{{Currency: "monero", Address: "a00000", Position: 99}})
+			return tx.InsertAddresses(t.Context(), []settle.Address{{Currency: "monero", Address: "a00000", Position: 99}}, time.Time{})
 		})
 		wantError(t, err, card.ErrDuplicate)
 	})
 }
 
-// A backup that is restored holds an old time of the last comparison with the wallet.
-func TestTakeAddresses_NoneFromARestoredBackupUntilTheWalletWasAsked(t *testing.T) {
+// takes has an address taken, and compares.
+func takes(t *testing.T, s *store.Store, want ...string) {
+	t.Helper()
+	got, err := s.TakeAddresses(t.Context(), "monero", 1)
+	check(t, err)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// mark has the watcher attest once more.
+func mark(t *testing.T, s *store.Store) settle.Lease {
+	t.Helper()
+	l, err := s.AcquireLease(t.Context(), settle.LeaseName("monero"), "watcher", time.Hour)
+	check(t, err)
+	return l
+}
+
+func TestTakeAddresses_AProcessMustHaveSeenTheMarksGrow(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
-		for _, tt := range []struct {
-			restored, ahead bool
-			want            string
-		}{
-			{restored: false, ahead: false, want: "a00000"},
-			{restored: false, ahead: true, want: "a00001"}, // only a process that died between wallet and store
-			{restored: true, ahead: false, want: "a00002"},
-			{restored: true, ahead: true, want: "a00010"},
-		} {
-			s := open(t, url)
-			if tt.want == "a00000" {
-				addAddresses(t, s, 0, 10)
-			}
-			take := func() []string {
-				got, err := s.TakeAddresses(t.Context(), "monero", 1)
-				check(t, err)
-				return got
-			}
-			if tt.restored {
-				_, err := rig.OpenSQL(t, url).Exec("UPDATE address_pools SET checked_at = checked_at - 61000")
-				check(t, err)
-				if got := take(); len(got) != 0 {
-					t.Errorf("%+v: took %v", tt, got)
-				}
-			}
-			inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.CheckedPool(ctx, "monero", tt.ahead) })
-			if tt.restored && tt.ahead {
-				if got := take(); len(got) != 0 {
-					t.Errorf("%+v: took %v, which may have been handed out", tt, got)
-				}
-				addAddresses(t, s, 10, 1)
-			}
-			if diff := cmp.Diff([]string{tt.want}, take()); diff != "" {
-				t.Errorf("%+v: %s", tt, diff)
-			}
+		worker, api := open(t, url), open(t, url)
+		addAddresses(t, worker, 0, 3)
+		takes(t, worker, "a00000") // it attests itself
+		takes(t, api)              // it has seen one mark only: the database may be a copy of the one that the mark was made in
+		takes(t, api)
+		mark(t, worker)
+		takes(t, api, "a00001")
+		takes(t, open(t, url)) // what another process of the same machine saw does not count
+	})
+}
+
+func TestTakeAddresses_NoneOnceTheMarksStop(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		addAddresses(t, s, 0, 3)
+		_, err := rig.OpenSQL(t, url).Exec("UPDATE leases SET marked_at = marked_at - 11000")
+		check(t, err)
+		takes(t, s)
+		mark(t, s)
+		takes(t, s, "a00000")
+	})
+}
+
+func TestTakeAddresses_NoneWhileTheWalletWasNotCompared(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		addAddresses(t, s, 0, 3)
+		_, err := rig.OpenSQL(t, url).Exec("UPDATE address_pools SET checked_at = checked_at - 61000")
+		check(t, err)
+		takes(t, s)
+		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.CheckedPool(ctx, "monero") })
+		takes(t, s, "a00000")
+	})
+}
+
+// A database that went back has older marks than the processes remember. Nothing is taken from it before an epoch begins, and then only
+// what the epoch may hand out.
+func TestTakeAddresses_NoneFromADatabaseThatWentBack(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		worker, api := open(t, url), open(t, url)
+		addAddresses(t, worker, 0, 10)
+		for range 3 {
+			mark(t, worker)
+			_, err := api.PoolState(t.Context(), "monero")
+			check(t, err)
+		}
+		takes(t, api, "a00000")
+		raw := rig.OpenSQL(t, url)
+		_, err := raw.Exec("UPDATE leases SET mark = mark - 2")
+		check(t, err)
+		if state, err := api.PoolState(t.Context(), "monero"); err != nil || !state.WentBack || state.Moving {
+			t.Errorf("%+v, error %v", state, err)
+		}
+		takes(t, api)
+		takes(t, worker) // it too, before it has tried to attest
+		l := mark(t, worker)
+		if l.Epoch != 0 || !l.WentBack || l.MarkedAt.IsZero() {
+			t.Errorf("the epoch goes on: %+v", l)
+		}
+		if again := mark(t, worker); again.Epoch != 0 || !again.MarkedAt.Equal(l.MarkedAt) {
+			t.Errorf("a second mark attests: %+v", again)
+		}
+		takes(t, worker)
+		began, err := worker.BeginEpoch(t.Context(), l, settle.Epoch{Currency: "monero", Number: l.Now.UnixMilli() + 1, First: 7})
+		check(t, err)
+		if began.Epoch != l.Now.UnixMilli()+1 || mark(t, worker).Epoch != began.Epoch {
+			t.Errorf("began %+v", began)
+		}
+		takes(t, worker, "a00007")
+		takes(t, api) // sees the new epoch for the first time
+		mark(t, worker)
+		takes(t, api, "a00008")
+	})
+}
+
+// Whoever stands by has seen the marks, so that the epoch goes on when it takes over. A process that has just started has not.
+func TestAcquireLease_TheEpochGoesOnWithAProcessThatStoodBy(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		first, second := open(t, url), open(t, url)
+		addAddresses(t, first, 0, 3)
+		epoch := mark(t, first).Epoch
+		acquire := func(s *store.Store, holder string) (settle.Lease, error) {
+			return s.AcquireLease(t.Context(), settle.LeaseName("monero"), holder, time.Hour)
+		}
+		for range 2 { // one look would not prove that the database goes on
+			_, err := acquire(second, "second")
+			wantError(t, err, card.ErrFenced)
+			mark(t, first)
+		}
+		check(t, first.ReleaseLease(t.Context(), mark(t, first)))
+		l, err := acquire(second, "second")
+		check(t, err)
+		if epoch == 0 || l.Epoch != epoch {
+			t.Errorf("epoch %d, want %d", l.Epoch, epoch)
+		}
+		check(t, second.ReleaseLease(t.Context(), l))
+		l, err = acquire(open(t, url), "third")
+		check(t, err)
+		if l.Epoch != 0 || l.WentBack {
+			t.Errorf("%+v: it has seen nothing", l)
 		}
 	})
 }

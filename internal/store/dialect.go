@@ -126,6 +126,12 @@ func init() {
 	sqlx.BindDriver("sqlite", sqlx.QUESTION) // sqlx does not know the name of modernc's driver
 }
 
+// forbidden reports whether a function does not exist, or may not be called.
+func (d dialect) forbidden(err error) bool {
+	var e *pq.Error
+	return errors.As(err, &e) && (e.Code == "42501" || e.Code == "42883" || e.Code == "0A000")
+}
+
 func (d dialect) retryable(err error) bool { return d.classify(err) == notSerialised }
 
 // fail converts a driver's error into one of package card where there is one, with the original as the cause for the log.

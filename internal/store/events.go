@@ -38,11 +38,11 @@ func (t *tx) insertEventsOf(ctx context.Context, account uuid.UUID, es []card.Ev
 	}
 	first := last - int64(len(es)) + 1
 	seq := first
-	err = insertAll(ctx, t, "insert events", "events (account_id, seq, id, type, card_uuid, status, payment_state, webhook_id, created_at)",
-		"(?, ?, ?, ?, ?, ?, ?, ?, ?)", "", es, func(e card.Event) []any {
+	err = insertAll(ctx, t, "insert events", "events (account_id, seq, id, type, card_uuid, status, payment_state, webhook_id, since, created_at)",
+		"(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", "", es, func(e card.Event) []any {
 			defer func() { seq++ }()
 			return []any{e.AccountID, seq, e.ID, e.Type, nullUUID(e.CardUUID), nullString(string(e.Status)), nullString(string(e.State)),
-				nullUUID(e.WebhookID), e.CreatedAt.UnixMilli()}
+				nullUUID(e.WebhookID), orNoTime(e.Since), e.CreatedAt.UnixMilli()}
 		})
 	if err != nil {
 		return err
@@ -59,7 +59,12 @@ const wanted = "(w.types = '' OR ' ' || w.types || ' ' LIKE '% ' || e.type || ' 
 
 func nullUUID(id uuid.UUID) uuid.NullUUID { return uuid.NullUUID{UUID: id, Valid: id != uuid.Nil} }
 
-const eventColumns = "id, account_id, seq, type, card_uuid, status, payment_state, webhook_id, created_at"
+// orNoTime returns NULL for the zero time.
+func orNoTime(t time.Time) sql.NullInt64 {
+	return sql.NullInt64{Int64: t.UnixMilli(), Valid: !t.IsZero()}
+}
+
+const eventColumns = "id, account_id, seq, type, card_uuid, status, payment_state, webhook_id, since, created_at"
 
 type eventRow struct {
 	ID        uuid.UUID      `db:"id"`
@@ -70,12 +75,17 @@ type eventRow struct {
 	Status    sql.NullString `db:"status"`
 	State     sql.NullString `db:"payment_state"`
 	WebhookID uuid.NullUUID  `db:"webhook_id"`
+	Since     sql.NullInt64  `db:"since"`
 	CreatedAt int64          `db:"created_at"`
 }
 
 func (r *eventRow) event() card.Event {
-	return card.Event{ID: r.ID, AccountID: r.AccountID, Seq: r.Seq, Type: r.Type, CardUUID: r.CardUUID.UUID, Status: card.Status(r.Status.String),
+	e := card.Event{ID: r.ID, AccountID: r.AccountID, Seq: r.Seq, Type: r.Type, CardUUID: r.CardUUID.UUID, Status: card.Status(r.Status.String),
 		State: card.PaymentState(r.State.String), WebhookID: r.WebhookID.UUID, CreatedAt: fromMillis(r.CreatedAt)}
+	if r.Since.Valid {
+		e.Since = fromMillis(r.Since.Int64)
+	}
+	return e
 }
 
 func (s *Store) events(ctx context.Context, on runner, operation, where string, args ...any) ([]card.Event, error) {

@@ -5,26 +5,123 @@ import (
 	"errors"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// AcquireLease implements settle.Store. It is one statement, and goes by the database's clock.
+// AcquireLease implements settle.Store. It is one statement, and goes by the database's clock. Each call is a mark. The epoch goes on only
+// if the row is not older than the newest mark that this process has seen, in the same history of the database.
 func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (settle.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestClaim)
 	defer cancel()
-	l := settle.Lease{Name: name, Holder: holder}
-	now := s.dialect.now
-	err := s.get(ctx, s.w, &l.Fence, "acquire lease", `INSERT INTO leases (name, holder, fence, expires_at)
-		VALUES (?, ?, 1, `+now+` + ?)
-		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, expires_at = excluded.expires_at,
-			fence = leases.fence + CASE WHEN leases.holder = excluded.holder THEN 0 ELSE 1 END
-		WHERE leases.holder = excluded.holder OR leases.expires_at <= `+now+`
-		RETURNING fence`, name, holder, ttl.Milliseconds())
-	if errors.Is(err, card.ErrNoRow) {
-		return settle.Lease{}, card.ErrFenced
+	database, err := s.history(ctx)
+	if err != nil {
+		return settle.Lease{}, err
 	}
-	return l, err
+	known, now := s.witness.recall(name), s.dialect.now
+	epoch := known.Epoch
+	if !known.moving { // one look proves nothing
+		epoch = 0
+	}
+	goesOn := "leases.epoch = ? AND leases.mark >= ? AND ? = " + database
+	var row struct {
+		sighting
+		Fence int64 `db:"fence"`
+	}
+	err = s.get(ctx, s.w, &row, "acquire lease", `INSERT INTO leases (name, holder, fence, expires_at, mark)
+		VALUES (?, ?, 1, `+now+` + ?, 1)
+		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, expires_at = excluded.expires_at,
+			fence = leases.fence + CASE WHEN leases.holder = excluded.holder THEN 0 ELSE 1 END, mark = leases.mark + 1,
+			epoch = CASE WHEN `+goesOn+` THEN leases.epoch END,
+			marked_at = CASE WHEN `+goesOn+` THEN `+now+` ELSE leases.marked_at END
+		WHERE leases.holder = excluded.holder OR leases.expires_at <= `+now+`
+		RETURNING fence, COALESCE(epoch, 0) AS epoch, mark, marked_at, `+now+` AS now, `+database+` AS database`,
+		name, holder, ttl.Milliseconds(), epoch, known.Mark, known.Database, epoch, known.Mark, known.Database)
+	if errors.Is(err, card.ErrNoRow) {
+		_, _, err = s.look(ctx, name) // whoever stands by can go on with the epoch only if it has seen the newest marks
+		if err == nil || errors.Is(err, card.ErrNoRow) {
+			err = card.ErrFenced
+		}
+		return settle.Lease{}, err
+	}
+	if err != nil {
+		return settle.Lease{}, err
+	}
+	s.witness.note(name, row.sighting, true)
+	return lease(name, holder, row.Fence, row.sighting, known), nil
+}
+
+// lease returns a lease of which a row was just written. known is what was remembered before.
+func lease(name, holder string, fence int64, row sighting, known memory) settle.Lease {
+	l := settle.Lease{Name: name, Holder: holder, Fence: fence, Epoch: row.Epoch, Now: fromMillis(row.Now)}
+	if row.MarkedAt > 0 {
+		l.MarkedAt = fromMillis(row.MarkedAt)
+	}
+	if row.Epoch == 0 && known.Epoch > 0 {
+		l.WentBack = known.back || row.Mark <= known.Mark || known.Database != row.Database
+	}
+	return l
+}
+
+// BeginEpoch implements settle.Store.
+func (s *Store) BeginEpoch(ctx context.Context, l settle.Lease, e settle.Epoch) (settle.Lease, error) {
+	database, err := s.history(ctx)
+	if err != nil {
+		return l, err
+	}
+	var row sighting
+	err = s.inTx(ctx, func(t *tx) error {
+		if err := t.CheckLease(ctx, l); err != nil {
+			return err
+		}
+		now := s.dialect.now
+		err := s.get(ctx, t.t, &row, "begin epoch", "UPDATE leases SET epoch = ?, mark = mark + 1, marked_at = "+now+
+			" WHERE name = ? RETURNING epoch, mark, marked_at, "+now+" AS now, "+database+" AS database", e.Number, l.Name)
+		if err != nil {
+			return err
+		}
+		if e.First > 0 { // otherwise the pool starts with its first address
+			_, err = s.exec(ctx, t.t, "begin address pool", `INSERT INTO address_pools (currency, next_position, checked_at, paced_until, issue_after)
+			VALUES (?, ?, `+now+`, ?, `+now+` + ?) ON CONFLICT (currency) DO UPDATE SET next_position = excluded.next_position,
+			paced_until = excluded.paced_until, issue_after = excluded.issue_after, conflict = NULL`,
+				e.Currency, e.First, e.PacedUntil.UnixMilli(), e.Quiet.Milliseconds())
+		}
+		if err != nil {
+			return err
+		}
+		_, err = s.exec(ctx, t.t, "insert epoch", "INSERT INTO epochs (currency, epoch, started_at, first_position, reason) VALUES (?, ?, "+now+", ?, ?)",
+			e.Currency, e.Number, e.First, e.Reason)
+		if err != nil || e.ResetSince.IsZero() {
+			return err
+		}
+		return t.resetFeeds(ctx, e.ResetSince, fromMillis(row.Now))
+	})
+	if err != nil {
+		return l, err
+	}
+	s.witness.note(l.Name, row, true)
+	return lease(l.Name, l.Holder, l.Fence, row, memory{}), nil
+}
+
+// resetFeeds has the numbers of every account's events jump ahead. Events of which the database knows nothing may have had the next ones.
+// The milliseconds since 1970 are ahead of all of them, as long as no account has a thousand events a second.
+func (t *tx) resetFeeds(ctx context.Context, since, now time.Time) error {
+	var accounts []struct {
+		ID uuid.UUID `db:"id"`
+	}
+	err := t.s.list(ctx, t.t, &accounts, "jump ahead", `UPDATE accounts SET last_seq = CASE WHEN last_seq < ? THEN ? ELSE last_seq END RETURNING id`,
+		now.UnixMilli(), now.UnixMilli())
+	if err != nil {
+		return err
+	}
+	events := make([]card.Event, len(accounts))
+	for i, a := range accounts {
+		id := uuid.Must(uuid.NewV7())
+		events[i] = card.Event{ID: id, AccountID: a.ID, Type: card.EventFeedReset, Since: since, CreatedAt: card.TimeOf(id)}
+	}
+	return t.InsertEvents(ctx, events)
 }
 
 // ReleaseLease implements settle.Store. It keeps the row, so that the fence never starts again.

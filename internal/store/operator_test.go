@@ -169,16 +169,17 @@ func TestRescan_IsAskedForOnceAndEnds(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		ctx := t.Context()
 		wantError(t, s.RequestRescan(ctx, "monero", "why", false), card.ErrNoRow)
-		_, err := s.PoolAge(ctx, "monero")
+		_, err := s.PoolState(ctx, "monero")
 		wantError(t, err, card.ErrNoRow)
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
-			if err := tx.InsertAddresses(ctx, []settle.Address{{Currency: "monero", Address: "a", Position: 1}}); err != nil {
+			if err := tx.InsertAddresses(ctx, []settle.Address{{Currency: "monero", Address: "a", Position: 1}}, time.Time{}); err != nil {
 				return err
 			}
 			return tx.SaveCursor(ctx, "monero", settle.Cursor{Fingerprint: "f", Tip: card.Tip{Height: 5, Hash: "h", Time: epoch}})
 		})
-		if age, err := s.PoolAge(ctx, "monero"); err != nil || age < 0 || age > time.Minute {
-			t.Errorf("age %s, error %v", age, err)
+		attest(t, s)
+		if state, err := s.PoolState(ctx, "monero"); err != nil || state.CheckedAgo < 0 || state.CheckedAgo > time.Minute {
+			t.Errorf("state %+v, error %v", state, err)
 		}
 		rescan := func(want string) {
 			t.Helper()

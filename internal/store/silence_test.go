@@ -79,7 +79,7 @@ func TestTakeAddresses_UnavailableWhileAStoppedProcessHasThePool(t *testing.T) {
 		_, err := alive.TakeAddresses(ctx, "monero", 9)
 		return err
 	}
-	resume := stopIn(t, dead, func(ctx context.Context, tx *store.Tx) error { return tx.CheckedPool(ctx, "monero", false) })
+	resume := stopIn(t, dead, func(ctx context.Context, tx *store.Tx) error { return tx.CheckedPool(ctx, "monero") })
 	wantError(t, within(t, 20*time.Second, take), card.ErrUnavailable)
 	check(t, resume())
 	check(t, within(t, 20*time.Second, take))

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -31,6 +32,9 @@ type Store struct {
 	dialect dialect
 	coins   map[string]card.Currency // the currencies that cards may have, by code
 	hot     struct{ insertCard, cardByUUID, cardByKey, tokenByHash, dueDeliveries, saveDeliveries *sqlx.Stmt }
+	witness witness
+	// historySQL is the expression of history, once it is known which one the database allows.
+	historySQL atomic.Pointer[string]
 }
 
 var (

@@ -1,0 +1,172 @@
+package chain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/settle"
+)
+
+// NewAddresses implements settle.Chain. The addresses are subaddresses of account 0. Those that the wallet lacks are made, and written to
+// its file (create_address, store). After an error some may have been made, which is harmless. The error is card.ErrWalletLost if the
+// wallet lacks the address at after, and card.ErrWrongChain if another wallet was opened since the last Scan.
+func (m *Monero) NewAddresses(ctx context.Context, after int64, n int) ([]settle.Address, error) {
+	return again(func() ([]settle.Address, error) { return m.newAddresses(ctx, after, n) })
+}
+
+func (m *Monero) newAddresses(ctx context.Context, after int64, n int) ([]settle.Address, error) {
+	if n <= 0 {
+		return nil, nil
+	}
+	if after == settle.NoPosition {
+		made, err := m.makeAddresses(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		return made, m.asScanned(ctx)
+	}
+	if _, err := m.reserve(ctx, after, after+int64(n), n); err != nil {
+		return nil, err
+	}
+	all, err := m.subaddresses(ctx, after+1, n)
+	if err != nil {
+		return nil, err
+	}
+	return all, m.asScanned(ctx)
+}
+
+// makeAddresses makes n addresses and has the wallet write them to its file.
+func (m *Monero) makeAddresses(ctx context.Context, n int) ([]settle.Address, error) {
+	made := make([]settle.Address, 0, n)
+	for len(made) < n {
+		batch, err := m.createAddresses(ctx, min(n-len(made), maxAddressesPerCall))
+		if err != nil {
+			return nil, err
+		}
+		made = append(made, batch...)
+	}
+	return made, m.store(ctx)
+}
+
+// Reserve implements settle.Chain.
+func (m *Monero) Reserve(ctx context.Context, upTo int64, n int) (bool, error) {
+	return again(func() (bool, error) { return m.reserve(ctx, settle.NoPosition, upTo, n) })
+}
+
+// reserve makes up to n addresses, or a few more, towards upTo. The error is card.ErrWalletLost if the wallet lacks the one at after.
+func (m *Monero) reserve(ctx context.Context, after, upTo int64, n int) (bool, error) {
+	have, err := m.subaddress(ctx, upTo)
+	if err != nil || have != "" {
+		return err == nil, err
+	}
+	if after != settle.NoPosition {
+		if have, err = m.subaddress(ctx, after); err != nil {
+			return false, err
+		}
+		if have == "" {
+			return false, fmt.Errorf("%w: it lacks subaddress %d", card.ErrWalletLost, after)
+		}
+	}
+	last := settle.NoPosition
+	for made := 0; made < n && last < upTo; {
+		batch, err := m.createAddresses(ctx, min(n-made, maxAddressesPerCall))
+		if err != nil {
+			return false, err
+		}
+		made += len(batch)
+		last = batch[len(batch)-1].Position
+	}
+	return last >= upTo, m.store(ctx)
+}
+
+// subaddresses returns n subaddresses of account 0 from the index first on (get_address). The wallet must have made them.
+func (m *Monero) subaddresses(ctx context.Context, first int64, n int) ([]settle.Address, error) {
+	indices := make([]int64, n)
+	for i := range indices {
+		indices[i] = first + int64(i)
+	}
+	var answer struct {
+		Addresses []struct {
+			Address string `json:"address"`
+			Index   int64  `json:"address_index"`
+		} `json:"addresses"`
+	}
+	if err := m.askWallet(ctx, m.large(), "get_address", map[string]any{"account_index": 0, "address_index": indices}, &answer); err != nil {
+		return nil, err
+	}
+	if len(answer.Addresses) != n {
+		return nil, fmt.Errorf("get address: asked for %d, got %d", n, len(answer.Addresses))
+	}
+	all := make([]settle.Address, n)
+	for i, a := range answer.Addresses {
+		if a.Index != indices[i] || a.Address == "" {
+			return nil, fmt.Errorf("get address: asked for subaddress %d, got %d", indices[i], a.Index)
+		}
+		all[i] = settle.Address{Currency: m.config.Coin.Code, Address: a.Address, Position: a.Index}
+	}
+	return all, nil
+}
+
+// beaconKey is the wallet's attribute that has the beacon.
+const beaconKey = "cardmint"
+
+// beacon is a settle.Beacon as it is written. Times are Unix milliseconds.
+type beacon struct {
+	Epoch      int64 `json:"epoch"`
+	Position   int64 `json:"position"`
+	PacedUntil int64 `json:"paced_until"`
+	MarkedAt   int64 `json:"marked_at"`
+	Conflict   bool  `json:"conflict,omitempty"`
+	Claimed    bool  `json:"claimed,omitempty"`
+}
+
+// Beacon implements settle.Chain (get_attribute).
+func (m *Monero) Beacon(ctx context.Context) (settle.Beacon, error) {
+	return again(func() (settle.Beacon, error) { return m.readBeacon(ctx) })
+}
+
+func (m *Monero) readBeacon(ctx context.Context) (settle.Beacon, error) {
+	var answer struct {
+		Value *string `json:"value"`
+	}
+	err := m.askWallet(ctx, m.small(), "get_attribute", map[string]any{"key": beaconKey}, &answer)
+	if hasCode(err, codeNoAttribute) {
+		return settle.Beacon{}, nil
+	}
+	if err != nil {
+		return settle.Beacon{}, err
+	}
+	var b beacon
+	if answer.Value == nil {
+		return settle.Beacon{}, errors.New("get attribute: no value")
+	}
+	if err := json.Unmarshal([]byte(*answer.Value), &b); err != nil || b.Epoch <= 0 {
+		return settle.Beacon{}, fmt.Errorf("the wallet's attribute %q is not what this program wrote", beaconKey)
+	}
+	return settle.Beacon{Epoch: b.Epoch, Position: b.Position, PacedUntil: time.UnixMilli(b.PacedUntil).UTC(), MarkedAt: time.UnixMilli(b.MarkedAt).UTC(),
+		Conflict: b.Conflict, Claimed: b.Claimed}, nil
+}
+
+// SetBeacon implements settle.Chain (set_attribute, store).
+func (m *Monero) SetBeacon(ctx context.Context, b settle.Beacon, durable bool) error {
+	_, err := again(func() (struct{}, error) { return struct{}{}, m.writeBeacon(ctx, b, durable) })
+	return err
+}
+
+func (m *Monero) writeBeacon(ctx context.Context, b settle.Beacon, durable bool) error {
+	text, err := json.Marshal(beacon{Epoch: b.Epoch, Position: b.Position, PacedUntil: b.PacedUntil.UnixMilli(), MarkedAt: b.MarkedAt.UnixMilli(),
+		Conflict: b.Conflict, Claimed: b.Claimed})
+	if err != nil {
+		return err
+	}
+	var ignored struct{}
+	err = m.askWallet(ctx, m.small(), "set_attribute", map[string]any{"key": beaconKey, "value": string(text)}, &ignored)
+	if err != nil || !durable {
+		return err
+	}
+	return m.store(ctx)
+}

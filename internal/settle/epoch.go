@@ -1,0 +1,202 @@
+package settle
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// A database can go back in time: a backup is restored, a virtual machine is reset, a standby that lags is promoted. Customers then hold
+// addresses of which it knows nothing. So whoever watches a chain attests, mark by mark, that the database is as it left it. If it can't
+// know, as after a start, it begins an epoch: whatever address may have been handed out before stays watched, and is never handed out.
+
+// longestPause is the pause after which feeds are reset although nothing shows that the database went back.
+const longestPause = 5 * time.Minute
+
+// beginning is an epoch that is about to begin, while the wallet makes the addresses that it skips.
+type beginning struct {
+	target int64 // the newest address that may have been handed out
+	from   int64 // the newest that is known
+	reset  bool  // the database went back, or may have
+	since  time.Time
+	reason string
+	told   time.Time
+}
+
+// dbNow returns the time by the database's clock.
+func (w *Watcher) dbNow() time.Time { return w.lease.Now.Add(w.cfg.Now().Sub(w.leasedAt)) }
+
+// attend looks at the beacon. It returns card.ErrWalletShared if another database uses the wallet, and card.ErrFenced if another process
+// of this one does.
+func (w *Watcher) attend(ctx context.Context, cursor Cursor) error {
+	held, release := w.hold(ctx)
+	b, err := w.chain.Beacon(held)
+	if err := release(err); err != nil {
+		return fmt.Errorf("read beacon: %w", err)
+	}
+	w.beacon = b
+	mine := w.lease.Epoch
+	switch {
+	case cursor.Conflict == Claimed:
+		w.lease.Epoch = 0 // a claim begins an epoch
+		return nil
+	case cursor.Conflict != "":
+		return fmt.Errorf("%w: %s", card.ErrWalletShared, cursor.Conflict)
+	case mine == 0 && !b.Conflict, mine > 0 && b.Epoch <= mine && !b.Conflict:
+		return nil
+	}
+	w.leasedAt = time.Time{}
+	if err := w.keepLease(ctx); err != nil { // another process of this database has taken over
+		return err
+	}
+	if mine > 0 && b.Epoch > mine && !b.Claimed && !b.Conflict {
+		b.Conflict = true // so that the other one stops too
+		if err := w.chain.SetBeacon(ctx, b, true); err != nil {
+			return fmt.Errorf("set beacon: %w", err)
+		}
+	}
+	why := fmt.Sprintf("the wallet carries epoch %d of another database; this one is in %d", b.Epoch, mine)
+	if b.Epoch == mine {
+		why = "another database uses the wallet, and has seen that this one does"
+	}
+	if err := w.store.NoteConflict(ctx, w.currency, why); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %s", card.ErrWalletShared, why)
+}
+
+// light has the wallet carry the present state. A durable beacon says which addresses may have been handed out.
+func (w *Watcher) light(ctx context.Context, pool Pool, last int64) error {
+	if !w.cfg.Beacon {
+		return nil
+	}
+	return w.setBeacon(ctx, Beacon{Epoch: w.lease.Epoch, Position: last, PacedUntil: pool.PacedUntil, MarkedAt: w.lease.MarkedAt}, true)
+}
+
+func (w *Watcher) setBeacon(ctx context.Context, b Beacon, durable bool) error {
+	held, release := w.hold(ctx)
+	b.Claimed = b.Claimed || w.beacon.Claimed && w.beacon.Epoch == b.Epoch
+	if err := release(w.chain.SetBeacon(held, b, durable)); err != nil {
+		return fmt.Errorf("set beacon: %w", err)
+	}
+	w.beacon = b
+	return nil
+}
+
+// beat has the wallet carry the time of the last mark, for as long as it runs.
+func (w *Watcher) beat(ctx context.Context) error {
+	if !w.cfg.Beacon {
+		return nil
+	}
+	b, durable := w.beacon, false
+	if b.Epoch != w.lease.Epoch { // the wallet was restored, or made anew
+		pool, err := w.store.AddressPool(ctx, w.currency)
+		if err != nil {
+			return err
+		}
+		b, durable = Beacon{Epoch: w.lease.Epoch, Position: pool.last(), PacedUntil: pool.PacedUntil}, true
+	}
+	b.MarkedAt = w.lease.MarkedAt
+	return w.setBeacon(ctx, b, durable)
+}
+
+// beginEpoch begins an epoch, unless the wallet still has to make addresses that the epoch skips: then it makes some, and requests the
+// next pass.
+func (w *Watcher) beginEpoch(ctx context.Context, cursor Cursor) error {
+	pool, err := w.store.AddressPool(ctx, w.currency)
+	if err != nil {
+		return err
+	}
+	if w.beginning == nil {
+		w.beginning = w.plan(pool, cursor)
+	}
+	p := w.beginning
+	reached, err := w.skip(ctx, p)
+	if err != nil || !reached {
+		return err
+	}
+	now := w.dbNow()
+	number := max(now.UnixMilli(), pool.LastEpoch+1, w.beacon.Epoch+1)
+	paced := pool.PacedUntil
+	if p.target > p.from {
+		paced = w.pace.spent(now) // as if the lost time had used all that was allowed
+	}
+	if w.cfg.Beacon {
+		b := Beacon{Epoch: number, Position: p.target, PacedUntil: paced, MarkedAt: now, Claimed: cursor.Conflict == Claimed}
+		if err := w.setBeacon(ctx, b, true); err != nil {
+			return err
+		}
+	}
+	e := Epoch{Currency: w.currency, Number: number, First: p.target + 1, PacedUntil: paced, Reason: p.reason}
+	if w.cfg.Beacon {
+		e.Quiet = w.cfg.Quiet
+	}
+	if p.reset {
+		e.ResetSince = p.since
+	}
+	l, err := w.store.BeginEpoch(ctx, *w.lease, e)
+	if err != nil {
+		return fmt.Errorf("begin epoch: %w", err)
+	}
+	w.log.InfoContext(ctx, "epoch began", "currency", w.currency, "epoch", number, "reason", p.reason, "skipped", p.target-p.from)
+	w.lease, w.leasedAt, w.beginning = &l, w.cfg.Now(), nil
+	return w.fillPool(ctx)
+}
+
+// plan decides which addresses an epoch skips, and whether the database went back.
+func (w *Watcher) plan(pool Pool, cursor Cursor) *beginning {
+	b, l := w.beacon, w.lease
+	p := &beginning{from: max(pool.last(), b.Position), since: l.MarkedAt, reason: "the watcher started, or the one before it ended"}
+	if b.Epoch == 0 {
+		p.from = pool.last()
+	}
+	if pool.LastEpoch == 0 && b.Epoch == 0 {
+		p.reason = "the first one"
+	}
+	then, paced := l.MarkedAt, pool.PacedUntil
+	if b.MarkedAt.After(then) {
+		then, paced = b.MarkedAt, b.PacedUntil
+	}
+	p.target = p.from
+	if p.from != NoPosition && !then.IsZero() {
+		p.target += w.pace.since(paced, then, w.dbNow())
+	}
+	switch {
+	case cursor.Conflict == Claimed:
+		p.reason = "an operator claimed the wallet"
+		p.reset = true
+	case l.WentBack:
+		p.reason, p.reset = "the database went back, or another one took its place", true
+	case b.Epoch > pool.LastEpoch, b.Epoch == pool.LastEpoch && b.Epoch > 0 && (b.MarkedAt.After(l.MarkedAt) || b.Position > pool.last()):
+		p.reason, p.reset = "the wallet knows a later time than the database", true
+	case cursor.Restored:
+		p.reason, p.reset = "the database was restored", true
+	case w.cfg.Beacon && !l.MarkedAt.IsZero() && w.dbNow().Sub(l.MarkedAt) > longestPause:
+		p.reason, p.reset = "nobody had watched for "+w.dbNow().Sub(l.MarkedAt).Round(time.Second).String(), true
+	}
+	return p
+}
+
+// skip has the wallet make the addresses up to the target, some in each pass. It reports whether it has them all.
+func (w *Watcher) skip(ctx context.Context, p *beginning) (bool, error) {
+	if p.target == p.from {
+		return true, nil
+	}
+	held, release := w.hold(ctx)
+	reached, err := w.chain.Reserve(held, p.target, w.cfg.FillBatch)
+	if err := release(err); err != nil {
+		return false, fmt.Errorf("skip addresses: %w", err)
+	}
+	if reached {
+		return true, nil
+	}
+	if now := w.cfg.Now(); now.Sub(p.told) > 10*time.Second {
+		p.told = now
+		w.log.InfoContext(ctx, "the wallet makes addresses that may have been handed out before; no cards are sold meanwhile", "currency", w.currency,
+			"up_to", p.target)
+	}
+	w.wake.Pass()
+	return false, nil
+}
