@@ -210,15 +210,27 @@ func TestIssue_WaitsGrow(t *testing.T) {
 	}
 }
 
-func TestIssue_AClaimLastsLongerThanAnAttempt(t *testing.T) {
+func TestIssue_AClaimOutlivesItsProcessByLessThanTenSeconds(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {
 		r.paid()
 		r.disk.claims = func(claimed []issue.Intent, _ int, ttl time.Duration) []issue.Intent {
-			if ttl != 2*time.Minute {
+			if ttl != 8*time.Second {
 				t.Errorf("claimed for %s", ttl)
 			}
 			return claimed
 		}
 		r.issue(1)
+	})
+}
+
+func TestIssue_AClaimIsProlongedWhileTheSupplierIsAsked(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		c := r.paid()
+		r.press.submit = after(func() {
+			time.Sleep(3 * time.Second)
+			r.wantWait(c, 6*time.Second, 8*time.Second) // 5 if it were not
+		}, r.press.make)
+		r.issue(1)
+		r.wantCard(c)
 	})
 }

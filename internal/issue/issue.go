@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +27,8 @@ const (
 	issueTimeout = 15 * time.Second // for the answers of one attempt
 	issueAsking  = 3 * time.Second  // after this no further card of the batch is asked for
 	issueGrace   = 25 * time.Second // for a batch to end, also when the process is asked to
-	issueClaim   = 2 * time.Minute  // longer than an attempt can take
+	issueClaim   = 8 * time.Second  // after the death of this process another one goes on
+	issueProlong = 2 * time.Second  // between two prolongations of a claim
 )
 
 // Issuer issues paid cards. It is safe for concurrent use, also by several processes.
@@ -74,6 +76,8 @@ func (s *Issuer) IssueDue(ctx context.Context) (int, error) {
 	// What was claimed is finished, so that it need not wait for the claim to run out.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), issueGrace)
 	defer cancel()
+	release := s.holdClaims(ctx, intents)
+	defer release()
 	ids := make([]uuid.UUID, len(intents))
 	for i, intent := range intents {
 		ids[i] = intent.CardUUID
@@ -83,8 +87,34 @@ func (s *Issuer) IssueDue(ctx context.Context) (int, error) {
 		return len(intents), fmt.Errorf("issue: %w", err)
 	}
 	issued, rest, failed := s.tryAll(ctx, intents, cards)
+	release() // before the time of the next attempt is stored
 	unstored, err := s.storeIssued(ctx, issued)
 	return len(intents), errors.Join(failed, err, s.saveIntents(ctx, append(rest, unstored...)))
+}
+
+// holdClaims prolongs claims until the returned function is called. A process that dies or stops holds them no longer, and another one
+// goes on within seconds. What a process writes whose claims were lost is refused.
+func (s *Issuer) holdClaims(ctx context.Context, intents []Intent) (release func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var prolonging sync.WaitGroup
+	prolonging.Go(func() {
+		again := time.NewTicker(issueProlong)
+		defer again.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-again.C:
+			}
+			if err := s.store.ProlongIntents(ctx, intents, issueClaim); err != nil && ctx.Err() == nil {
+				s.log.WarnContext(ctx, "prolong claims", "error", err)
+			}
+		}
+	})
+	return func() {
+		cancel()
+		prolonging.Wait()
+	}
 }
 
 // attempt is what came of asking for a card: the card, or the intent as it is to be saved.

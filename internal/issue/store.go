@@ -19,6 +19,8 @@ type Store interface {
 	// commits key and supplier, and the time if nobody was asked before. An intent that was asked for before keeps its supplier. It gives
 	// up with card.ErrUnavailable if it has to wait for more than seconds.
 	ClaimIntents(ctx context.Context, supplier string, n int, ttl time.Duration) ([]Intent, error)
+	// ProlongIntents prolongs claims that were not lost, so that they end ttl from now.
+	ProlongIntents(ctx context.Context, intents []Intent, ttl time.Duration) error
 	// CardsByUUID returns cards of whatever account, by uuid.
 	CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error)
 	// SaveIntents stores what became of intents whose card is not issued. One whose claim was lost is left as it is.

@@ -41,7 +41,8 @@ func (s *Store) ClaimIntents(ctx context.Context, supplier string, n int, ttl ti
 		key = COALESCE(key, CAST(card_uuid AS TEXT)), first_asked_at = COALESCE(first_asked_at, `+now+`),
 		answer = CASE WHEN first_asked_at IS NULL THEN answer ELSE COALESCE(answer, 'unknown') END
 		WHERE card_uuid IN (SELECT q.card_uuid FROM intents q JOIN cards c ON c.uuid = q.card_uuid
-			WHERE q.state IN ('open', 'pending') AND q.due_at <= `+now+` AND c.payment_state = 'paid' ORDER BY q.due_at, q.card_uuid LIMIT ?`+s.dialect.skipLocked+`)
+			WHERE q.state IN ('open', 'pending') AND q.due_at <= `+now+` AND c.payment_state = 'paid'
+				AND NOT EXISTS (SELECT 1 FROM address_pools p WHERE p.currency = c.currency AND (p.conflict IS NOT NULL OR p.issue_after > `+now+`)) ORDER BY q.due_at, q.card_uuid LIMIT ?`+s.dialect.skipLocked+`)
 		RETURNING card_uuid, state, supplier, key, COALESCE(reference, '') AS reference, first_asked_at, due_at, answer, attempts, fence`,
 		ttl.Milliseconds(), supplier, n)
 	intents := make([]issue.Intent, len(found))
@@ -51,6 +52,20 @@ func (s *Store) ClaimIntents(ctx context.Context, supplier string, n int, ttl ti
 			Asked: f.Answer.Valid, Answer: outcome(f.Answer.String), Attempts: f.Attempts, Fence: f.Fence}
 	}
 	return intents, err
+}
+
+// ProlongIntents implements issue.Store.
+func (s *Store) ProlongIntents(ctx context.Context, intents []issue.Intent, ttl time.Duration) error {
+	return inBatches(intents, func(some []issue.Intent) error {
+		values := make([][]any, len(some))
+		for i, n := range some {
+			values[i] = []any{n.CardUUID, n.Fence}
+		}
+		table, args := s.dialect.table(values, s.dialect.uuidType, "BIGINT")
+		_, err := s.exec(ctx, s.w, "prolong claims", "UPDATE intents SET due_at = "+s.dialect.now+" + ? FROM "+table+
+			" WHERE intents.card_uuid = v.column1 AND intents.fence = v.column2 AND intents.state IN ('open', 'pending')", append([]any{ttl.Milliseconds()}, args...)...)
+		return err
+	})
 }
 
 // outcome returns the outcome that is stored as a text.

@@ -14,9 +14,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
 )
 
@@ -403,5 +405,57 @@ func TestMigrate_ToSuppliersAndBackKeepsIntents(t *testing.T) {
 		if r.Intent.State != "parked" || r.Intent.Answer != "declined" {
 			t.Errorf("%+v", r.Intent)
 		}
+	})
+}
+
+func TestProlongIntents_AClaimEndsSoonUnlessItIsProlonged(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		payCards(t, s, 2)
+		claimed, err := s.ClaimIntents(t.Context(), "sandbox", 2, 0)
+		check(t, err)
+		if len(claimed) != 2 {
+			t.Fatalf("%d claimed", len(claimed))
+		}
+		lost := claimed[1]
+		lost.Fence--
+		check(t, s.ProlongIntents(t.Context(), []issue.Intent{claimed[0], lost}, time.Hour))
+		again, err := s.ClaimIntents(t.Context(), "sandbox", 2, time.Hour)
+		check(t, err)
+		if len(again) != 1 || again[0].CardUUID != lost.CardUUID {
+			t.Errorf("claimed %+v", again)
+		}
+	})
+}
+
+// While two databases may use one wallet, and for some seconds after an epoch began, no card is issued.
+func TestClaimIntents_NotInAConflictAndNotInTheQuietTime(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		addAddresses(t, s, 0, 3)
+		payCards(t, s, 1)
+		claims := func(want int) {
+			t.Helper()
+			claimed, err := s.ClaimIntents(t.Context(), "sandbox", 1, 0)
+			check(t, err)
+			if len(claimed) != want {
+				t.Errorf("%d claimed, want %d", len(claimed), want)
+			}
+		}
+		claims(1)
+		check(t, s.NoteConflict(t.Context(), "monero", "another database"))
+		claims(0)
+		takes(t, s)
+		check(t, s.NoteConflict(t.Context(), "monero", "later")) // the first reason stays
+		cursor, err := s.Cursor(t.Context(), chain.Currencies()[0])
+		check(t, err)
+		if cursor.Conflict != "" { // the chain has not been watched yet, and nothing is known of it
+			t.Errorf("conflict %q", cursor.Conflict)
+		}
+		l, err := s.BeginEpoch(t.Context(), mark(t, s), settle.Epoch{Currency: "monero", Number: time.Now().UnixMilli(), First: 3, Quiet: time.Hour})
+		check(t, err)
+		claims(0)
+		_, err = s.BeginEpoch(t.Context(), l, settle.Epoch{Currency: "monero", Number: l.Epoch + 1, First: 3})
+		check(t, err)
+		claims(1)
 	})
 }
