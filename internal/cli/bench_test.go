@@ -68,6 +68,8 @@ func newBenchOn(b *testing.B, url string, pool int) *bench {
 	must(b, vault.Create(keys))
 	v, err := vault.Open(keys)
 	must(b, err)
+	_, err = store.Migrate(ctx, url)
+	must(b, err)
 	s, err := store.Open(ctx, url, 16, chain.Currencies())
 	must(b, err)
 	b.Cleanup(func() { _ = s.Close() })

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"strings"
+	"sync"
 
 	"github.com/alecthomas/kong"
 )
@@ -26,6 +27,7 @@ type globals struct {
 
 	stdout, stderr io.Writer
 	log            *slog.Logger
+	newer          sync.Once // tells of a newer schema
 }
 
 type commands struct {

@@ -17,6 +17,7 @@ func TestCLI_BadConfigurationEndsAtOnceWithOneLineAndAHint(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, "")
 	p.must(t, "keys", "create")
+	p.must(t, "migrate")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -80,6 +80,7 @@ func (p *program) must(tb testing.TB, args ...string) string {
 func (p *program) account(tb testing.TB) (token string) {
 	tb.Helper()
 	p.must(tb, "keys", "create")
+	p.must(tb, "migrate")
 	p.must(tb, "account", "create", "shop")
 	return p.must(tb, "token", "create", "shop")
 }

@@ -29,6 +29,12 @@ func explain(err error) error {
 		return hint(err, "check that the database at --database-url runs and that user, password and name are right")
 	case errors.Is(err, store.ErrNewerSchema):
 		return hint(err, "run the newest version of cardmint that has used this database")
+	case errors.Is(err, store.ErrOlderSchema):
+		return hint(err, "run: cardmint migrate; or use the version of cardmint that serves this database")
+	case errors.Is(err, store.ErrNoSchema):
+		return hint(err, "check that --database-url names the database that you mean; for a new one run: cardmint migrate")
+	case errors.Is(err, store.ErrLocked):
+		return hint(err, "nothing is lost: run it again when the long transactions have ended; PostgreSQL lists them in pg_stat_activity")
 	case errors.Is(err, card.ErrWrongKeys):
 		return hint(err, "point --keys to the key file of this database; without it its tokens and credentials can't be read")
 	case errors.Is(err, vault.ErrPermissions):
@@ -37,7 +43,7 @@ func explain(err error) error {
 	return hint(err, "run the command with --help to see what it takes")
 }
 
-// openStore opens the database and brings its schema up to date.
+// openStore opens the database. It does not migrate.
 func (g *globals) openStore(ctx context.Context, conns int) (*store.Store, error) {
 	opening, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -45,12 +51,19 @@ func (g *globals) openStore(ctx context.Context, conns int) (*store.Store, error
 	if err != nil {
 		return nil, explainDatabase(err)
 	}
+	if schema := s.Schema(); schema.Newer() {
+		g.newer.Do(func() {
+			g.log.Info("a newer version of cardmint has migrated the database; this one can still use it", "schema", schema.Version, "known", schema.Program)
+		})
+	}
 	return s, nil
 }
 
 func explainDatabase(err error) error {
-	if errors.Is(err, store.ErrNewerSchema) {
-		return explain(err)
+	for _, known := range []error{store.ErrNewerSchema, store.ErrOlderSchema, store.ErrNoSchema, store.ErrLocked} {
+		if errors.Is(err, known) {
+			return explain(err)
+		}
 	}
 	return hint(err, "--database-url takes sqlite:PATH in a directory that can be written, or postgres://USER:PASSWORD@HOST/NAME?sslmode=verify-full of a server that runs")
 }
@@ -93,23 +106,6 @@ func (g *globals) office(ctx context.Context, f func(office) error) error {
 		return err
 	}
 	return f(office{db, accounts, operator.New(db, rates, g.log)})
-}
-
-type migrateCommand struct{}
-
-func (migrateCommand) Help() string {
-	return "'dev' and 'serve' do this when they start. Several processes may do it at once.\n\nExample:\n  cardmint migrate --database-url postgres://cardmint@localhost/cardmint"
-}
-
-// Run migrates.
-func (migrateCommand) Run(ctx context.Context, g *globals) error {
-	fmt.Fprintln(g.stderr, "bringing the schema up to date ...")
-	version, err := store.Migrate(ctx, g.DatabaseURL)
-	if err != nil {
-		return explainDatabase(err)
-	}
-	fmt.Fprintf(g.stdout, "schema version %d\n", version)
-	return nil
 }
 
 type keysCreateCommand struct{}

@@ -96,6 +96,9 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 		return hint(err, "choose another address with --listen, for example 127.0.0.1:8081")
 	}
 	defer func() { _ = listener.Close() }()
+	if _, err := g.migrate(ctx); err != nil {
+		return err
+	}
 	dbs, err := g.openStores(ctx, p.worker)
 	if err != nil {
 		return err

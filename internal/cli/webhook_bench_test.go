@@ -45,6 +45,8 @@ func newMailing(b *testing.B, cfg webhook.Config) *mailing {
 	v, err := vault.Open(keys)
 	must(b, err)
 	url := rig.Postgres(b)
+	_, err = store.Migrate(ctx, url)
+	must(b, err)
 	s, err := store.Open(ctx, url, 16, chain.Currencies())
 	must(b, err)
 	b.Cleanup(func() { _ = s.Close() })

@@ -93,7 +93,8 @@ func newTill(t *testing.T, url string, changes ...func(*till)) *till {
 // open opens the store and wires a replica on it.
 func (s *till) open() {
 	s.t.Helper()
-	var err error
+	_, err := store.Migrate(s.t.Context(), s.url)
+	check(s.t, err)
 	s.store, err = store.Open(s.t.Context(), s.url, 8, chain.Currencies())
 	check(s.t, err)
 	opened := s.store

@@ -173,6 +173,8 @@ func openDatabase(t *testing.T, url string) *database {
 	check(t, vault.Create(keys))
 	v, err := vault.Open(keys)
 	check(t, err)
+	_, err = store.Migrate(t.Context(), url)
+	check(t, err)
 	s, err := store.Open(t.Context(), url, 2, chain.Currencies())
 	check(t, err)
 	t.Cleanup(func() { _ = s.Close() })

@@ -28,6 +28,7 @@ type dialect struct {
 	forShare   string             // skips rows of the table w that were deleted meanwhile, and prevents the deletion of the others
 	snapshot   sql.IsolationLevel // the level at which all statements of a transaction see the same moment
 	skipLocked string             // like forUpdate, for the table q, but skips rows that are already locked
+	hasTable   string             // whether there is a table of that name
 	arrays     bool               // whether one parameter can be a whole column of values
 	classify   func(error) class
 }
@@ -78,6 +79,7 @@ var postgres = dialect{
 	forUpdate:  " FOR NO KEY UPDATE", // others may still insert rows that refer to the locked one
 	forShare:   " FOR KEY SHARE OF w",
 	snapshot:   sql.LevelRepeatableRead,
+	hasTable:   "SELECT to_regclass(?) IS NOT NULL",
 	arrays:     true,
 	skipLocked: " FOR NO KEY UPDATE OF q SKIP LOCKED",
 	classify: func(err error) class {
@@ -104,6 +106,7 @@ var sqlite = dialect{
 	name:     "sqlite",
 	now:      "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
 	uuidType: "TEXT",
+	hasTable: "SELECT COUNT(*) > 0 FROM sqlite_master WHERE type = 'table' AND name = ?",
 	bytes:    "BLOB",
 	classify: func(err error) class {
 		var e *modernc.Error

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"io/fs"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
@@ -23,4 +24,10 @@ type Tx = tx
 // Do runs f in a transaction.
 func (s *Store) Do(ctx context.Context, f func(*Tx) error) error {
 	return s.inTx(ctx, f)
+}
+
+// With returns a migration that knows other files than this program.
+func (m Migration) With(files fs.FS) Migration {
+	m.files = files
+	return m
 }

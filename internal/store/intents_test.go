@@ -362,6 +362,7 @@ func TestMigrate_ToSuppliersAndBackKeepsIntents(t *testing.T) {
 		insert("awaiting_payment", "parked", "'expired'", "NULL", 2, 9000)
 		insert("generated", "done", "NULL", number, 1, 10000)
 
+		migrate(t, url)
 		s := open(t, url)
 		asked := func(ms int64) *time.Time { at := time.UnixMilli(ms).UTC(); return &at }
 		for i, want := range []operator.IntentRecord{
@@ -399,7 +400,8 @@ func TestMigrate_ToSuppliersAndBackKeepsIntents(t *testing.T) {
 		if diff := cmp.Diff([]string{"parked 1 declined by the issuer", "open 4 -", "parked 1 declined by the issuer", "parked 2 expired", "done 1 -"}, back); diff != "" {
 			t.Error(diff)
 		}
-		s = open(t, url) // and forward again
+		migrate(t, url) // and forward again
+		s = open(t, url)
 		r, err := s.Record(ctx, ids[0])
 		check(t, err)
 		if r.Intent.State != "parked" || r.Intent.Answer != "declined" {

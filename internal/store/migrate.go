@@ -1,11 +1,16 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -18,73 +23,182 @@ var migrations embed.FS
 // longestMigration limits one statement of a migration. Building an index of a large table takes long.
 const longestMigration = 24 * time.Hour
 
-// ErrNewerSchema means that a newer version of this program has used the database.
-var ErrNewerSchema = errors.New("the database has a newer schema than this program knows")
+const (
+	firstPause   = 2 * time.Second
+	longestPause = 15 * time.Second
+)
 
-// Migrate brings the schema of the database at databaseURL up to date, and returns its version. Several processes may call it at once:
-// one works, the others wait. The error is ErrNewerSchema if the schema is newer than this program's.
+// ErrLocked means that others kept the tables that a migration changes, or kept migrating, for longer than it may wait.
+var ErrLocked = errors.New("the database stays locked by others")
+
+// Migration brings the schema of a database up to date. The zero value can be used.
+type Migration struct {
+	Log      *slog.Logger  // of the progress. Defaults to none.
+	LockWait time.Duration // for how long to try to get locks, in all. Defaults to ten minutes.
+
+	files fs.FS // Defaults to the migrations of this program.
+}
+
+// Migrate brings the schema of the database at databaseURL up to date, as Migration.Run does, and returns its version.
 func Migrate(ctx context.Context, databaseURL string) (int64, error) {
-	s, err := connect(databaseURL, 2, longestMigration)
+	schema, err := Migration{}.Run(ctx, databaseURL)
+	return schema.Version, err
+}
+
+// Run brings the schema of the database at databaseURL up to date, and returns what it is then. An SQLite database that does not exist is
+// created, readable by its owner only. A schema that is newer than this program's stays as it is; the error is ErrNewerSchema if this
+// program can't use it. Several processes may call Run at once: one works, the others wait. The error is ErrLocked if the locks could not
+// be had in time; the migrations that were finished by then stay.
+//
+// Each migration is a transaction, which is rolled back and tried again when it can't get a lock. A migration without a transaction must
+// bear being run again.
+func (m Migration) Run(ctx context.Context, databaseURL string) (Schema, error) {
+	m.Log = cmp.Or(m.Log, slog.New(slog.DiscardHandler))
+	m.LockWait = cmp.Or(m.LockWait, 10*time.Minute)
+	if err := createSQLite(databaseURL); err != nil {
+		return Schema{}, err
+	}
+	s, err := connect(databaseURL, 2, longestTx)
 	if err != nil {
-		return 0, err
+		return Schema{}, err
 	}
 	defer func() { _ = s.Close() }()
-	if err := s.migrate(ctx); err != nil {
-		return 0, err
+	if m.files == nil {
+		if m.files, err = s.dialect.migrations(); err != nil {
+			return Schema{}, err
+		}
 	}
-	p, err := s.provider()
+	if s.dialect.name == sqlite.name {
+		return m.migrate(ctx, s)
+	}
+	// Most starts have nothing to migrate, and need not have the patience of a migration with a server that does not answer.
+	if schema, err := s.readSchema(ctx, m.files); err != nil || schema.Version >= schema.Program {
+		return schema, cmp.Or(err, schema.Usable())
+	}
+	patient, err := connect(databaseURL, 2, longestMigration)
 	if err != nil {
-		return 0, err
+		return Schema{}, err
 	}
-	version, err := p.GetDBVersion(ctx)
-	return version, s.fail("read schema version", err)
+	defer func() { _ = patient.Close() }()
+	return m.migrate(ctx, patient)
 }
 
-func (s *Store) migrate(ctx context.Context) error {
-	p, err := s.provider()
+func (m Migration) migrate(ctx context.Context, s *Store) (Schema, error) {
+	until := time.Now().Add(m.LockWait)
+	p, err := m.provider(s, until)
 	if err != nil {
-		return err
+		return Schema{}, err
 	}
-	// On PostgreSQL an advisory lock makes the other processes wait. SQLite has none: there they fail, and try again until the one
-	// that works is done.
 	for attempt := 1; ; attempt++ {
-		current, target, err := p.GetVersions(ctx)
-		switch {
-		case err != nil:
-			err = s.fail("read schema version", err)
-		case current > target:
-			return fmt.Errorf("%w: version %d, this program's is %d", ErrNewerSchema, current, target)
-		case current == target:
-			return nil
-		default:
-			if _, err = p.Up(ctx); err == nil {
-				return nil
-			}
-			err = s.fail("migrate", err)
+		schema, err := s.readSchema(ctx, m.files)
+		if err == nil && schema.Version >= schema.Program {
+			return schema, schema.Usable()
 		}
-		if attempt == 20 || s.dialect.name != sqlite.name {
+		var done *goose.MigrationResult
+		if err == nil {
+			done, err = p.UpByOne(ctx)
+		}
+		switch {
+		case err == nil:
+			m.Log.Info("migrated the database", "schema", done.Source.Version, "took", done.Duration.Round(time.Millisecond))
+			attempt = 0
+			continue
+		case errors.Is(err, goose.ErrNoNextVersion): // another process was quicker
+			continue
+		case !s.tryAgain(attempt, err):
+			return schema, s.fail("migrate", err)
+		case time.Now().After(until):
+			return schema, fmt.Errorf("%w: %w", ErrLocked, err)
+		}
+		pause := s.pause(attempt)
+		m.Log.Info("a migration waits for others to end their transactions", "schema", schema.Version, "of", schema.Program, "attempt", attempt,
+			"again in", pause, "error", err)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return schema, s.fail("migrate", ctx.Err())
+		}
+	}
+}
+
+// tryAgain reports whether a migration that failed may succeed later. On PostgreSQL an advisory lock makes other processes that migrate
+// wait. SQLite has none: there they fail, in many ways, until the one that works is done.
+func (s *Store) tryAgain(attempt int, err error) bool {
+	if s.dialect.name == sqlite.name {
+		return attempt < 20
+	}
+	return false
+}
+
+func (s *Store) pause(attempt int) time.Duration {
+	if s.dialect.name == sqlite.name {
+		return 100 * time.Millisecond
+	}
+	pause := firstPause
+	for range attempt - 1 {
+		pause = min(pause*3/2, longestPause)
+	}
+	return pause
+}
+
+func (m Migration) provider(s *Store, until time.Time) (*goose.Provider, error) {
+	if s.dialect.name == sqlite.name {
+		return goose.NewProvider(goose.DialectSQLite3, s.w.DB, m.files)
+	}
+	return goose.NewProvider(goose.DialectPostgres, s.w.DB, m.files, goose.WithSessionLocker(&locker{log: m.Log, until: until}))
+}
+
+// locker makes sure that one process migrates at a time, with the advisory lock that goose takes by default.
+type locker struct {
+	log   *slog.Logger
+	until time.Time
+}
+
+// SessionLock implements lock.SessionLocker.
+func (l *locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
+	for said := false; ; {
+		var locked bool
+		err := conn.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", lock.DefaultLockID).Scan(&locked)
+		switch {
+		case err != nil || locked:
 			return err
+		case time.Now().After(l.until):
+			return fmt.Errorf("%w: another process is migrating it", ErrLocked)
+		case !said:
+			l.log.Info("another process is migrating the database: waiting for it")
+			said = true
 		}
 		select {
-		case <-time.After(100 * time.Millisecond):
+		case <-time.After(time.Second):
 		case <-ctx.Done():
-			return s.fail("migrate", ctx.Err())
+			return ctx.Err()
 		}
 	}
 }
 
-func (s *Store) provider() (*goose.Provider, error) {
-	files, err := fs.Sub(migrations, "migrations/"+s.dialect.name)
-	if err != nil {
-		return nil, err
-	}
-	dialect, options := goose.DialectSQLite3, []goose.ProviderOption(nil)
-	if s.dialect.name == postgres.name {
-		locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300)) // every second, for five minutes
-		if err != nil {
-			return nil, err
-		}
-		dialect, options = goose.DialectPostgres, append(options, goose.WithSessionLocker(locker))
-	}
-	return goose.NewProvider(dialect, s.w.DB, files, options...)
+// SessionUnlock implements lock.SessionLocker. The lock ends with its connection at the latest.
+func (l *locker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
+	_, err := conn.ExecContext(ctx, "SELECT pg_advisory_unlock($1)", lock.DefaultLockID)
+	return err
 }
+
+// createSQLite creates the file of an SQLite database if it does not exist, for its owner only. SQLite itself would follow the umask. It
+// gives the files beside it, -wal and -shm, the same rights.
+func createSQLite(databaseURL string) error {
+	path, ok := strings.CutPrefix(databaseURL, "sqlite:")
+	if !ok || path == "" {
+		return nil
+	}
+	// Not without O_EXCL: closing a file gives up the locks that the process may have on it.
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("create the database: %w", err)
+	}
+	return f.Close()
+}
+
+// migrations returns the migrations that this program knows.
+func (d dialect) migrations() (fs.FS, error) { return fs.Sub(migrations, "migrations/"+d.name) }

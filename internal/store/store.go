@@ -30,6 +30,7 @@ import (
 type Store struct {
 	w, r    *sqlx.DB // the same pool on PostgreSQL; on SQLite, one connection that writes and several that read
 	dialect dialect
+	schema  Schema
 	coins   map[string]card.Currency // the currencies that cards may have, by code
 	hot     struct{ insertCard, cardByUUID, cardByKey, tokenByHash, dueDeliveries, saveDeliveries *sqlx.Stmt }
 	witness witness
@@ -46,13 +47,11 @@ var (
 	_ webhook.Store  = (*Store)(nil)
 )
 
-// Open opens the database at databaseURL, "sqlite:PATH" or "postgres://...", with at most conns connections, and migrates its schema.
-// coins are the currencies that its cards may have. The error is ErrNewerSchema if a newer version of this program has used the database.
-// A statement is prepared when a connection first uses it; after that it costs one round trip. The caller must close the store.
+// Open opens the database at databaseURL, "sqlite:PATH" or "postgres://...", with at most conns connections. coins are the currencies that
+// its cards may have. Open does not migrate: the error is ErrNoSchema, ErrOlderSchema or ErrNewerSchema if this program can't use the
+// schema that it finds. A statement is prepared when a connection first uses it; after that it costs one round trip. The caller must close
+// the store.
 func Open(ctx context.Context, databaseURL string, conns int, coins []card.Currency) (*Store, error) {
-	if _, err := Migrate(ctx, databaseURL); err != nil {
-		return nil, err
-	}
 	return open(ctx, databaseURL, conns, longestTx, coins)
 }
 
@@ -64,6 +63,10 @@ func open(ctx context.Context, databaseURL string, conns int, longest time.Durat
 	s.coins = make(map[string]card.Currency, len(coins))
 	for _, c := range coins {
 		s.coins[c.Code] = c
+	}
+	if err := s.checkSchema(ctx, databaseURL); err != nil {
+		_ = s.Close()
+		return nil, err
 	}
 	if err := s.prepare(ctx); err != nil {
 		_ = s.Close()

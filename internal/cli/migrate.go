@@ -1,0 +1,34 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cardmint/cardmint/internal/store"
+)
+
+type migrateCommand struct{}
+
+func (migrateCommand) Help() string {
+	return "'dev' and 'serve' do this when they start; no other command changes the schema. Several processes may do it at once. On PostgreSQL, a migration that can't have a table within a second lets others go first and tries again, for up to ten minutes.\n\nExample:\n  cardmint migrate --database-url postgres://cardmint@localhost/cardmint"
+}
+
+// Run migrates.
+func (migrateCommand) Run(ctx context.Context, g *globals) error {
+	fmt.Fprintln(g.stderr, "bringing the schema up to date ...")
+	schema, err := g.migrate(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(g.stdout, "schema version %d\n", schema.Version)
+	return nil
+}
+
+// migrate brings the schema of the database up to date.
+func (g *globals) migrate(ctx context.Context) (store.Schema, error) {
+	schema, err := store.Migration{Log: g.log}.Run(ctx, g.DatabaseURL)
+	if err != nil {
+		return schema, explainDatabase(err)
+	}
+	return schema, nil
+}
