@@ -23,7 +23,10 @@ var migrations embed.FS
 // longestMigration limits one statement of a migration. Building an index of a large table takes long.
 const longestMigration = 24 * time.Hour
 
+// While a statement of a migration waits for a table, every later statement of others waits behind it, readers too. So it does not wait
+// for long, and the pause before the next attempt lets the others through.
 const (
+	lockTimeout  = "1s"
 	firstPause   = 2 * time.Second
 	longestPause = 15 * time.Second
 )
@@ -127,7 +130,7 @@ func (s *Store) tryAgain(attempt int, err error) bool {
 	if s.dialect.name == sqlite.name {
 		return attempt < 20
 	}
-	return false
+	return s.dialect.retryable(err)
 }
 
 func (s *Store) pause(attempt int) time.Duration {
@@ -148,7 +151,8 @@ func (m Migration) provider(s *Store, until time.Time) (*goose.Provider, error) 
 	return goose.NewProvider(goose.DialectPostgres, s.w.DB, m.files, goose.WithSessionLocker(&locker{log: m.Log, until: until}))
 }
 
-// locker makes sure that one process migrates at a time, with the advisory lock that goose takes by default.
+// locker makes sure that one process migrates at a time, with the advisory lock that goose takes by default, and that its statements do
+// not wait long for other locks.
 type locker struct {
 	log   *slog.Logger
 	until time.Time
@@ -156,6 +160,9 @@ type locker struct {
 
 // SessionLock implements lock.SessionLocker.
 func (l *locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
+	if _, err := conn.ExecContext(ctx, "SET lock_timeout = '"+lockTimeout+"'"); err != nil {
+		return err
+	}
 	for said := false; ; {
 		var locked bool
 		err := conn.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", lock.DefaultLockID).Scan(&locked)

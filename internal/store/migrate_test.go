@@ -1,16 +1,22 @@
 package store_test
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/rig"
@@ -153,5 +159,96 @@ func TestMigrate_SQLiteFilesAreTheirOwners(t *testing.T) {
 		if info.Mode().Perm() != 0o600 {
 			t.Errorf("x.db%s has mode %s", suffix, info.Mode())
 		}
+	}
+}
+
+// progress collects what is logged.
+type progress struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (p *progress) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(b)
+}
+
+func (p *progress) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.String()
+}
+
+// read opens a transaction that has read the table accounts, and returns what ends it.
+func read(t *testing.T, url string) (end func()) {
+	t.Helper()
+	tx, err := rig.OpenSQL(t, url).BeginTx(context.WithoutCancel(t.Context()), &sql.TxOptions{ReadOnly: true})
+	check(t, err)
+	_, err = tx.Exec("SELECT COUNT(*) FROM accounts")
+	check(t, err)
+	return sync.OnceFunc(func() { _ = tx.Rollback() })
+}
+
+// A reader of ten seconds stands before a migration, which stands before everybody else.
+func TestMigrate_OthersWorkWhileItWaitsForALock(t *testing.T) {
+	t.Parallel()
+	url := databases.Postgres(t)
+	beside := rig.OpenSQL(t, url)
+	_, err := beside.Exec(`INSERT INTO accounts (id, name, created_at) SELECT gen_random_uuid(), 'account ' || n, 0 FROM generate_series(1, 1000000) AS n`)
+	check(t, err)
+	end := read(t, url)
+	time.AfterFunc(10*time.Second, end)
+	s := open(t, url)
+	stop, stopped := make(chan struct{}), make(chan []time.Duration)
+	go func() {
+		var waits []time.Duration
+		for {
+			start := time.Now()
+			newAccount(t, s)
+			waits = append(waits, time.Since(start))
+			select {
+			case <-stop:
+				stopped <- waits
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}()
+	log := &progress{}
+	start := time.Now()
+	schema, err := store.Migration{Log: slog.New(slog.NewTextHandler(log, nil))}.
+		With(later(t, url, "ALTER TABLE accounts ADD COLUMN scratch TEXT NOT NULL DEFAULT '';")).Run(t.Context(), url)
+	took := time.Since(start)
+	close(stop)
+	waits := <-stopped
+	check(t, err)
+	if schema.Version != scratchSchema || took < 9*time.Second {
+		t.Errorf("schema %+v after %s", schema, took)
+	}
+	if slowest := slices.Max(waits); slowest > 2*time.Second || len(waits) < 100 {
+		t.Errorf("%d accounts were inserted meanwhile, the slowest in %s", len(waits), slowest)
+	}
+	for _, want := range []string{"a migration waits for others", "schema=6 of=99", "migrated the database", "schema=99"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("%q is missing in the log:\n%s", want, log)
+		}
+	}
+}
+
+func TestMigrate_GivesUpAndLeavesEverythingAsItWas(t *testing.T) {
+	t.Parallel()
+	url := databases.Postgres(t)
+	defer read(t, url)()
+	files := later(t, url, "CREATE TABLE scratch (id INTEGER);\nALTER TABLE accounts ADD COLUMN scratch TEXT;")
+	_, err := store.Migration{LockWait: time.Millisecond}.With(files).Run(t.Context(), url)
+	wantError(t, err, store.ErrLocked)
+	if v := version(t, url); v != newestSchema {
+		t.Errorf("version %d", v)
+	}
+	var tables []string
+	query(t, url, &tables, "SELECT table_name FROM information_schema.tables WHERE table_name = 'scratch'")
+	if len(tables) > 0 {
+		t.Error("the first half of the migration stayed")
 	}
 }
