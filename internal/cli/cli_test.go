@@ -175,3 +175,25 @@ func refused(err error) bool {
 	var e *client.Error
 	return errors.As(err, &e) && e.Code == client.ProblemCodeUnauthorized
 }
+
+func TestDev_NothingIsLeftBehindWhenItCantStart(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	for name, args := range map[string][]string{
+		"port is taken": {"--listen", taken.Addr().String()},
+		"absurd rate":   {"--rate=-1"},
+	} {
+		dir := t.TempDir()
+		_, stderr, code := newProgram(t, "").run(append([]string{"dev", "--keys", filepath.Join(dir, "x.keys"), "--database-url", "sqlite:" + filepath.Join(dir, "x.db")}, args...)...)
+		if code != 1 || !strings.Contains(stderr, "hint: ") {
+			t.Errorf("%s: exit code %d, printed %q", name, code, stderr)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("%s: left behind %v, error %v", name, left, err)
+		}
+	}
+}

@@ -34,13 +34,6 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 	if !strings.HasPrefix(g.DatabaseURL, "sqlite:") || g.Mode != card.TestMode {
 		return hint(errors.New("dev works on SQLite, in test mode"), "for PostgreSQL use: cardmint serve --simulated")
 	}
-	if err := vault.Create(g.Keys); err != nil && !errors.Is(err, vault.ErrExists) {
-		return hint(err, "choose a directory that can be written with --keys")
-	}
-	v, err := g.openVault()
-	if err != nil {
-		return err
-	}
 	coins, worth := chain.Currencies(), map[string]string{}
 	for _, coin := range coins {
 		worth[coin.Code] = c.Rate
@@ -49,8 +42,20 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return hint(err, "--rate takes US dollars for one coin, for example 152.52")
 	}
+	listener, err := listen(c.Listen)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = listener.Close() }()
+	if err := vault.Create(g.Keys); err != nil && !errors.Is(err, vault.ErrExists) {
+		return hint(err, "choose a directory that can be written with --keys")
+	}
+	v, err := g.openVault()
+	if err != nil {
+		return err
+	}
 	return g.run(ctx, v, plan{
-		listen: c.Listen, api: true, worker: true, rates: rates, chains: simulated(coins), simulated: true,
+		listener: listener, api: true, worker: true, rates: rates, chains: simulated(coins), simulated: true,
 		webhooks: webhookFlags{Insecure: true, Timeout: 15 * time.Second, Retention: defaultRetention},
 		supplier: c.Supplier.open(),
 		orders:   order.Config{Currencies: coins}, addresses: addressFlags{Pool: devPool},

@@ -44,7 +44,7 @@ const (
 
 // plan is what one process is to run.
 type plan struct {
-	listen     string
+	listener   net.Listener // closed by run
 	api        bool
 	worker     bool
 	rates      order.Rates
@@ -87,15 +87,16 @@ func Tune() {
 	}
 }
 
+// listen comes before anything that lasts, so that a port that is in use leaves nothing behind.
+func listen(address string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
+	return listener, hint(err, "choose another address with --listen, for example 127.0.0.1:8081")
+}
+
 // run runs a plan until ctx ends.
 func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	Tune()
-	// Listen first, so that a port that is in use is noticed before anything else happens.
-	listener, err := net.Listen("tcp", p.listen)
-	if err != nil {
-		return hint(err, "choose another address with --listen, for example 127.0.0.1:8081")
-	}
-	defer func() { _ = listener.Close() }()
+	defer func() { _ = p.listener.Close() }()
 	if _, err := g.migrate(ctx); err != nil {
 		return err
 	}
@@ -125,11 +126,11 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 			return nil
 		})
 	}
-	group.Go(func() error { return server.Serve(ctx, listener, handler, g.log, shutdownGrace) })
+	group.Go(func() error { return server.Serve(ctx, p.listener, handler, g.log, shutdownGrace) })
 	if p.simulated {
 		awaitReady(ctx, w.config.Checks)
 	}
-	if err := p.started(ctx, w.accounts, "http://"+listener.Addr().String()); err != nil {
+	if err := p.started(ctx, w.accounts, "http://"+p.listener.Addr().String()); err != nil {
 		cancel() // the loops use what is closed next
 		return errors.Join(err, group.Wait())
 	}

@@ -69,7 +69,7 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	p := plan{
-		listen: c.Listen, api: c.Role != "worker", worker: c.Role != "api",
+		api: c.Role != "worker", worker: c.Role != "api",
 		rates: rates, live: live, ratesEvery: c.Rates.Live.RateEvery,
 		webhooks:  c.Webhooks,
 		supplier:  c.Supplier.open(),
@@ -92,6 +92,9 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 		}
 		defer end()
 		p.chains = func(*store.Store) ([]watched, map[string]order.Sandbox, error) { return chains, nil, nil }
+	}
+	if p.listener, err = listen(c.Listen); err != nil {
+		return err
 	}
 	return g.run(ctx, v, p)
 }
