@@ -38,6 +38,8 @@ type commands struct {
 	Listen  listenCommand  `cmd:"" help:"Print events as they come and forward them to a program on this machine, for developing a receiver."`
 	Trigger triggerCommand `cmd:"" help:"Send an example event to a program on this machine."`
 	Migrate migrateCommand `cmd:"" help:"Bring the database's schema up to date."`
+	Backup  backupCommand  `cmd:"" help:"Write a copy of the database to a file, also while it is in use."`
+	Restore restoreCommand `cmd:"" help:"Put a backup in the place of a database."`
 	Account struct {
 		Create accountCreateCommand `cmd:"" help:"Create an account."`
 	} `cmd:"" help:"Customers. A card belongs to an account."`

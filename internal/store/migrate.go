@@ -92,10 +92,14 @@ func (m Migration) migrate(ctx context.Context, s *Store) (Schema, error) {
 	if err != nil {
 		return Schema{}, err
 	}
+	level := slog.LevelInfo
 	for attempt := 1; ; attempt++ {
 		schema, err := s.readSchema(ctx, m.files)
 		if err == nil && schema.Version >= schema.Program {
 			return schema, schema.Usable()
+		}
+		if schema.Version == 0 { // not news in a new database
+			level = slog.LevelDebug
 		}
 		var done *goose.MigrationResult
 		if err == nil {
@@ -103,7 +107,7 @@ func (m Migration) migrate(ctx context.Context, s *Store) (Schema, error) {
 		}
 		switch {
 		case err == nil:
-			m.Log.Info("migrated the database", "schema", done.Source.Version, "took", done.Duration.Round(time.Millisecond))
+			m.Log.Log(ctx, level, "migrated the database", "schema", done.Source.Version, "took", done.Duration.Round(time.Millisecond))
 			attempt = 0
 			continue
 		case errors.Is(err, goose.ErrNoNextVersion): // another process was quicker

@@ -1,0 +1,35 @@
+//go:build unix
+
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+)
+
+// SQLite locks these bytes of a database. In WAL mode every connection that has read holds a shared lock until it is closed.
+const (
+	sqliteLocks     = 0x40000000
+	sqliteLockBytes = 512
+)
+
+// lockSQLite keeps other processes away from the database at path until release is called. The error is ErrInUse if one has it open. It
+// does not read the database, which may be damaged.
+func lockSQLite(path string) (release func(), err error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return func() {}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = syscall.FcntlFlock(f.Fd(), syscall.F_SETLK, &syscall.Flock_t{Type: syscall.F_WRLCK, Whence: io.SeekStart, Start: sqliteLocks, Len: sqliteLockBytes})
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("%w: %w", ErrInUse, err)
+	}
+	return func() { _ = f.Close() }, nil
+}

@@ -1,0 +1,159 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// dump has pg_dump write an archive of a database into a file, and pg_restore read it again.
+func dump(ctx context.Context, databaseURL, file string, progress func(string)) error {
+	to, err := libpq(databaseURL)
+	if err != nil {
+		return err
+	}
+	if _, err := to.run(ctx, "pg_dump", "--format=custom", "--no-owner", "--no-privileges", "--no-password", "--file="+file, "--dbname="+to.uri); err != nil {
+		return err
+	}
+	progress("checking the copy")
+	if _, err := to.run(ctx, "pg_restore", "--file="+os.DevNull, file); err != nil {
+		return fmt.Errorf("%w: %w", ErrNoBackup, err)
+	}
+	return nil
+}
+
+// undump has pg_restore fill the database from a file, in one transaction.
+func (s *Store) undump(ctx context.Context, databaseURL, file string, replace bool, progress func(string)) error {
+	to, err := libpq(databaseURL)
+	if err != nil {
+		return err
+	}
+	progress("reading the backup")
+	listed, err := to.run(ctx, "pg_restore", "--list", file)
+	if err != nil {
+		if missing := (*MissingTool)(nil); errors.As(err, &missing) {
+			return err
+		}
+		return fmt.Errorf("%w: %w", ErrNoBackup, err)
+	}
+	backup := archived(listed)
+	if !slices.ContainsFunc(backup, func(table string) bool { return strings.HasSuffix(table, ".goose_db_version") }) {
+		return fmt.Errorf("%w: %w", ErrNoBackup, ErrNoSchema)
+	}
+	args := []string{"--no-owner", "--no-privileges", "--no-password", "--exit-on-error", "--single-transaction", "--dbname=" + to.uri}
+	there, err := s.tables(ctx)
+	switch {
+	case err != nil:
+		return err
+	case len(there) > 0 && !replace:
+		return fmt.Errorf("%w: it has %d tables", ErrNotEmpty, len(there))
+	case len(there) > 0:
+		if err := s.replaceable(ctx, there, backup); err != nil {
+			return err
+		}
+		args = append(args, "--clean", "--if-exists")
+	}
+	progress("restoring the database")
+	_, err = to.run(ctx, "pg_restore", append(args, file)...)
+	return err
+}
+
+// replaceable returns ErrInUse or ErrOtherTables if a database with the tables there can't be replaced by a backup of others.
+func (s *Store) replaceable(ctx context.Context, there, backup []string) error {
+	var others int
+	err := s.get(ctx, s.w, &others, "count sessions", `SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = current_user
+		AND pid <> pg_backend_pid() AND backend_type = 'client backend'`)
+	if err != nil {
+		return err
+	}
+	if others > 0 {
+		return fmt.Errorf("%w: by %d sessions of the same user", ErrInUse, others)
+	}
+	left := slices.DeleteFunc(there, func(table string) bool { return slices.Contains(backup, table) })
+	if len(left) > 0 {
+		return fmt.Errorf("%w: %s", ErrOtherTables, strings.Join(left, ", "))
+	}
+	return nil
+}
+
+// tables returns the names of the tables and views in the database, each with its schema.
+func (s *Store) tables(ctx context.Context) ([]string, error) {
+	var all []string
+	err := s.list(ctx, s.w, &all, "list tables", `SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pg\_%'
+		AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.classid = CAST('pg_class' AS regclass) AND d.objid = c.oid AND d.deptype = 'e') ORDER BY 1`)
+	return all, err
+}
+
+// archived returns the names of the tables in a list by pg_restore, each with its schema. A line is "215; 1259 16389 TABLE public cards owner".
+func archived(list string) []string {
+	var all []string
+	for line := range strings.Lines(list) {
+		if f := strings.Fields(line); len(f) >= 6 && (f[3] == "TABLE" || f[3] == "VIEW") && f[4] != "DATA" && f[4] != "ATTACH" {
+			all = append(all, f[4]+"."+f[5])
+		}
+	}
+	return all
+}
+
+// client is how PostgreSQL's programs reach a database.
+type client struct {
+	uri string   // without the password, for everybody can read a command line
+	env []string // with it
+}
+
+// ours are the parameters of a URL that PostgreSQL's programs know too. lib/pq passes the others to the server.
+var ours = []string{"application_name", "channel_binding", "client_encoding", "connect_timeout", "dbname", "host", "hostaddr", "krbsrvname", "load_balance_hosts",
+	"options", "passfile", "port", "service", "sslcert", "sslkey", "sslmode", "sslnegotiation", "sslrootcert", "sslsni", "target_session_attrs", "user"}
+
+// libpq converts the URL of a PostgreSQL database.
+func libpq(databaseURL string) (client, error) {
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		return client{}, errParameters
+	}
+	given := u.Query()
+	password, has := u.User.Password()
+	if p := given.Get("password"); p != "" {
+		password, has = p, true
+	}
+	if u.User != nil {
+		u.User = url.User(u.User.Username())
+	}
+	known := url.Values{}
+	for _, name := range ours {
+		if given.Has(name) {
+			known.Set(name, given.Get(name))
+		}
+	}
+	u.RawQuery = strings.ReplaceAll(known.Encode(), "+", "%20") // libpq does not take + for a space
+	c := client{uri: u.String(), env: os.Environ()}
+	if has {
+		c.env = append(c.env, "PGPASSWORD="+password)
+	}
+	return c, nil
+}
+
+// run runs one of PostgreSQL's programs and returns what it printed. The error is a *MissingTool if it is not in PATH.
+func (c client) run(ctx context.Context, name string, args ...string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", &MissingTool{Name: name, Command: name + " '" + strings.Join(args, "' '") + "'"}
+	}
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = c.env, &out, &errs
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return "", fmt.Errorf("%s: %w: %s", name, err, strings.Join(strings.Fields(errs.String()), " "))
+	}
+	return out.String(), nil
+}

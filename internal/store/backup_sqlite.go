@@ -1,0 +1,151 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+)
+
+// besides are the suffixes of the files that belong to an SQLite database. What was committed last may be in -wal alone.
+var besides = [...]string{"", "-wal", "-shm", "-journal"}
+
+// openFile opens an SQLite database that exists, and leaves its journal mode as it is: unless another process uses it, no file appears
+// beside it that would stay. The mode is that of an SQLite URI: ro or rw.
+func openFile(path, mode string) (*Store, error) {
+	db, err := sqlx.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?mode="+mode+"&_pragma=busy_timeout(5000)&_pragma=synchronous(FULL)")
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	return &Store{w: db, r: db, dialect: sqlite}, nil
+}
+
+// copySQLite copies the database at path into an empty file: all that is committed when it begins, whatever is written meanwhile.
+func copySQLite(ctx context.Context, path, mode, target string) error {
+	absolute, err := filepath.Abs(target) // never taken for a URI
+	if err != nil {
+		return err
+	}
+	s, err := openFile(path, mode)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Close() }()
+	_, err = s.exec(ctx, s.w, "copy the database", "VACUUM INTO ?", absolute)
+	return err
+}
+
+// checkSQLite checks every page of a database that nobody else uses, and returns what it contains.
+func checkSQLite(ctx context.Context, path string) (Contents, error) {
+	s, err := openFile(path, "ro")
+	if err != nil {
+		return Contents{}, err
+	}
+	defer func() { _ = s.Close() }()
+	var found []string
+	if err := s.list(ctx, s.w, &found, "check the copy", "PRAGMA integrity_check"); err != nil {
+		return Contents{}, err
+	}
+	if len(found) != 1 || found[0] != "ok" {
+		return Contents{}, fmt.Errorf("%w: %s", ErrNoBackup, strings.Join(found, "; "))
+	}
+	return s.contents(ctx)
+}
+
+// restoreSQLite implements Restore. The new database is complete and marked before it gets its name.
+func restoreSQLite(ctx context.Context, path, file string, replace bool, at time.Time, progress func(string)) (Restored, error) {
+	there := filesOf(path)
+	if len(there) > 0 && !replace {
+		return Restored{}, fmt.Errorf("%w: %s", ErrNotEmpty, there[0])
+	}
+	temp, err := tempBeside(path)
+	if err != nil {
+		return Restored{}, err
+	}
+	defer func() {
+		for _, left := range filesOf(temp) {
+			_ = os.Remove(left)
+		}
+	}()
+	progress("copying the backup")
+	if err := copySQLite(ctx, file, "ro", temp); err != nil {
+		return Restored{}, fmt.Errorf("%w: %w", ErrNoBackup, err)
+	}
+	progress("checking the copy")
+	var r Restored
+	if r.Contents, err = checkSQLite(ctx, temp); err != nil {
+		return Restored{}, fmt.Errorf("%w: %w", ErrNoBackup, err)
+	}
+	if err := markSQLite(ctx, temp, at); err != nil {
+		return Restored{}, err
+	}
+	release, err := lockSQLite(path)
+	if err != nil {
+		return Restored{}, err
+	}
+	defer release()
+	if r.Kept, err = moveAway(path, fmt.Sprintf("%s.before-restore-%s", path, at.UTC().Format("20060102T150405Z"))); err != nil {
+		return Restored{}, err
+	}
+	if _, err := publish(temp, path); err != nil {
+		return Restored{}, errors.Join(err, moveBack(path, r.Kept))
+	}
+	return r, nil
+}
+
+// markSQLite marks the database in a file.
+func markSQLite(ctx context.Context, path string, at time.Time) error {
+	s, err := openFile(path, "rw")
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.MarkRestored(ctx, at), s.Close())
+}
+
+// filesOf returns those files of a database that exist.
+func filesOf(path string) []string {
+	var all []string
+	for _, suffix := range besides {
+		if _, err := os.Lstat(path + suffix); err == nil {
+			all = append(all, path+suffix)
+		}
+	}
+	return all
+}
+
+// moveAway renames the files of a database, such that they still are one, and returns the new names.
+func moveAway(path, name string) ([]string, error) {
+	if taken := filesOf(name); len(taken) > 0 {
+		return nil, fmt.Errorf("%w: %s", ErrFileExists, taken[0])
+	}
+	var moved []string
+	for _, old := range filesOf(path) {
+		renamed := name + strings.TrimPrefix(old, path)
+		if err := os.Rename(old, renamed); err != nil {
+			return nil, errors.Join(err, moveBack(path, moved))
+		}
+		moved = append(moved, renamed)
+	}
+	return moved, nil
+}
+
+func moveBack(path string, moved []string) error {
+	var failed error
+	for _, name := range moved {
+		suffix := ""
+		for _, s := range besides[1:] {
+			if strings.HasSuffix(name, s) {
+				suffix = s
+			}
+		}
+		failed = errors.Join(failed, os.Rename(name, path+suffix))
+	}
+	return failed
+}
