@@ -294,6 +294,12 @@ func TestWatcher_FeedsAreResetWhenTheDatabaseWentBack(t *testing.T) {
 			older(b.t, copied, time.Second)
 			return openBranch(b.t, copied, b.purse, b.account)
 		}, 1},
+		"a backup that the program restored": {func(b *branch) *branch {
+			check(b.t, b.store.MarkRestored(b.t.Context(), time.Now().Add(time.Second)))
+			check(b.t, b.store.Close())
+			older(b.t, b.path, time.Second)
+			return openBranch(b.t, b.path, &purse{made: b.purse.made, beacon: aged(b.purse.kept, time.Second)}, b.account)
+		}, 1},
 		"a database that goes back below a process that lives": {func(b *branch) *branch {
 			b.beats()
 			_, err := rig.OpenSQL(b.t, "sqlite:"+b.path).Exec("UPDATE leases SET mark = mark - 2")

@@ -95,7 +95,7 @@ func TestOpen_NewerSchema(t *testing.T) {
 			t.Errorf("%+v", schema)
 		}
 		s := open(t, url)
-		want := store.Schema{Version: scratchSchema, Oldest: newestSchema, Program: newestSchema}
+		want := store.Schema{Version: scratchSchema, Oldest: 6, Program: newestSchema}
 		if got := s.Schema(); got != want || !got.Newer() {
 			t.Errorf("got %+v, want %+v", got, want)
 		}

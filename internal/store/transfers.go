@@ -89,17 +89,20 @@ func (s *Store) Cursor(ctx context.Context, coin card.Currency) (settle.Cursor, 
 		Rescan       string `db:"rescan"`
 		Believe      bool   `db:"believe"`
 		Conflict     string `db:"conflict"`
+		Restored     bool   `db:"restored"`
 		Newest       int64  `db:"newest"`
 	}
 	err := s.get(ctx, s.r, &row, "select cursor", `SELECT fingerprint, height, hash, time, deep_height, deep_hash, (SELECT COALESCE(MIN(t.height), 0) FROM transfers t
 		WHERE t.currency = chains.currency AND t.counted AND t.locked AND t.height > 0 AND t.height > chains.height - ?) AS lowest_locked,
 		COALESCE(p.rescan, '') AS rescan, COALESCE(p.rescan_believed, FALSE) AS believe, COALESCE(p.conflict, '') AS conflict,
+		EXISTS (SELECT 1 FROM settings s WHERE s.name = 'restored_at' AND CAST(s.value AS BIGINT) >
+			(SELECT COALESCE(MAX(e.started_at), 0) FROM epochs e WHERE e.currency = chains.currency)) AS restored,
 		(SELECT COALESCE(MAX(a.position), ?) FROM addresses a WHERE a.currency = chains.currency) AS newest
 		FROM chains LEFT JOIN address_pools p ON p.currency = chains.currency WHERE chains.currency = ?`, coin.LockHorizonBlocks(), settle.NoPosition, coin.Code)
 	if errors.Is(err, card.ErrNoRow) {
 		return settle.Cursor{Newest: settle.NoPosition}, nil
 	}
-	return settle.Cursor{Fingerprint: row.Fingerprint, LowestLocked: row.LowestLocked, Rescan: row.Rescan, Believe: row.Believe, Newest: row.Newest, Conflict: row.Conflict,
+	return settle.Cursor{Fingerprint: row.Fingerprint, LowestLocked: row.LowestLocked, Rescan: row.Rescan, Believe: row.Believe, Newest: row.Newest, Conflict: row.Conflict, Restored: row.Restored,
 		Tip:  card.Tip{Height: row.Height, Hash: row.Hash, Time: fromMillis(row.Time)},
 		Deep: card.Tip{Height: row.DeepHeight, Hash: row.DeepHash}}, err
 }

@@ -18,6 +18,9 @@ CREATE TABLE epochs (
 );
 ALTER TABLE events ADD COLUMN since INTEGER; -- with feed.reset: from when on the feed may have lost events
 
+-- Programs of before go on: they take addresses as they did, and attest to nothing.
+UPDATE schema_compatibility SET oldest = 6;
+
 -- +goose Down
 DELETE FROM deliveries WHERE EXISTS (SELECT 1 FROM events e WHERE e.account_id = deliveries.account_id AND e.seq = deliveries.seq AND e.type = 'feed.reset');
 DELETE FROM events WHERE type = 'feed.reset';
@@ -29,3 +32,4 @@ ALTER TABLE address_pools DROP COLUMN conflict;
 ALTER TABLE leases DROP COLUMN epoch;
 ALTER TABLE leases DROP COLUMN mark;
 ALTER TABLE leases DROP COLUMN marked_at;
+UPDATE schema_compatibility SET oldest = 6;
