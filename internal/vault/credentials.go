@@ -1,6 +1,8 @@
 package vault
 
 import (
+	"fmt"
+
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
@@ -44,7 +46,7 @@ func (v *Vault) OpenCredentials(id, account uuid.UUID, sealed card.Sealed) (card
 	for _, f := range credentialFields(&c, &sealed) {
 		plain, err := v.Open(id, account, f.name, *f.text)
 		if err != nil {
-			return card.Credentials{}, err
+			return card.Credentials{}, fmt.Errorf("credentials of card %s: %w", id, err)
 		}
 		*f.plain = plain
 	}

@@ -129,7 +129,7 @@ func (v *Vault) Seal(id, account uuid.UUID, field string, plaintext card.Secret)
 func (v *Vault) Open(id, account uuid.UUID, field string, ciphertext []byte) (card.Secret, error) {
 	plaintext, err := v.aead.Decrypt(ciphertext, associatedData(id, account, field))
 	if err != nil {
-		return "", fmt.Errorf("open %s of card %s: %w", field, id, err)
+		return "", fmt.Errorf("open %s of %s: %w", field, id, err)
 	}
 	return card.Secret(plaintext), nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
@@ -61,6 +62,20 @@ func TestSeal_OpensOnlyWhereItBelongs(t *testing.T) {
 		if _, err := v.Open(id, account, "card_number", flipped); err == nil {
 			t.Errorf("opened with byte %d changed", i)
 		}
+	}
+}
+
+// A vault holds the secrets of cards and of webhooks: an error must not send an operator to look for a card that does not exist.
+func TestOpen_ErrorsNameWhatCantBeOpened(t *testing.T) {
+	v, _ := newVault(t)
+	id, account := uuid.New(), uuid.New()
+	_, err := v.Open(id, account, "webhook_secret", []byte("damaged"))
+	if err == nil || strings.Contains(err.Error(), "card") || !strings.HasPrefix(err.Error(), "open webhook_secret of "+id.String()+":") {
+		t.Errorf("a secret of a webhook: %v", err)
+	}
+	_, err = v.OpenCredentials(id, account, card.Sealed{CardNumber: []byte("damaged")})
+	if err == nil || !strings.HasPrefix(err.Error(), "credentials of card "+id.String()+": open card_number of ") {
+		t.Errorf("credentials: %v", err)
 	}
 }
 
