@@ -1,7 +1,7 @@
 // Package account manages who may use the service: accounts, their tokens, and authentication.
 //
-// It may import package card only. The store has a keyed hash of each token. Tokens are cached in memory for a few seconds; a crash loses
-// nothing else.
+// It may import package card only. The store has a keyed hash of each token. Tokens, known and unknown, are cached in memory for a few
+// seconds; a crash loses nothing else.
 package account
 
 import (
@@ -87,10 +87,11 @@ func (c *Config) Validate() error {
 
 // Service creates accounts and tokens, and authenticates requests. It is safe for concurrent use.
 type Service struct {
-	store  Store
-	vault  Vault
-	cfg    Config
-	tokens tokenCache
+	store   Store
+	vault   Vault
+	cfg     Config
+	tokens  tokenCache
+	unknown unknownTokens
 }
 
 // New returns a service. It returns an error if cfg is not valid.

@@ -145,20 +145,53 @@ func TestAuthenticate_ARevokedTokenIsRememberedToo(t *testing.T) {
 	d.refuses(t, text, 1)
 }
 
-// Unknown tokens are not remembered: one may have been created a moment ago, and made-up ones would fill the memory.
-func TestAuthenticate_AnUnknownTokenIsNotRemembered(t *testing.T) {
+// Whoever keeps sending an unknown token costs the database one lookup in three seconds. One that is created meanwhile is known after them.
+func TestAuthenticate_AnUnknownTokenIsRememberedForThreeSeconds(t *testing.T) {
 	t.Parallel()
 	d, other := newDesk(t), newDesk(t)
 	token, text := other.token(t, 0)
+	_, another := other.token(t, 0)
 	d.refuses(t, text, 1)
+	d.refuses(t, text, 0)
+	d.refuses(t, another, 1)
+	d.now = epoch.Add(3*time.Second - 1)
+	d.refuses(t, text, 0)
+	d.now = epoch.Add(3 * time.Second)
 	d.refuses(t, text, 1)
+
 	hash, err := d.vault.Digest("token", []byte(text))
 	check(t, err)
 	owner, err := d.store.Store.AccountByName(t.Context(), "shop")
 	check(t, err)
 	token.Hash, token.AccountID = hash, owner.ID
 	check(t, d.store.Store.InsertToken(t.Context(), token))
+	d.refuses(t, text, 0)
+	d.now = epoch.Add(6 * time.Second)
 	d.accepts(t, token, text, 1)
+	d.accepts(t, token, text, 0)
+}
+
+// The three seconds count from when the store was asked: the token may have been created before a late answer.
+func TestAuthenticate_ALateRefusalIsAsOldAsItsQuestion(t *testing.T) {
+	t.Parallel()
+	d, other := newDesk(t), newDesk(t)
+	_, text := other.token(t, 0)
+	d.store.lookup = func() { d.now = d.now.Add(3 * time.Second) }
+	d.refuses(t, text, 1)
+	d.refuses(t, text, 1)
+}
+
+// Whoever makes tokens up does not fill the memory with them: of so many the service remembers the newest, and no more.
+func TestAuthenticate_UnknownTokensTakeBoundedMemory(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.store.unknown = true // the real one would take long
+	for n := range int64(15_000) {
+		d.refuses(t, account.MadeUp(n), 1)
+	}
+	d.refuses(t, account.MadeUp(15_000-1), 0)
+	d.refuses(t, account.MadeUp(15_000-5_000), 0)
+	d.refuses(t, account.MadeUp(15_000-10_001), 1)
 }
 
 // The hash needs the key: somebody who can read the database must not be able to check guesses against it.
@@ -185,7 +218,9 @@ func TestAuthenticate_ATokenWhoseRowIsGoneIsForgotten(t *testing.T) {
 	check(t, err)
 	d.now = epoch.Add(2 * time.Second)
 	d.refuses(t, text, 1)
-	d.now = epoch.Add(3 * time.Second)
+	d.now = epoch.Add(5*time.Second - 1)
+	d.refuses(t, text, 0) // as one that never was
+	d.now = epoch.Add(5 * time.Second)
 	d.refuses(t, text, 1)
 }
 

@@ -96,6 +96,7 @@ type watched struct {
 	lookups atomic.Int64
 	fails   string // the method that returns errStore
 	lookup  func() // runs before a token is looked up; may be nil
+	unknown bool   // whether it knows no token
 }
 
 var errStore = card.ErrUnavailable.Because(errors.New("the database restarts"))
@@ -135,6 +136,9 @@ func (w *watched) TokenByHash(ctx context.Context, hash []byte) (account.Token, 
 	}
 	if err := w.failure("TokenByHash"); err != nil {
 		return account.Token{}, err
+	}
+	if w.unknown {
+		return account.Token{}, card.ErrNoRow
 	}
 	return w.Store.TokenByHash(ctx, hash)
 }
