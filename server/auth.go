@@ -12,7 +12,12 @@ import (
 // authenticate authenticates the request by its bearer token (RFC 6750, section 2.1), before anything else in it is looked at.
 func authenticate(accounts *account.Service, problems problemWriter) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		scheme, token, _ := strings.Cut(c.GetHeader("Authorization"), " ")
+		sent := c.Request.Header.Values("Authorization")
+		if len(sent) > 1 { // a proxy in front of the service may have looked at the other one
+			problems.write(c, card.ErrUnauthorized.Saying(`There is more than one "Authorization" header. Send it once.`))
+			return
+		}
+		scheme, token, _ := strings.Cut(strings.Join(sent, ""), " ")
 		if !strings.EqualFold(scheme, "Bearer") || token == "" {
 			problems.write(c, card.ErrUnauthorized.Saying(`The token is missing. Send "Authorization: Bearer <API_TOKEN>" with a token of your account.`))
 			return

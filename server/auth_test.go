@@ -108,6 +108,9 @@ func TestAccess_OfEveryOperationWithEveryKindOfToken(t *testing.T) {
 		"that is the account's name":   "Bearer " + account,
 		"that is its own id":           "Bearer " + revokedID.String(),
 		"good, but the second of them": "Bearer abc" + again + "Bearer " + own,
+		"good, but the first of them":  "Bearer " + own + again + "Bearer abc",
+		"good, but sent twice":         "Bearer " + own + again + "Bearer " + own,
+		"good, before an empty one":    "Bearer " + own + again,
 	}
 
 	seen := map[string]bool{}
