@@ -21,6 +21,11 @@ const (
 	Reversed   PaymentState = "reversed"
 )
 
+// PaymentStates returns every state that a payment can have.
+func PaymentStates() []PaymentState {
+	return []PaymentState{Unpaid, Detected, Underpaid, Confirming, Paid, Late, Expired, Reversed}
+}
+
 // Transfer is a fact about the chain: an amount that arrived at one of our addresses. A transfer that left the chain
 // stays stored, but is no longer Counted.
 type Transfer struct {

@@ -12,7 +12,7 @@ import (
 // Books is everything added up, as of one moment.
 type Books struct {
 	Coins []CoinBooks // by currency
-	// Doubts are what should not be, by card or account, at most some of each kind.
+	// Doubts are what should not be, by card, account or webhook, at most some of each kind.
 	Doubts []Doubt
 }
 
@@ -41,7 +41,7 @@ func (b CoinBooks) Credited() card.Amount { return b.Made + b.Open + b.Held + b.
 
 // Doubt is something that should not be.
 type Doubt struct {
-	ID   uuid.UUID // of a card, or of an account
+	ID   uuid.UUID // of a card, an account or a webhook
 	Text string
 }
 

@@ -119,6 +119,7 @@ func (s *shop) coins(coins []card.Currency) {
 	check(s.t, err)
 	s.t.Cleanup(func() { _ = db.Close() })
 	s.store = db
+	s.desk = operator.New(db, s.rates, quiet)
 	s.issuer = issue.New(db, s.vault, s.supplier, func() {}, quiet, s.clock)
 	s.orders, err = order.New(db, s.vault, s.rates, nil, func() {}, order.Config{Currencies: coins, Now: s.clock})
 	check(s.t, err)

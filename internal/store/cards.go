@@ -70,10 +70,14 @@ type cardRow struct {
 	URLPassword           []byte            `db:"url_password"`
 }
 
+// card decodes a row. The error says why that is not possible.
 func (s *Store) card(r *cardRow) (*card.Card, error) {
 	coin, known := s.coins[r.Currency]
 	if !known {
-		return nil, fmt.Errorf("card %s: unknown currency %q", r.UUID, r.Currency)
+		return nil, errUnknownCurrency
+	}
+	if !slices.Contains(card.PaymentStates(), r.State) {
+		return nil, errUnknownState
 	}
 	c := &card.Card{
 		UUID: r.UUID, AccountID: r.AccountID, CreatedAt: fromMillis(r.CreatedAt), USD: card.USD(r.USDCents), Coin: coin,
@@ -126,7 +130,11 @@ func (s *Store) oneCard(ctx context.Context, stmt *sqlx.Stmt, args ...any) (*car
 	if err := stmt.GetContext(ctx, &row, args...); err != nil {
 		return nil, s.fail("select card", err)
 	}
-	return s.card(&row)
+	c, err := s.card(&row)
+	if err != nil {
+		return nil, damagedCard{row.UUID, err}
+	}
+	return c, nil
 }
 
 // Cards implements order.Store.
@@ -138,21 +146,43 @@ func (s *Store) Cards(ctx context.Context, filter order.Filter) ([]*card.Card, e
 	if filter.Before != uuid.Nil {
 		query, args = query+" AND c.uuid < ?", append(args, filter.Before)
 	}
-	var found []cardRow
-	if err := s.list(ctx, s.r, &found, "select cards", query+" ORDER BY c.uuid DESC LIMIT ?", append(args, filter.Limit)...); err != nil {
-		return nil, err
+	return s.cards(ctx, "select cards", query, args, true, filter.Limit)
+}
+
+// cards returns up to limit cards that match query, newest or oldest first. It reads on where rows are damaged, so that there are no more
+// cards if it returns fewer.
+func (s *Store) cards(ctx context.Context, operation, query string, args []any, newestFirst bool, limit int) ([]*card.Card, error) {
+	beyond, order := " AND c.uuid > ?", " ORDER BY c.uuid LIMIT ?"
+	if newestFirst {
+		beyond, order = " AND c.uuid < ?", " ORDER BY c.uuid DESC LIMIT ?"
 	}
-	return s.toCards(found)
+	var cards []*card.Card
+	where, with := "", slices.Clip(args)
+	for {
+		n := limit - len(cards)
+		var found []cardRow
+		if err := s.list(ctx, s.r, &found, operation, query+where+order, append(with, n)...); err != nil {
+			return nil, err
+		}
+		these, damaged := s.decode(found)
+		cards = append(cards, these...)
+		s.leaveOut(ctx, damaged)
+		if len(damaged) == 0 || len(found) < n {
+			return cards, nil
+		}
+		where, with = beyond, slices.Clip(append(slices.Clip(args), found[n-1].UUID))
+	}
 }
 
 // CardsByUUID implements issue.Store.
 func (s *Store) CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {
-	return s.cardsByUUID(ctx, s.r, ids)
+	cards, damaged, err := s.cardsByUUID(ctx, s.r, ids)
+	s.leaveOut(ctx, damaged)
+	return cards, err
 }
 
-func (s *Store) cardsByUUID(ctx context.Context, on runner, ids []uuid.UUID) ([]*card.Card, error) {
-	var cards []*card.Card
-	err := inBatches(ids, func(some []uuid.UUID) error {
+func (s *Store) cardsByUUID(ctx context.Context, on runner, ids []uuid.UUID) (cards []*card.Card, damaged []damagedCard, err error) {
+	err = inBatches(ids, func(some []uuid.UUID) error {
 		query, args, err := sqlx.In(selectCards+" WHERE c.uuid IN (?) ORDER BY c.uuid", some)
 		if err != nil {
 			return err
@@ -161,28 +191,17 @@ func (s *Store) cardsByUUID(ctx context.Context, on runner, ids []uuid.UUID) ([]
 		if err := s.list(ctx, on, &found, "select cards", query, args...); err != nil {
 			return err
 		}
-		these, err := s.toCards(found)
-		cards = append(cards, these...)
-		return err
+		these, those := s.decode(found)
+		cards, damaged = append(cards, these...), append(damaged, those...)
+		return nil
 	})
-	return cards, err
-}
-
-func (s *Store) toCards(found []cardRow) ([]*card.Card, error) {
-	cards := make([]*card.Card, len(found))
-	for i := range found {
-		var err error
-		if cards[i], err = s.card(&found[i]); err != nil {
-			return nil, err
-		}
-	}
-	return cards, nil
+	return cards, damaged, err
 }
 
 // mostDue limits how many cards one transaction assesses only because of the new tip.
 const mostDue = 10000
 
-// LockCards implements settle.Tx.
+// LockCards implements settle.Tx. A damaged card is due again with the next block, to be assessed as soon as its row is mended.
 func (t *tx) LockCards(ctx context.Context, currency string, addresses []string, tip card.Tip) ([]*card.Card, error) {
 	found := map[uuid.UUID]bool{}
 	// Cards that only the new tip affects are taken in the order in which they are due, so that the limit delays none for ever.
@@ -219,20 +238,40 @@ func (t *tx) LockCards(ctx context.Context, currency string, addresses []string,
 	if err != nil {
 		return nil, err
 	}
-	return t.lockCards(ctx, sortedIDs(found))
+	cards, damaged, err := t.lockCards(ctx, sortedIDs(found))
+	if err != nil || len(damaged) == 0 {
+		return cards, err
+	}
+	t.s.leaveOut(ctx, damaged)
+	return cards, inBatches(damaged, func(some []damagedCard) error {
+		ids := make([]uuid.UUID, len(some))
+		for i, d := range some {
+			ids[i] = d.id
+		}
+		query, args, err := sqlx.In("UPDATE cards SET ready_height = ? WHERE uuid IN (?)", tip.Height+1, ids)
+		if err != nil {
+			return err
+		}
+		_, err = t.s.exec(ctx, t.t, "put off damaged cards", query, args...)
+		return err
+	})
 }
 
-// LockCardsByUUID implements issue.Tx.
+// LockCardsByUUID implements issue.Tx and operator.Tx. The error is card.ErrDamaged if one of the cards is damaged.
 func (t *tx) LockCardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {
 	set := make(map[uuid.UUID]bool, len(ids))
 	for _, id := range ids {
 		set[id] = true
 	}
-	return t.lockCards(ctx, sortedIDs(set))
+	cards, damaged, err := t.lockCards(ctx, sortedIDs(set))
+	if err == nil && len(damaged) > 0 {
+		return nil, damaged[0]
+	}
+	return cards, err
 }
 
 // lockCards locks cards in the order of ids, which must be sorted, so that two transactions never deadlock.
-func (t *tx) lockCards(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {
+func (t *tx) lockCards(ctx context.Context, ids []uuid.UUID) ([]*card.Card, []damagedCard, error) {
 	if t.s.dialect.forUpdate != "" {
 		err := inBatches(ids, func(some []uuid.UUID) error {
 			query, args, err := sqlx.In("SELECT uuid FROM cards WHERE uuid IN (?) ORDER BY uuid"+t.s.dialect.forUpdate, some)
@@ -243,7 +282,7 @@ func (t *tx) lockCards(ctx context.Context, ids []uuid.UUID) ([]*card.Card, erro
 			return t.s.list(ctx, t.t, &locked, "lock cards", query, args...)
 		})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	// Read only now: locked rows do not change until the transaction ends.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -30,12 +31,13 @@ type storedAttempt struct {
 	Error  string `json:"error,omitempty"`
 }
 
-func (r *deliveryRow) delivery() (webhook.Delivery, error) {
-	var stored []storedAttempt
-	if r.Attempts != "[]" { // a shortcut: most due deliveries have no attempts yet
-		if err := json.Unmarshal([]byte(r.Attempts), &stored); err != nil {
-			return webhook.Delivery{}, fmt.Errorf("attempts of event %s: %w", r.ID, err)
-		}
+var errAttempts = errors.New("the attempts to deliver it are no JSON, and count as none")
+
+// delivery decodes a row. If its attempts are damaged it has none: the event is to be sent whatever became of earlier attempts.
+func (s *Store) delivery(ctx context.Context, r *deliveryRow) webhook.Delivery {
+	stored, err := storedAttempts(r.Attempts)
+	if err != nil {
+		s.ReportDamage(ctx, "event", r.ID, errAttempts)
 	}
 	d := webhook.Delivery{Event: r.event(), State: webhook.DeliveryState(r.Delivery), Tries: r.Tries, Attempts: make([]webhook.Attempt, len(stored))}
 	for i, a := range stored {
@@ -44,7 +46,17 @@ func (r *deliveryRow) delivery() (webhook.Delivery, error) {
 	if r.DueAt != nil {
 		d.DueAt = fromMillis(*r.DueAt)
 	}
-	return d, nil
+	return d
+}
+
+func storedAttempts(text string) (stored []storedAttempt, err error) {
+	if text == "[]" { // a shortcut: most due deliveries have no attempts yet
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(text), &stored); err != nil {
+		return nil, err
+	}
+	return stored, nil
 }
 
 func attemptsText(as []webhook.Attempt) (string, error) {
@@ -69,15 +81,13 @@ func selectDeliveries(where, order string) string {
 		JOIN events e ON e.account_id = d.account_id AND e.seq = d.seq ORDER BY ` + order
 }
 
-func deliveries(found []deliveryRow, err error) ([]webhook.Delivery, error) {
+func (s *Store) deliveries(ctx context.Context, found []deliveryRow, err error) ([]webhook.Delivery, error) {
 	if err != nil {
 		return nil, err
 	}
 	all := make([]webhook.Delivery, len(found))
 	for i := range found {
-		if all[i], err = found[i].delivery(); err != nil {
-			return nil, err
-		}
+		all[i] = s.delivery(ctx, &found[i])
 	}
 	return all, nil
 }
@@ -86,14 +96,14 @@ func deliveries(found []deliveryRow, err error) ([]webhook.Delivery, error) {
 func (s *Store) DueDeliveries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]webhook.Delivery, error) {
 	var found []deliveryRow
 	err := s.hot.dueDeliveries.SelectContext(ctx, &found, webhook, now.UnixMilli(), n)
-	return deliveries(found, s.fail("select due deliveries", err))
+	return s.deliveries(ctx, found, s.fail("select due deliveries", err))
 }
 
 // DueRetries implements webhook.Store.
 func (s *Store) DueRetries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]webhook.Delivery, error) {
 	var found []deliveryRow
 	err := s.list(ctx, s.r, &found, "select due retries", selectDeliveries("AND d.due_at > 0 AND d.due_at <= ?", "d.seq"), webhook, now.UnixMilli(), n)
-	return deliveries(found, err)
+	return s.deliveries(ctx, found, err)
 }
 
 // Deliveries implements webhook.Store.
@@ -112,7 +122,7 @@ func (s *Store) Deliveries(ctx context.Context, id uuid.UUID, filter webhook.Del
 	}
 	var found []deliveryRow
 	err := s.list(ctx, s.r, &found, "select deliveries", selectDeliveries(where, "d.seq DESC"), append(args, filter.Limit)...)
-	return deliveries(found, err)
+	return s.deliveries(ctx, found, err)
 }
 
 // SaveDeliveries implements webhook.Tx.

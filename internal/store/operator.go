@@ -32,7 +32,7 @@ func (s *Store) inSnapshot(ctx context.Context, f func(*tx) error) error {
 
 // FindCards returns the cards that match, newest first, or oldest first if search.NeedsOperator is set; at most search.Limit.
 func (s *Store) FindCards(ctx context.Context, search operator.Search) ([]*card.Card, error) {
-	query, args, order := selectCards+" WHERE TRUE", []any(nil), " ORDER BY c.uuid DESC LIMIT ?"
+	query, args := selectCards+" WHERE TRUE", []any(nil)
 	if search.AccountID != uuid.Nil {
 		query, args = query+" AND c.account_id = ?", append(args, search.AccountID)
 	}
@@ -43,13 +43,8 @@ func (s *Store) FindCards(ctx context.Context, search operator.Search) ([]*card.
 		query += " AND (" + needsOperator + ` OR (c.payment_state = 'paid' AND EXISTS (SELECT 1 FROM intents i WHERE i.card_uuid = c.uuid AND i.state IN ('parked', 'refund_due')))
 			OR (c.payment_state = 'confirming' AND EXISTS (SELECT 1 FROM transfers t WHERE t.currency = c.currency AND t.address = c.address AND t.counted
 			AND t.locked AND t.first_seen_at < ` + s.dialect.now + " - " + longestLock + ")))"
-		order = " ORDER BY c.uuid LIMIT ?"
 	}
-	var found []cardRow
-	if err := s.list(ctx, s.r, &found, "find cards", query+order, append(args, search.Limit)...); err != nil {
-		return nil, err
-	}
-	return s.toCards(found)
+	return s.cards(ctx, "find cards", query, args, !search.NeedsOperator, search.Limit)
 }
 
 // Unattributed returns the counted transfers to addresses of no card, last seen first, at most limit.
@@ -63,9 +58,12 @@ func (s *Store) Unattributed(ctx context.Context, limit int) ([]card.Transfer, e
 func (s *Store) Record(ctx context.Context, id uuid.UUID) (operator.Record, error) {
 	var r operator.Record
 	err := s.inSnapshot(ctx, func(t *tx) error {
-		cards, err := s.cardsByUUID(ctx, t.t, []uuid.UUID{id})
+		cards, damaged, err := s.cardsByUUID(ctx, t.t, []uuid.UUID{id})
 		if err != nil {
 			return err
+		}
+		if len(damaged) > 0 {
+			return damaged[0]
 		}
 		if len(cards) == 0 {
 			return card.ErrNoRow
@@ -235,5 +233,6 @@ func (t *tx) doubts(ctx context.Context) ([]operator.Doubt, error) {
 			all = append(all, operator.Doubt{ID: id, Text: d.text})
 		}
 	}
-	return all, nil
+	damaged, err := t.damagedRows(ctx)
+	return append(all, damaged...), err
 }

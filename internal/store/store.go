@@ -29,6 +29,7 @@ import (
 // Store is an open database. It implements the Store of every actor.
 type Store struct {
 	w, r    *sqlx.DB // the same pool on PostgreSQL; on SQLite, one connection that writes and several that read
+	damage  damage
 	dialect dialect
 	schema  Schema
 	coins   map[string]card.Currency // the currencies that cards may have, by code

@@ -1,0 +1,130 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/operator"
+)
+
+// A row is damaged if this version can't decode it: it was changed by hand, or a newer version wrote it. It is left out of what is read
+// together with other rows, and reported to the operator; only who asks for it alone gets an error. No row is ever quoted.
+
+// damage reports damaged rows, each once. Its zero value is ready for use.
+type damage struct {
+	mu       sync.Mutex
+	log      *slog.Logger // slog.Default() if it is nil
+	reported map[uuid.UUID]bool
+}
+
+// mostReported limits how many reported rows are remembered. Beyond that, some are reported again.
+const mostReported = 10_000
+
+// LogTo sets where damaged rows are reported. Defaults to slog.Default().
+func (s *Store) LogTo(log *slog.Logger) {
+	s.damage.mu.Lock()
+	defer s.damage.mu.Unlock()
+	s.damage.log = log
+}
+
+// ReportDamage implements order.Store. what is the name of the thing whose row is damaged, and id is its own.
+func (s *Store) ReportDamage(ctx context.Context, what string, id uuid.UUID, err error) {
+	d := &s.damage
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.reported[id] {
+		return
+	}
+	if d.reported == nil || len(d.reported) == mostReported {
+		d.reported = map[uuid.UUID]bool{}
+	}
+	d.reported[id] = true
+	log := d.log
+	if log == nil {
+		log = slog.Default()
+	}
+	log.ErrorContext(ctx, "a row can't be decoded: it needs an operator, and is left out until then", what, id, "error", err)
+}
+
+var (
+	errUnknownCurrency = errors.New("this version does not know its currency")
+	errUnknownState    = errors.New("this version does not know the state of its payment")
+)
+
+// damagedCard is a card whose row is damaged.
+type damagedCard struct {
+	id  uuid.UUID
+	err error // why
+}
+
+func (d damagedCard) Error() string {
+	return fmt.Sprintf("card %s: %s: %s", d.id, card.ErrDamaged, d.err)
+}
+
+func (d damagedCard) Unwrap() []error { return []error{card.ErrDamaged, d.err} }
+
+// decode returns the cards in rows, and separately those that are damaged.
+func (s *Store) decode(rows []cardRow) (cards []*card.Card, damaged []damagedCard) {
+	cards = make([]*card.Card, 0, len(rows))
+	for i := range rows {
+		c, err := s.card(&rows[i])
+		if err != nil {
+			damaged = append(damaged, damagedCard{rows[i].UUID, err})
+			continue
+		}
+		cards = append(cards, c)
+	}
+	return cards, damaged
+}
+
+// damagedRows returns the cards and deliveries whose rows are damaged, at most some of each. Credentials can't be checked without the vault.
+func (t *tx) damagedRows(ctx context.Context) ([]operator.Doubt, error) {
+	query, args, err := sqlx.In("SELECT uuid FROM cards WHERE currency NOT IN (?) OR payment_state NOT IN (?) LIMIT ?",
+		slices.Collect(maps.Keys(t.s.coins)), card.PaymentStates(), someDoubts)
+	if err != nil {
+		return nil, err
+	}
+	var ids []uuid.UUID
+	if err := t.s.list(ctx, t.t, &ids, "look for damaged cards", query, args...); err != nil {
+		return nil, err
+	}
+	doubts := make([]operator.Doubt, len(ids))
+	for i, id := range ids {
+		doubts[i] = operator.Doubt{ID: id, Text: card.ErrDamaged.Error() + ": this version does not know its currency or its payment's state"}
+	}
+	// PostgreSQL has no function that says whether a text is JSON before version 16.
+	rows, err := t.t.QueryContext(ctx, `SELECT d.webhook_id, e.id, d.attempts FROM deliveries d
+		JOIN events e ON e.account_id = d.account_id AND e.seq = d.seq WHERE d.attempts <> '[]'`)
+	if err != nil {
+		return nil, t.s.fail("look for damaged deliveries", err)
+	}
+	defer func() { _ = rows.Close() }()
+	for n := 0; n < someDoubts && rows.Next(); {
+		var webhook, event uuid.UUID
+		var attempts string
+		if err := rows.Scan(&webhook, &event, &attempts); err != nil {
+			return nil, t.s.fail("look for damaged deliveries", err)
+		}
+		if _, err := storedAttempts(attempts); err != nil {
+			doubts = append(doubts, operator.Doubt{ID: webhook, Text: fmt.Sprintf("the attempts to deliver its event %s can't be decoded", event)})
+			n++
+		}
+	}
+	return doubts, t.s.fail("look for damaged deliveries", rows.Err())
+}
+
+// leaveOut reports damaged cards.
+func (s *Store) leaveOut(ctx context.Context, damaged []damagedCard) {
+	for _, d := range damaged {
+		s.ReportDamage(ctx, "card", d.id, d.err)
+	}
+}

@@ -1,0 +1,262 @@
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/order"
+	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/webhook"
+)
+
+// damages are ways to damage a card's row. Each has the text that no log and no error may show.
+var damages = map[string]string{
+	"currency": "UPDATE cards SET currency = 'canary' WHERE uuid = $1",
+	"state":    "UPDATE cards SET payment_state = 'canary' WHERE uuid = $1",
+}
+
+// damaged runs a test on every database, for every way to damage a card.
+func damaged(t *testing.T, f func(t *testing.T, d *wreck)) {
+	t.Helper()
+	for name, statement := range damages {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, url string) {
+				f(t, newWreck(t, url, statement))
+			})
+		})
+	}
+}
+
+// wreck is a store with cards whose rows are damaged.
+type wreck struct {
+	*store.Store
+	t         *testing.T
+	url       string
+	statement string
+	account   uuid.UUID
+	log       bytes.Buffer
+}
+
+func newWreck(t *testing.T, url, statement string) *wreck {
+	t.Helper()
+	d := &wreck{Store: open(t, url), t: t, url: url, statement: statement}
+	d.LogTo(slog.New(slog.NewTextHandler(&d.log, nil)))
+	d.account = newAccount(t, d.Store)
+	return d
+}
+
+func (d *wreck) exec(statement string, args ...any) {
+	d.t.Helper()
+	_, err := rig.OpenSQL(d.t, d.url).Exec(statement, args...)
+	check(d.t, err)
+}
+
+// cards inserts n cards, and damages some of them.
+func (d *wreck) cards(n int, damaged ...int) []*card.Card {
+	d.t.Helper()
+	cards := make([]*card.Card, n)
+	for i := range cards {
+		cards[i] = insertCard(d.t, d.Store, newCard(d.account))
+	}
+	for _, i := range damaged {
+		d.exec(d.statement, cards[i].UUID)
+	}
+	return cards
+}
+
+// reported fails the test unless each of the cards was reported once, and nothing else.
+func (d *wreck) reported(cards ...*card.Card) {
+	d.t.Helper()
+	text := d.log.String()
+	for _, c := range cards {
+		if n := strings.Count(text, c.UUID.String()); n != 1 {
+			d.t.Errorf("card %s was reported %d times", c.UUID, n)
+		}
+	}
+	if n := strings.Count(text, "level=ERROR"); n != len(cards) || strings.Count(text, "\n") != n || strings.Contains(text, "canary") {
+		d.t.Errorf("%d cards are damaged; logged:\n%s", len(cards), text)
+	}
+}
+
+func wantCards(t *testing.T, got []*card.Card, want ...*card.Card) {
+	t.Helper()
+	ids := func(cards []*card.Card) (all []uuid.UUID) {
+		for _, c := range cards {
+			all = append(all, c.UUID)
+		}
+		return all
+	}
+	if !slices.Equal(ids(got), ids(want)) {
+		t.Errorf("%v, want %v", ids(got), ids(want))
+	}
+}
+
+// wantDamaged fails the test unless an error says that a card is damaged, without saying what is in its row.
+func wantDamaged(t *testing.T, err error, c *card.Card) {
+	t.Helper()
+	if !errors.Is(err, card.ErrDamaged) || !strings.Contains(err.Error(), c.UUID.String()) || strings.Contains(err.Error(), "canary") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestCards_ADamagedRowHidesNoOther(t *testing.T) {
+	damaged(t, func(t *testing.T, d *wreck) {
+		cards := d.cards(7, 1, 2, 4, 6)
+		for limit, want := range map[int][]*card.Card{1: {cards[5]}, 2: {cards[5], cards[3]}, 3: {cards[5], cards[3], cards[0]}, 4: {cards[5], cards[3], cards[0]}} {
+			got, err := d.Cards(t.Context(), order.Filter{AccountID: d.account, Limit: limit})
+			check(t, err)
+			wantCards(t, got, want...)
+		}
+		got, err := d.Cards(t.Context(), order.Filter{AccountID: d.account, Before: cards[5].UUID, Limit: 1})
+		check(t, err)
+		wantCards(t, got, cards[3])
+		d.reported(cards[6], cards[4], cards[2], cards[1])
+
+		_, err = d.CardByUUID(t.Context(), d.account, cards[1].UUID)
+		wantDamaged(t, err, cards[1])
+	})
+}
+
+func TestFindCards_ADamagedRowHidesNoOther(t *testing.T) {
+	damaged(t, func(t *testing.T, d *wreck) {
+		cards := d.cards(4, 2)
+		got, err := d.FindCards(t.Context(), operator.Search{Limit: 2})
+		check(t, err)
+		wantCards(t, got, cards[3], cards[1])
+		d.exec("UPDATE cards SET credit_lost = 1")
+		got, err = d.FindCards(t.Context(), operator.Search{NeedsOperator: true, Limit: 3})
+		check(t, err)
+		wantCards(t, got, cards[0], cards[1], cards[3])
+		d.reported(cards[2])
+
+		_, err = d.Record(t.Context(), cards[2].UUID)
+		wantDamaged(t, err, cards[2])
+	})
+}
+
+func TestCardsByUUID_ADamagedRowHidesNoOther(t *testing.T) {
+	damaged(t, func(t *testing.T, d *wreck) {
+		cards := d.cards(3, 0)
+		for range 2 {
+			got, err := d.CardsByUUID(t.Context(), []uuid.UUID{cards[0].UUID, cards[1].UUID, cards[2].UUID})
+			check(t, err)
+			wantCards(t, got, cards[1], cards[2])
+		}
+		d.reported(cards[0])
+	})
+}
+
+// Whoever is about to issue a card, or to settle it, must not take one that can't be decoded for one that is not there.
+func TestLockCardsByUUID_ADamagedRowIsNotPassedOver(t *testing.T) {
+	damaged(t, func(t *testing.T, d *wreck) {
+		cards := d.cards(2, 1)
+		err := d.Do(t.Context(), func(tx *store.Tx) error {
+			_, err := tx.LockCardsByUUID(t.Context(), []uuid.UUID{cards[0].UUID, cards[1].UUID})
+			return err
+		})
+		wantDamaged(t, err, cards[1])
+	})
+}
+
+// A card that can't be decoded holds up no pass. It is due again with the next block, so that it is assessed once its row is mended.
+func TestLockCards_ADamagedRowIsPutOff(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		d := newWreck(t, url, damages["state"]) // a card of another currency is of no concern
+		cards := d.cards(2, 0)
+		lock := func(height int64, addresses []string, want ...*card.Card) {
+			t.Helper()
+			inTx(t, d.Store, func(ctx context.Context, tx *store.Tx) error {
+				got, err := tx.LockCards(ctx, "monero", addresses, card.Tip{Height: height, Time: epoch})
+				wantCards(t, got, want...)
+				return err
+			})
+		}
+		both := []string{cards[0].Address, cards[1].Address}
+		lock(7, both, cards[1])
+		lock(7, both, cards[1])
+		d.reported(cards[0])
+		d.exec("UPDATE cards SET payment_state = 'unpaid' WHERE uuid = $1", cards[0].UUID)
+		lock(7, nil)
+		lock(8, nil, cards[0])
+	})
+}
+
+// What became of earlier attempts does not matter to the next one.
+func TestDeliveries_DamagedAttemptsAreNone(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		d := newWreck(t, url, "")
+		w := insertWebhook(t, d.Store, newWebhook(d.account))
+		c := insertCard(t, d.Store, newCard(d.account))
+		es := []card.Event{newEvent(c, card.EventDetected), newEvent(c, card.EventGenerated)}
+		insertEvents(t, d.Store, es...)
+		d.exec(`UPDATE deliveries SET attempts = '[{"canary' WHERE seq = 1`)
+		for range 2 {
+			due, err := d.DueDeliveries(t.Context(), w.ID, epoch, 10)
+			check(t, err)
+			all, err := d.Deliveries(t.Context(), w.ID, webhook.DeliveryFilter{Limit: 10})
+			check(t, err)
+			slices.Reverse(all)
+			for name, got := range map[string][]webhook.Delivery{"due": due, "all": all} {
+				if len(got) != 2 || got[0].Event.ID != es[0].ID || got[1].Event.ID != es[1].ID || len(got[0].Attempts) != 0 {
+					t.Errorf("%s: %+v", name, got)
+				}
+			}
+		}
+		text := d.log.String()
+		if strings.Count(text, "level=ERROR") != 1 || strings.Count(text, es[0].ID.String()) != 1 || strings.Contains(text, "canary") {
+			t.Errorf("logged:\n%s", text)
+		}
+		books, err := d.Books(t.Context())
+		check(t, err)
+		if want := (operator.Doubt{ID: w.ID, Text: fmt.Sprintf("the attempts to deliver its event %s can't be decoded", es[0].ID)}); !slices.Contains(books.Doubts, want) {
+			t.Errorf("doubts %+v, want %+v", books.Doubts, want)
+		}
+	})
+}
+
+func TestBooks_NameTheDamagedRows(t *testing.T) {
+	damaged(t, func(t *testing.T, d *wreck) {
+		cards := d.cards(3, 1)
+		books, err := d.Books(t.Context())
+		check(t, err)
+		want := operator.Doubt{ID: cards[1].UUID, Text: "its row can't be decoded: this version does not know its currency or its payment's state"}
+		if len(books.Doubts) != 1 || books.Doubts[0] != want {
+			t.Errorf("doubts %+v, want %+v", books.Doubts, want)
+		}
+	})
+}
+
+// However many rows are damaged, remembering which were reported takes little memory.
+func TestReportDamage_OnceForEach(t *testing.T) {
+	var log bytes.Buffer
+	s := open(t, databases.SQLite(t))
+	s.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
+	ids := make([]uuid.UUID, 50)
+	for i := range ids {
+		ids[i] = uuid.New()
+	}
+	for range 3 {
+		for _, id := range ids {
+			s.ReportDamage(t.Context(), "card", id, errors.New("its number is cracked"))
+		}
+	}
+	for _, id := range ids {
+		if strings.Count(log.String(), id.String()) != 1 {
+			t.Errorf("%s was reported %d times", id, strings.Count(log.String(), id.String()))
+		}
+	}
+	if !strings.Contains(log.String(), "its number is cracked") {
+		t.Error(log.String())
+	}
+}
