@@ -46,10 +46,13 @@ type Store interface {
 	// InsertCard stores a card. It returns false, and stores nothing, if the card's uuid, address or idempotency key is taken, or if the
 	// address has already received money.
 	InsertCard(ctx context.Context, c *card.Card) (bool, error)
+	// CardByUUID and CardByIdempotencyKey return one card. The error is card.ErrDamaged if it can't be decoded.
 	CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Card, error)
 	CardByIdempotencyKey(ctx context.Context, account uuid.UUID, key string) (*card.Card, error)
-	// Cards returns the cards that match, newest first, at most filter.Limit.
+	// Cards returns the cards that match and can be decoded, newest first, at most filter.Limit. If it returns fewer, there are no more.
 	Cards(ctx context.Context, filter Filter) ([]*card.Card, error)
+	// ReportDamage has an operator told, once, of a thing that can't be decoded or decrypted, and is left out of lists.
+	ReportDamage(ctx context.Context, what string, id uuid.UUID, err error)
 	// Standing returns an account's standing. Without open it does not compute OpenUSD, which is then 0.
 	Standing(ctx context.Context, account uuid.UUID, open bool) (Standing, error)
 

@@ -21,7 +21,10 @@ func (s *Service) GetCard(ctx context.Context, account, id uuid.UUID) (*card.Car
 	if err != nil {
 		return nil, err
 	}
-	return c, s.open(c)
+	if err := s.open(c); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // open decrypts the credentials of an issued card, unless they are no longer kept.
@@ -41,28 +44,32 @@ func (s *Service) open(c *card.Card) error {
 const listPage = 500
 
 // ListCards calls f with each card that matches, newest first, until f returns an error. It reads pages, so that a slow f does not hold a
-// connection of the store, and memory does not grow with the number of cards.
+// connection of the store, and memory does not grow with the number of cards. It leaves out cards that can't be decoded or decrypted: an
+// issued card must not look as if it were not issued.
 func (s *Service) ListCards(ctx context.Context, filter Filter, f func(*card.Card) error) error {
-	left := filter.Limit
+	left, all := filter.Limit, filter.Limit == 0
 	for {
 		filter.Limit = listPage
-		if left > 0 {
+		if !all {
 			filter.Limit = min(left, listPage)
 		}
 		page, err := s.store.Cards(ctx, filter)
 		if err != nil {
 			return err
 		}
+		shown := 0
 		for _, c := range page {
 			if err := s.open(c); err != nil {
-				return err
+				s.store.ReportDamage(ctx, "card", c.UUID, err)
+				continue
 			}
 			if err := f(c); err != nil {
 				return err
 			}
+			shown++
 		}
-		left -= len(page)
-		if len(page) < filter.Limit || left == 0 {
+		left -= shown
+		if len(page) < filter.Limit || left == 0 && !all {
 			return nil
 		}
 		filter.Before = page[len(page)-1].UUID
