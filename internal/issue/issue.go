@@ -161,12 +161,17 @@ func (s *Issuer) tryAll(ctx context.Context, intents []Intent, cards []*card.Car
 	return issued, rest, err
 }
 
-const unpaidAgain = "the payment is no longer confirmed"
+const (
+	unpaidAgain = "the payment is no longer confirmed"
+	undecodable = "the card's row can't be decoded"
+)
 
 // try asks for one card.
 func (s *Issuer) try(ctx context.Context, intent Intent, c *card.Card) (attempt, error) {
 	switch {
-	case c == nil || c.State != card.Paid:
+	case c == nil: // the store reports it; it may be another version's, so that the intent is not parked
+		return attempt{intent: intent.unasked().later(undecodable)}, nil
+	case c.State != card.Paid:
 		return attempt{intent: intent.unasked().later(unpaidAgain)}, nil
 	case intent.Supplier != s.supplier.Name():
 		return s.park(ctx, intent, fmt.Sprintf("the supplier that was asked is %s, and this process has another", intent.Supplier)), nil

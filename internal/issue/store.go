@@ -21,7 +21,7 @@ type Store interface {
 	ClaimIntents(ctx context.Context, supplier string, n int, ttl time.Duration) ([]Intent, error)
 	// ProlongIntents prolongs claims that were not lost, so that they end ttl from now.
 	ProlongIntents(ctx context.Context, intents []Intent, ttl time.Duration) error
-	// CardsByUUID returns cards of whatever account, by uuid.
+	// CardsByUUID returns cards of whatever account, by uuid. It leaves out those whose rows can't be decoded, and reports them.
 	CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error)
 	// SaveIntents stores what became of intents whose card is not issued. One whose claim was lost is left as it is.
 	SaveIntents(ctx context.Context, intents []Intent) error
@@ -29,7 +29,7 @@ type Store interface {
 
 // Tx is what happens within one transaction.
 type Tx interface {
-	// LockCardsByUUID returns those of the cards that exist, locked, by uuid.
+	// LockCardsByUUID returns those of the cards that exist, locked, by uuid. It fails with card.ErrDamaged if one can't be decoded.
 	LockCardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error)
 	// SaveIssued ends the intents and stores the credentials. It fails with card.ErrFenced if a claim was lost, with card.ErrDuplicate
 	// if another card has the same number.

@@ -23,7 +23,7 @@ type Store interface {
 
 // Tx is what happens within one transaction.
 type Tx interface {
-	// LockCardsByUUID returns those of the cards that exist, locked, by uuid.
+	// LockCardsByUUID returns those of the cards that exist, locked, by uuid. It fails with card.ErrDamaged if one can't be decoded.
 	LockCardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error)
 	// Tip returns the newest block that was applied; the zero Tip before the first time.
 	Tip(ctx context.Context, currency string) (card.Tip, error)

@@ -1,0 +1,35 @@
+package issue_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/issue"
+)
+
+// A paid card whose row can't be decoded holds up no other. It is asked for once its row is mended.
+func TestIssue_ADamagedCardWaitsAndHoldsUpNoOther(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		cards := r.manyPaid(3)
+		r.exec("UPDATE cards SET currency = 'canary' WHERE uuid = '" + cards[0].UUID.String() + "'")
+		for range 3 {
+			r.issue(3)
+			r.wantCard(cards[1])
+			r.wantCard(cards[2])
+			var state, reason string
+			var wait, attempts int64
+			check(t, r.beside.QueryRow("SELECT state, reason, due_at, attempts FROM intents WHERE card_uuid = $1", cards[0].UUID).Scan(&state, &reason, &wait, &attempts))
+			if state != "open" || reason != "the card's row can't be decoded" || time.Until(time.UnixMilli(wait)) > time.Minute {
+				t.Errorf("issuing is %s, %q, due at %s", state, reason, time.UnixMilli(wait))
+			}
+			r.issue(0) // not at once
+			r.exec("UPDATE intents SET due_at = 0 WHERE card_uuid = '" + cards[0].UUID.String() + "'")
+			cards = append(cards[:1], r.manyPaid(2)...)
+		}
+		r.exec("UPDATE cards SET currency = 'monero'")
+		r.press.calls = nil
+		r.issue(3)
+		r.want(cards[0], issue.StateDone, "issued", "")
+		r.wantCard(cards[0])
+	})
+}

@@ -1,0 +1,71 @@
+package webhook_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/webhook"
+)
+
+func (s *shop) exec(statement string, args ...any) {
+	s.t.Helper()
+	_, err := rig.OpenSQL(s.t, s.url).Exec(statement, args...)
+	check(s.t, err)
+}
+
+// An event is sent whatever the row says of earlier attempts, and the others are too.
+func TestSender_DamagedAttemptsHoldUpNothing(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		r := newReceiver(t, nil)
+		w, _ := s.register(r.URL)
+		es := s.happen(20)
+		s.exec("UPDATE deliveries SET attempts = '{}' WHERE seq < 15")
+		ds, more, err := s.webhooks.ListDeliveries(t.Context(), s.account, w.ID, webhook.DeliveryFilter{Limit: 20})
+		if err != nil || len(ds) != len(es) || more {
+			t.Errorf("%d deliveries, more: %t, %v", len(ds), more, err)
+		}
+		s.pass()
+		if n := len(r.all()); n != len(es) {
+			t.Errorf("%d of %d events were sent", n, len(es))
+		}
+		ds, _, err = s.webhooks.ListDeliveries(t.Context(), s.account, w.ID, webhook.DeliveryFilter{State: webhook.DeliveryDelivered, Limit: 20})
+		check(t, err)
+		for _, d := range ds {
+			if len(d.Attempts) != 1 || d.Attempts[0].Status != 200 {
+				t.Errorf("attempts %+v", d.Attempts)
+			}
+		}
+		if len(ds) != len(es) {
+			t.Errorf("%d of %d are delivered", len(ds), len(es))
+		}
+	})
+}
+
+// A webhook whose secret can't be decrypted holds up no other, and what is said of it is not about a card.
+func TestSender_ADamagedSecretHoldsUpNoOtherWebhook(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		r, broken := newReceiver(t, nil), newReceiver(t, nil)
+		bad, _ := s.register(broken.URL)
+		s.register(r.URL)
+		s.exec("UPDATE webhooks SET secret = $1 WHERE id = $2", []byte("canary"), bad.ID)
+		s.happen(3)
+		err := s.sender.Tick(t.Context())
+		check(t, s.sender.Close(t.Context()))
+		if err == nil || !strings.HasPrefix(err.Error(), "open secret of webhook "+bad.ID.String()) || strings.Contains(err.Error(), "card") || strings.Contains(err.Error(), "canary") {
+			t.Errorf("error %v", err)
+		}
+		if n := len(r.all()); n != 3 {
+			t.Errorf("%d events were sent to the other", n)
+		}
+		s.happen(1)
+		s.pass() // the broken one is claimed
+		if n := len(r.all()); n != 4 || len(broken.all()) > 0 {
+			t.Errorf("%d events were sent to the other, %d to the broken one", n, len(broken.all()))
+		}
+		list, err := s.webhooks.ListWebhooks(t.Context(), s.account)
+		if err != nil || len(list) != 2 {
+			t.Errorf("%d webhooks are listed, %v", len(list), err)
+		}
+	})
+}
