@@ -20,6 +20,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 
+	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/openapi"
 )
 
@@ -210,4 +211,18 @@ next:
 		return template, item, params
 	}
 	return "", nil, nil
+}
+
+// A state that is missing among the known ones would make each card that has it a damaged one.
+func TestContract_HasTheStatesOfAPayment(t *testing.T) {
+	t.Parallel()
+	var want []string
+	for _, s := range contract().Components.Schemas["PaymentState"].Value.Enum {
+		want = append(want, fmt.Sprint(s))
+	}
+	var got []string
+	for _, s := range card.PaymentStates() {
+		got = append(got, string(s))
+	}
+	equal(t, "states", got, want)
 }

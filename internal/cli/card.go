@@ -335,7 +335,7 @@ func (c transfersCommand) Run(ctx context.Context, g *globals) error {
 type reconcileCommand struct{}
 
 func (reconcileCommand) Help() string {
-	return `Adds up everything that was received and issued, as of one moment. For each currency, what was counted on the chain must be what was credited to cards, is surplus or came to no card; and the cards that were made must be those that were paid. Anything else is printed, and the exit code is 1.
+	return `Adds up everything that was received and issued, as of one moment. For each currency, what was counted on the chain must be what was credited to cards, is surplus or came to no card; and the cards that were made must be those that were paid. Every row must be one that can be decoded, and all credentials ones that can be decrypted. Anything else is printed, and the exit code is 1.
 
 Example:
   cardmint reconcile`
@@ -350,6 +350,11 @@ func (reconcileCommand) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return err
 		}
+		damaged, err := o.operator.CheckCredentials(ctx, o.vault)
+		if err != nil {
+			return err
+		}
+		books.Doubts = append(books.Doubts, damaged...)
 		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
 		for _, b := range books.Coins {
 			coin, _ := chain.ByCode(b.Currency)

@@ -1,6 +1,8 @@
 package cli_test
 
 import (
+	"errors"
+	"net/http"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -166,5 +168,54 @@ func TestCLI_OperatorsMistakesAreExplained(t *testing.T) {
 			t.Errorf("%s: exit code %d, printed %q", tt.args, code, stdout)
 		}
 		wantOutput(t, stderr, tt.want, "hint: ")
+	}
+}
+
+// Rows that can't be decoded are named by 'reconcile', and are in the way of nothing else.
+func TestCLI_AnOperatorIsToldOfDamagedRows(t *testing.T) {
+	t.Parallel()
+	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
+	p := newProgram(t, url)
+	token := p.account(t)
+	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150")
+	sealed, coin, good := s.order(t, token, "1"), s.order(t, token, "0.5"), s.order(t, token, "0.5")
+	db := rig.OpenSQL(t, url)
+	for _, statement := range []string{
+		"UPDATE credentials SET url = CAST('canary' AS BLOB) WHERE card_uuid = '" + sealed.UUID.String() + "'",
+		"UPDATE cards SET currency = 'canary' WHERE uuid = '" + coin.UUID.String() + "'",
+	} {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stdout, stderr, code := p.run("reconcile")
+	if code != 1 {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+	wantOutput(t, stdout, "doubt: "+sealed.UUID.String()+": its credentials can't be decrypted", "doubt: "+coin.UUID.String()+": its row can't be decoded")
+	stdout, stderr, code = p.run("card", "list")
+	if code != 0 || strings.Contains(stdout, coin.UUID.String()) {
+		t.Errorf("exit code %d\n%s", code, stdout)
+	}
+	wantOutput(t, stdout, good.UUID.String(), sealed.UUID.String())
+	wantOutput(t, stderr, "a row can't be decoded", coin.UUID.String())
+	_, stderr, code = p.run("card", "show", coin.UUID.String())
+	if code != 1 || strings.Contains(stderr, "canary") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+	wantOutput(t, stderr, "its row can't be decoded: this version does not know its currency", "hint: run the newest version")
+
+	if response, err := http.Get(s.url + "/readyz"); err != nil || response.StatusCode != http.StatusOK {
+		t.Errorf("%v, %v", response, err)
+	}
+	c, n := newClient(t, s.url, token), 0
+	for got, err := range c.ListCards(t.Context(), client.ListCardsOptions{}) {
+		if n++; err != nil || got.UUID != good.UUID {
+			t.Errorf("%v, %v", got, err)
+		}
+	}
+	var refusal *client.Error
+	if _, err := c.GetCard(t.Context(), sealed.UUID); n != 1 || !errors.As(err, &refusal) || refusal.Code != client.ProblemCodeInternal {
+		t.Errorf("%d cards are listed; the damaged one: %v", n, err)
 	}
 }

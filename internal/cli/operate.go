@@ -35,6 +35,8 @@ func explain(err error) error {
 		return hint(err, "check that --database-url names the database that you mean; for a new one run: cardmint migrate")
 	case errors.Is(err, store.ErrLocked):
 		return hint(err, "nothing is lost: run it again when the long transactions have ended; PostgreSQL lists them in pg_stat_activity")
+	case errors.Is(err, card.ErrDamaged):
+		return hint(err, "run the newest version of cardmint that has used this database; if that is this one, mend the row, by a backup perhaps")
 	case errors.Is(err, card.ErrWrongKeys):
 		return hint(err, "point --keys to the key file of this database; without it its tokens and credentials can't be read")
 	case errors.Is(err, vault.ErrPermissions):
@@ -56,6 +58,7 @@ func (g *globals) openStore(ctx context.Context, conns int) (*store.Store, error
 			g.log.Info("a newer version of cardmint has migrated the database; this one can still use it", "schema", schema.Version, "known", schema.Program)
 		})
 	}
+	s.LogTo(g.log)
 	return s, nil
 }
 
@@ -78,6 +81,7 @@ func (g *globals) openVault() (*vault.Vault, error) {
 
 // office serves the commands that work on the database alone. It knows no rates; what depends on one waits for a worker.
 type office struct {
+	vault    *vault.Vault
 	db       *store.Store
 	accounts *account.Service
 	operator *operator.Service
@@ -105,7 +109,7 @@ func (g *globals) office(ctx context.Context, f func(office) error) error {
 	if err != nil {
 		return err
 	}
-	return f(office{db, accounts, operator.New(db, rates, g.log)})
+	return f(office{v, db, accounts, operator.New(db, rates, g.log)})
 }
 
 type keysCreateCommand struct{}

@@ -61,3 +61,31 @@ func (s *Service) Reconcile(ctx context.Context) (Books, error) {
 	}
 	return b, nil
 }
+
+const (
+	checkedAtOnce = 500 // cards whose credentials are read together
+	someDamaged   = 20  // the most cards that CheckCredentials names
+)
+
+// CheckCredentials decrypts the credentials of every card, and returns the cards of which that is not possible, at most some.
+func (s *Service) CheckCredentials(ctx context.Context, vault Vault) ([]Doubt, error) {
+	var doubts []Doubt
+	for after := uuid.Nil; ; {
+		page, err := s.store.SealedCredentials(ctx, after, checkedAtOnce)
+		if err != nil {
+			return nil, fmt.Errorf("check credentials: %w", err)
+		}
+		for _, c := range page {
+			if _, err := vault.OpenCredentials(c.UUID, c.AccountID, c.Sealed); err != nil {
+				doubts = append(doubts, Doubt{ID: c.UUID, Text: "its credentials can't be decrypted"})
+			}
+			if len(doubts) == someDamaged {
+				return doubts, nil
+			}
+			after = c.UUID
+		}
+		if len(page) < checkedAtOnce {
+			return doubts, nil
+		}
+	}
+}

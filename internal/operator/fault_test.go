@@ -18,10 +18,11 @@ var errBroken = errors.New("broken pipe")
 // faulty is a store that fails where a test wants it to.
 type faulty struct {
 	operator.Store
-	books error  // instead of the books
-	call  string // the call of a transaction that fails
-	twice bool   // what a transaction does is done again, as after a failure to serialise
-	lost  error  // instead of the reply to COMMIT, which succeeds
+	books  error  // instead of the books
+	sealed error  // instead of sealed credentials
+	call   string // the call of a transaction that fails
+	twice  bool   // what a transaction does is done again, as after a failure to serialise
+	lost   error  // instead of the reply to COMMIT, which succeeds
 }
 
 var errAgain = errors.New("could not serialise")
@@ -31,6 +32,13 @@ func (f *faulty) Books(ctx context.Context) (operator.Books, error) {
 		return operator.Books{Coins: []operator.CoinBooks{{Currency: "half"}}}, f.books
 	}
 	return f.Store.Books(ctx)
+}
+
+func (f *faulty) SealedCredentials(ctx context.Context, after uuid.UUID, n int) ([]operator.SealedCard, error) {
+	if f.sealed != nil {
+		return nil, f.sealed
+	}
+	return f.Store.SealedCredentials(ctx, after, n)
 }
 
 func (f *faulty) OperatorTx(ctx context.Context, do func(operator.Tx) error) error {

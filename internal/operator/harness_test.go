@@ -47,6 +47,7 @@ var databases = rig.Databases{Migrate: func(url string) error {
 type shop struct {
 	t        *testing.T
 	url      string
+	vault    *vault.Vault
 	store    *store.Store
 	chain    *chain.Simulated
 	watcher  *settle.Watcher
@@ -80,6 +81,7 @@ func open(t *testing.T, url string) *shop {
 	check(t, vault.Create(keys))
 	v, err := vault.Open(keys)
 	check(t, err)
+	s.vault = v
 	s.store, err = store.Open(t.Context(), url, 4, coins)
 	check(t, err)
 	t.Cleanup(func() { _ = s.store.Close() })
@@ -144,9 +146,9 @@ func (s *shop) again() {
 }
 
 // exec changes the database behind everybody's back.
-func (s *shop) exec(statement string) {
+func (s *shop) exec(statement string, args ...any) {
 	s.t.Helper()
-	_, err := rig.OpenSQL(s.t, s.url).Exec(statement)
+	_, err := rig.OpenSQL(s.t, s.url).Exec(statement, args...)
 	check(s.t, err)
 }
 

@@ -19,6 +19,20 @@ type Store interface {
 	OperatorTx(ctx context.Context, f func(Tx) error) error
 	// Books adds everything up, as of one moment.
 	Books(ctx context.Context) (Books, error)
+	// SealedCredentials returns the credentials of up to n cards whose uuid is greater than after, by uuid.
+	SealedCredentials(ctx context.Context, after uuid.UUID, n int) ([]SealedCard, error)
+}
+
+// Vault decrypts credentials.
+type Vault interface {
+	// OpenCredentials returns an error if a field was changed, or belongs to another card or field.
+	OpenCredentials(id, account uuid.UUID, sealed card.Sealed) (card.Credentials, error)
+}
+
+// SealedCard is the encrypted credentials of a card.
+type SealedCard struct {
+	UUID, AccountID uuid.UUID
+	Sealed          card.Sealed
 }
 
 // Tx is what happens within one transaction.

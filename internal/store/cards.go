@@ -91,10 +91,13 @@ func (s *Store) card(r *cardRow) (*card.Card, error) {
 			Refunded: card.Amount(r.CreditRefunded), Lost: card.Amount(r.CreditLost), WrittenOff: card.Amount(r.CreditWrittenOff), Due: card.Amount(r.CreditDue)},
 	}
 	if r.CardNumber != nil {
-		c.Sealed = &card.Sealed{CardNumber: r.CardNumber, ExpirationDate: r.ExpirationDate, SecurityCode: r.SecurityCode,
-			URL: r.URL, URLPassword: r.URLPassword}
+		c.Sealed = r.sealed()
 	}
 	return c, nil
+}
+
+func (r *cardRow) sealed() *card.Sealed {
+	return &card.Sealed{CardNumber: r.CardNumber, ExpirationDate: r.ExpirationDate, SecurityCode: r.SecurityCode, URL: r.URL, URLPassword: r.URLPassword}
 }
 
 func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

@@ -149,6 +149,18 @@ func (t *tx) InsertResolution(ctx context.Context, r operator.Resolution, c *car
 	return err
 }
 
+// SealedCredentials implements operator.Store.
+func (s *Store) SealedCredentials(ctx context.Context, after uuid.UUID, n int) ([]operator.SealedCard, error) {
+	var found []cardRow
+	err := s.list(ctx, s.r, &found, "select credentials", `SELECT c.uuid, c.account_id, s.card_number, s.expiration_date, s.security_code, s.url,
+		s.url_password FROM credentials s JOIN cards c ON c.uuid = s.card_uuid WHERE s.card_uuid > ? ORDER BY s.card_uuid LIMIT ?`, after, n)
+	cards := make([]operator.SealedCard, len(found))
+	for i := range found {
+		cards[i] = operator.SealedCard{UUID: found[i].UUID, AccountID: found[i].AccountID, Sealed: *found[i].sealed()}
+	}
+	return cards, err
+}
+
 // Books implements operator.Store.
 func (s *Store) Books(ctx context.Context) (operator.Books, error) {
 	var b operator.Books
