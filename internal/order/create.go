@@ -84,15 +84,11 @@ func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, o Order, ke
 
 // insertCard quotes an order and stores the card. The error is errKeyTaken if the idempotency key is taken.
 func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o Order, key string) (c *card.Card, err error) {
-	takeBack, err := s.reserve(ctx, account, o.usd)
+	leave, err := s.enter(ctx, account, o.usd)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if c == nil {
-			takeBack()
-		}
-	}()
+	defer func() { leave(c != nil) }()
 	rate, err := s.rates.Rate(o.coin.Code)
 	if err != nil {
 		return nil, err
@@ -126,27 +122,41 @@ func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o Order, ke
 	return nil, card.ErrNoAddress
 }
 
-// storeCard stores a card. It returns false if the card's address is taken. The error is errKeyTaken if its idempotency key is.
+// storeCard stores a card. It returns false if the card's address is taken. The error is errKeyTaken if its idempotency key is, and
+// card.ErrQuotaExceeded if the account would have too much open.
 func (s *Service) storeCard(ctx context.Context, c *card.Card) (bool, error) {
-	inserted, err := s.store.InsertCard(ctx, c)
+	inserted, err := s.insert(ctx, c)
 	if inserted || err != nil {
 		return inserted, err // after an error the address may be in use, so it does not return to the pool
 	}
-	// Either the statement ran twice because the first reply was lost, or the key or the address is taken.
+	// Either the statement ran twice because the first reply was lost, or the key or the address is taken, or too much is open.
 	_, err = s.store.CardByUUID(ctx, c.AccountID, c.UUID)
 	if !errors.Is(err, card.ErrNoRow) {
 		return err == nil, err
 	}
-	if c.IdempotencyKey == "" {
+	if c.IdempotencyKey != "" {
+		_, err = s.store.CardByIdempotencyKey(ctx, c.AccountID, c.IdempotencyKey)
+		if err == nil {
+			s.pools[c.Coin.Code].add(c.Address)
+			return false, errKeyTaken
+		}
+		if !errors.Is(err, card.ErrNoRow) {
+			return false, err
+		}
+	}
+	if s.cfg.MaxOpenUSD == 0 {
 		return false, nil
 	}
-	_, err = s.store.CardByIdempotencyKey(ctx, c.AccountID, c.IdempotencyKey)
-	if errors.Is(err, card.ErrNoRow) {
-		return false, nil
-	}
-	if err == nil {
+	err = s.recheck(ctx, c.AccountID, c.USD)
+	if errors.Is(err, card.ErrQuotaExceeded) {
 		s.pools[c.Coin.Code].add(c.Address)
-		err = errKeyTaken
 	}
 	return false, err
+}
+
+func (s *Service) insert(ctx context.Context, c *card.Card) (bool, error) {
+	if s.cfg.MaxOpenUSD == 0 {
+		return s.store.InsertCard(ctx, c)
+	}
+	return s.store.InsertCardWithin(ctx, c, s.cfg.MaxOpenUSD)
 }

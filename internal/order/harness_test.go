@@ -184,7 +184,9 @@ type spy struct {
 	before func(call string) error
 	// inserting is called before a card is inserted; its error is the answer.
 	inserting func(*card.Card) error
-	ages      map[string]time.Duration // instead of the store's
+	// inserted is called after a card was inserted within a limit.
+	inserted func()
+	ages     map[string]time.Duration // instead of the store's
 }
 
 func (s *spy) note(call string) error {
@@ -218,14 +220,29 @@ func (s *spy) fail(call string, err error) {
 }
 
 func (s *spy) InsertCard(ctx context.Context, c *card.Card) (bool, error) {
+	if err := s.insert(c); err != nil {
+		return false, err
+	}
+	return s.Store.InsertCard(ctx, c)
+}
+
+func (s *spy) InsertCardWithin(ctx context.Context, c *card.Card, limit card.USD) (bool, error) {
+	if err := s.insert(c); err != nil {
+		return false, err
+	}
+	inserted, err := s.Store.InsertCardWithin(ctx, c, limit)
+	if s.inserted != nil {
+		s.inserted()
+	}
+	return inserted, err
+}
+
+func (s *spy) insert(c *card.Card) error {
 	err := s.note("InsertCard")
 	if err == nil && s.inserting != nil {
 		err = s.inserting(c)
 	}
-	if err != nil {
-		return false, err
-	}
-	return s.Store.InsertCard(ctx, c)
+	return err
 }
 
 func (s *spy) CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {

@@ -46,6 +46,9 @@ type Store interface {
 	// InsertCard stores a card. It returns false, and stores nothing, if the card's uuid, address or idempotency key is taken, or if the
 	// address has already received money.
 	InsertCard(ctx context.Context, c *card.Card) (bool, error)
+	// InsertCardWithin is like InsertCard, but also returns false, and stores nothing, if the account's orders that are not paid in full
+	// would then add up to more than limit. It counts those that are committed.
+	InsertCardWithin(ctx context.Context, c *card.Card, limit card.USD) (bool, error)
 	// CardByUUID and CardByIdempotencyKey return one card. The error is card.ErrDamaged if it can't be decoded.
 	CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Card, error)
 	CardByIdempotencyKey(ctx context.Context, account uuid.UUID, key string) (*card.Card, error)
@@ -101,8 +104,8 @@ type Config struct {
 	Currencies []card.Currency
 	// QuoteTTL is how long amount and rate are locked. Defaults to 60 minutes.
 	QuoteTTL time.Duration
-	// MaxOpenUSD limits, approximately, the total of an account's orders that are not paid in full: each is an option to pay at an old
-	// rate. Defaults to no limit.
+	// MaxOpenUSD limits the total of an account's orders that are not paid in full: each is an option to pay at an old rate. Several
+	// replicas that accept orders at the same time may exceed it by one order each. Defaults to no limit.
 	MaxOpenUSD card.USD
 	// FreezeReversed refuses new cards to an account while one of its issued cards is reversed. Defaults to false.
 	FreezeReversed bool

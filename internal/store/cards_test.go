@@ -354,3 +354,36 @@ func TestSetting_FirstValueStays(t *testing.T) {
 		}
 	})
 }
+
+func TestInsertCardWithin_OnlyWhileSoMuchIsOpen(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		owner, other := newAccount(t, s), newAccount(t, s)
+		within := func(account uuid.UUID, usd, limit card.USD, want bool) *card.Card {
+			t.Helper()
+			c := newCard(account)
+			c.USD = usd
+			inserted, err := s.InsertCardWithin(t.Context(), c, limit)
+			if err != nil || inserted != want {
+				t.Errorf("a card of %s within %s: %t, %v", usd, limit, inserted, err)
+			}
+			return c
+		}
+		within(owner, 100_01, 100_00, false)
+		first := within(owner, 60_00, 100_00, true)
+		within(owner, 40_01, 100_00, false)
+		second := within(owner, 40_00, 100_00, true) // exactly
+		within(owner, 1, 100_00, false)
+		within(other, 100_00, 100_00, true)
+		within(owner, 1, 0, true) // no limit
+
+		assess(t, s, first, card.Assessment{State: card.Underpaid, Received: 1})
+		within(owner, 1, 100_01, false)
+		assess(t, s, second, card.Assessment{State: card.Confirming, Received: 9})
+		within(owner, 40_00, 100_01, true)
+
+		// A statement whose reply was lost runs again, and must not say that the card is stored twice.
+		if inserted, err := s.InsertCardWithin(t.Context(), first, 1000_00); err != nil || inserted {
+			t.Errorf("again: %t, %v", inserted, err)
+		}
+	})
+}
