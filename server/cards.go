@@ -23,6 +23,7 @@ import (
 type api struct {
 	orders   *order.Service
 	webhooks *webhook.Service
+	lists    lists
 }
 
 var _ StrictServerInterface = (*api)(nil)
@@ -101,8 +102,8 @@ func (a *api) GetCard(ctx context.Context, r GetCardRequestObject) (GetCardRespo
 }
 
 // ListCards implements listCards.
-func (a *api) ListCards(ctx context.Context, r ListCardsRequestObject) (ListCardsResponseObject, error) {
-	ctx, owner, err := caller(ctx)
+func (a *api) ListCards(gc context.Context, r ListCardsRequestObject) (ListCardsResponseObject, error) {
+	ctx, owner, err := caller(gc)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +117,11 @@ func (a *api) ListCards(ctx context.Context, r ListCardsRequestObject) (ListCard
 		}
 	}
 	if r.Params.Limit == nil {
-		return cardStream{ctx: ctx, each: func(f func(*card.Card) error) error { return a.orders.ListCards(ctx, filter, f) }}, nil
+		who, _ := identity(gc)
+		return cardStream{
+			begin: func() (func(), error) { return a.lists.begin(who.TokenID) },
+			each:  func(f func(*card.Card) error) error { return a.orders.ListCards(ctx, filter, f) },
+		}, nil
 	}
 	return a.page(ctx, filter, int(*r.Params.Limit))
 }
@@ -159,13 +164,18 @@ func parseCursor(text string) (uuid.UUID, error) {
 
 // cardStream writes cards as they are read, in constant memory.
 type cardStream struct {
-	ctx  context.Context
-	each func(func(*card.Card) error) error
+	begin func() (end func(), err error) // refuses a list that is one too many
+	each  func(func(*card.Card) error) error
 }
 
 // VisitListCardsResponse writes the array. The status is sent with the first card. An error before that becomes a problem document. A
 // later error aborts the connection (problemWriter), so that the client can't mistake the part for the whole.
 func (s cardStream) VisitListCardsResponse(w http.ResponseWriter) error {
+	end, err := s.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
 	control := http.NewResponseController(w)
 	out := bufio.NewWriterSize(w, 32<<10)
 	encoder := json.NewEncoder(out)
@@ -174,7 +184,7 @@ func (s cardStream) VisitListCardsResponse(w http.ResponseWriter) error {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusOK)
 	}
-	err := s.each(func(c *card.Card) error {
+	err = s.each(func(c *card.Card) error {
 		if separator == '[' {
 			start()
 		}

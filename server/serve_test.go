@@ -20,7 +20,9 @@ import (
 type listener struct {
 	net.Listener
 	bend           func(left time.Duration) time.Duration
-	writeDeadlines atomic.Int64 // how often one was set
+	patience       time.Duration // instead of what write deadlines leave, if it is not 0
+	sendBuffer     int           // bytes that the kernel keeps for a slow reader, if it is not 0
+	writeDeadlines atomic.Int64  // how often one was set
 }
 
 func listen(t testing.TB, bend func(time.Duration) time.Duration) *listener {
@@ -34,6 +36,9 @@ func unbent(left time.Duration) time.Duration { return left }
 
 func (l *listener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
+	if tcp, ok := conn.(*net.TCPConn); ok && l.sendBuffer > 0 {
+		_ = tcp.SetWriteBuffer(l.sendBuffer)
+	}
 	return bentConn{conn, l}, err
 }
 
@@ -51,6 +56,9 @@ func (c bentConn) SetReadDeadline(at time.Time) error {
 
 func (c bentConn) SetWriteDeadline(at time.Time) error {
 	c.l.writeDeadlines.Add(1)
+	if c.l.patience > 0 && !at.IsZero() {
+		at = time.Now().Add(c.l.patience)
+	}
 	return c.Conn.SetWriteDeadline(at)
 }
 

@@ -835,6 +835,9 @@ type OneWebhook = Webhook
 // RequestTimeout An error, in the form that RFC 9457 defines.
 type RequestTimeout = Problem
 
+// TooManyLists An error, in the form that RFC 9457 defines.
+type TooManyLists = Problem
+
 // Unauthorized An error, in the form that RFC 9457 defines.
 type Unauthorized = Problem
 
@@ -1552,6 +1555,18 @@ type RequestTimeoutApplicationProblemPlusJSONResponse struct {
 	Headers RequestTimeoutResponseHeaders
 }
 
+type TooManyListsResponseHeaders struct {
+	RateLimit       *string
+	RateLimitPolicy *string
+	RetryAfter      *int32
+	XRequestID      *string
+}
+type TooManyListsApplicationProblemPlusJSONResponse struct {
+	Body Problem
+
+	Headers TooManyListsResponseHeaders
+}
+
 type UnauthorizedResponseHeaders struct {
 	WWWAuthenticate *string
 	XRequestID      *string
@@ -1658,6 +1673,34 @@ func (response ListCards422ApplicationProblemPlusJSONResponse) VisitListCardsRes
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListCards429ApplicationProblemPlusJSONResponse struct {
+	TooManyListsApplicationProblemPlusJSONResponse
+}
+
+func (response ListCards429ApplicationProblemPlusJSONResponse) VisitListCardsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }

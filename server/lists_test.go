@@ -1,0 +1,148 @@
+package server_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/rig"
+)
+
+const (
+	listsPerToken = 4
+	listsAtOnce   = 32
+)
+
+// crowd inserts n cards into the account of a token, which are more than the buffers of a connection hold.
+func (d *deployment) crowd(t testing.TB, token string, n int) {
+	t.Helper()
+	many(t, d, token)
+	_, err := rig.OpenSQL(t, d.database).Exec(`INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at,
+		rate_source, expires_at, confirmations_required) WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1)
+		SELECT printf('019aa1c9-f868-7cef-8e4e-%012x', i), account_id, created_at, usd_cents, currency, amount,
+		printf('%095d', i), rate, rate_at, rate_source, expires_at, confirmations_required FROM n, cards WHERE uuid NOT LIKE '019aa1c9-%'`, n)
+	need(t, err)
+}
+
+// reader is a client that asks for a list, and reads no more than the head of the answer.
+type reader struct {
+	conn   net.Conn
+	answer *http.Response
+}
+
+func (d *deployment) slowly(t testing.TB, address, token, query string) reader {
+	t.Helper()
+	conn := dial(t, address)
+	need(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
+	_, err := fmt.Fprintf(conn, "GET /api/cards%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", query, token)
+	need(t, err)
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	need(t, err)
+	return reader{conn, answer}
+}
+
+// refused fails the test unless a list was refused because there are too many.
+func (r reader) refused(t testing.TB, policy, left string) {
+	t.Helper()
+	body, err := io.ReadAll(r.answer.Body)
+	need(t, err)
+	a := answer{r.answer.StatusCode, r.answer.Header, string(body), false}
+	a.refused(t, http.StatusTooManyRequests, "quota_exceeded")
+	equal(t, "headers", []string{a.header.Get("Retry-After"), a.header.Get("RateLimit-Policy"), a.header.Get("RateLimit")}, []string{"5", policy, left})
+}
+
+// eventually has a list answered, as soon as there is a place for it.
+func (d *deployment) eventually(t testing.TB, address, token string) reader {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		r := d.slowly(t, address, token, "")
+		if r.answer.StatusCode == http.StatusOK {
+			return r
+		}
+		need(t, r.conn.Close())
+		if time.Now().After(deadline) {
+			t.Fatal("there is still no place for another list")
+		}
+	}
+}
+
+// Readers that don't read keep a page each in memory, and a few of them only. They are in nobody's way.
+func TestListCards_SlowReadersAreFew(t *testing.T) {
+	d := deploy(t, setup{}) // alone, because memory is measured
+	account := d.account(t)
+	tokens := make([]string, 50)
+	for i := range tokens {
+		_, tokens[i] = d.tokenOf(t, account, 0)
+	}
+	d.crowd(t, tokens[0], 5_000)
+	l := listen(t, unbent)
+	l.sendBuffer = 16 << 10
+	serveOn(t, l, d.handler)
+	address := l.Addr().String()
+	before := heap()
+	var reading []reader
+	for i, token := range tokens {
+		for range listsPerToken {
+			r := d.slowly(t, address, token, "")
+			if len(reading) < listsAtOnce {
+				equal(t, "status", r.answer.StatusCode, http.StatusOK)
+				reading = append(reading, r)
+				continue
+			}
+			r.refused(t, `"lists";q=32`, `"lists";r=0`)
+		}
+		if i == 0 {
+			d.slowly(t, address, token, "").refused(t, `"lists-of-token";q=4`, `"lists-of-token";r=0`)
+			d.slowly(t, address, token, "?status=generated").refused(t, `"lists-of-token";q=4`, `"lists-of-token";r=0`)
+		}
+	}
+	if grown := heap() - before; grown > 24<<20 {
+		t.Errorf("memory grew by %d MiB", grown>>20)
+	}
+	started := time.Now()
+	d.send(t, http.MethodPost, "/api/cards", tokens[0], orderBody("50")).want(t, http.StatusCreated)
+	d.send(t, http.MethodGet, "/api/cards?limit=1000", tokens[0], "").want(t, http.StatusOK) // pages are not limited
+	if took := time.Since(started); took > 8*time.Second {
+		t.Errorf("creating a card and reading a page took %s", took)
+	}
+	for _, r := range reading {
+		need(t, r.conn.Close())
+	}
+	for range listsPerToken {
+		d.eventually(t, address, tokens[0])
+	}
+}
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// Who stops reading is cut off, and makes room for others.
+func TestListCards_AReaderThatStallsIsCutOff(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, setup{})
+	token := d.token(t)
+	d.crowd(t, token, 2_000)
+	l := listen(t, unbent)
+	l.patience, l.sendBuffer = 2*time.Second, 16<<10
+	serveOn(t, l, d.handler)
+	var stalled []reader
+	for range listsPerToken {
+		r := d.slowly(t, l.Addr().String(), token, "")
+		equal(t, "status", r.answer.StatusCode, http.StatusOK)
+		stalled = append(stalled, r)
+	}
+	d.slowly(t, l.Addr().String(), token, "").refused(t, `"lists-of-token";q=4`, `"lists-of-token";r=0`)
+	d.eventually(t, l.Addr().String(), token)
+	if _, err := io.Copy(io.Discard, stalled[0].answer.Body); err == nil {
+		t.Error("a list that was cut off ends as if it were whole")
+	}
+}
