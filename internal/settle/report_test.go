@@ -1,0 +1,96 @@
+package settle_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/settle"
+)
+
+// heard is what a watcher logs, and whom it wakes.
+type heard struct {
+	log   bytes.Buffer
+	wakes []string
+}
+
+// listen returns a watcher of the same process as s, and what is heard of it.
+func (s *shop) listen(db settle.Store, c settle.Chain) (*settle.Watcher, *heard) {
+	s.t.Helper()
+	h := &heard{}
+	wake := settle.Wake{
+		Pass:   func() {},
+		Issuer: func() { h.wakes = append(h.wakes, "wakes the issuer") },
+		Sender: func() { h.wakes = append(h.wakes, "wakes the sender") },
+	}
+	log := slog.New(slog.NewTextHandler(&h.log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	w, err := settle.New(db, s.rates, c, wake, log, settle.Config{PoolSize: 200, FillBatch: 200, Replica: s.name, Now: s.clock})
+	check(s.t, err)
+	return w, h
+}
+
+// want compares what was heard since it was last asked.
+func (h *heard) want(t *testing.T, want ...string) {
+	t.Helper()
+	var got []string
+	for line := range strings.Lines(h.log.String()) {
+		got = append(got, strings.TrimSpace(line))
+	}
+	if diff := cmp.Diff(want, append(got, h.wakes...)); diff != "" {
+		t.Errorf("it was heard (-want +got):\n%s", diff)
+	}
+	h.log.Reset()
+	h.wakes = nil
+}
+
+func TestWatcher_WhatAPassChangedIsLoggedAndWakesWhoHasWorkNow(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		exact, short := s.order(), s.order()
+		w, heard := s.listen(s.store, s.chain)
+		pass := func(want ...string) {
+			t.Helper()
+			check(t, w.Tick(t.Context()))
+			heard.want(t, want...)
+		}
+		applied := func(transfers, unattributed, cards, paid int) string {
+			height, _, _, err := s.store.SimulatedScan(t.Context(), "monero", 0)
+			check(t, err)
+			return fmt.Sprintf("level=INFO msg=\"applied chain\" currency=monero height=%d transfers=%d unattributed=%d cards=%d paid=%d",
+				height, transfers, unattributed, cards, paid)
+		}
+		pass() // nothing has happened
+		s.mine(1)
+		pass() // a block that concerns nobody
+
+		s.pay(exact, coin, 9)
+		pass(applied(1, 0, 1, 0), "wakes the sender")
+		s.mine(1) // the last confirmation is news, though no transfer changed
+		pass(applied(0, 0, 1, 1), "wakes the sender", "wakes the issuer")
+		pass()
+
+		for range 2 {
+			_, err := s.chain.Pay(t.Context(), "an address of no card", coin, 1)
+			check(t, err)
+		}
+		pass(applied(2, 2, 0, 0), "level=WARN msg=\"money came to addresses of no card\" currency=monero transfers=2")
+
+		s.pay(short, coin/2, 10)
+		pass(applied(1, 0, 1, 0), "wakes the sender")
+		s.now = s.now.Add(3 * time.Hour) // too little, and its time is over
+		pass(fmt.Sprintf("level=ERROR msg=\"payment needs an operator\" card=%s state=late", short.UUID), "wakes the sender")
+		pass()
+		s.settle()
+		s.want(exact, card.Generated, card.Paid, coin, 22)
+	})
+}
