@@ -1,0 +1,185 @@
+package settle_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/settle"
+	"github.com/cardmint/cardmint/internal/store"
+)
+
+// ailing is a wallet that may have lost its payments, and counts its rescans.
+type ailing struct {
+	settle.Chain
+	lost    bool
+	rescans int
+	rescan  func(progress func(string)) error // nil: nothing happens
+}
+
+func (a *ailing) Scan(ctx context.Context, known []card.Tip, since, newest int64) (settle.View, error) {
+	if a.lost {
+		return emptied{a.Chain}.Scan(ctx, known, since, newest)
+	}
+	return a.Chain.Scan(ctx, known, since, newest)
+}
+
+func (a *ailing) Recover(_ context.Context, _ string, _ *settle.Address, progress func(string)) error {
+	a.rescans++
+	if a.rescan == nil {
+		return nil
+	}
+	return a.rescan(progress)
+}
+
+func (a *ailing) wantRescans(t *testing.T, n int) {
+	t.Helper()
+	if a.rescans != n {
+		t.Errorf("the wallet rescanned its chain %d times, want %d", a.rescans, n)
+	}
+}
+
+// pending returns the reason for the pending rescan, or its progress.
+func (s *shop) pending() string {
+	s.t.Helper()
+	cursor, err := s.store.Cursor(s.t.Context(), chain.Currencies()[0])
+	check(s.t, err)
+	return cursor.Rescan
+}
+
+func (s *shop) requestRescan() {
+	s.t.Helper()
+	check(s.t, s.store.RequestRescan(s.t.Context(), "monero", "an operator asked", false))
+}
+
+func TestWatcher_AWalletRescansOnlyIfItIsAskedToAndOnlyOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		wallet := &ailing{Chain: s.chain}
+		w := s.watch(wallet, settle.Config{FillBatch: 200})
+		check(t, w.Tick(t.Context()))
+		wallet.wantRescans(t, 0)
+		s.requestRescan()
+		s.pay(c, coin, 10) // the pass after the rescan finds new blocks, too
+		for range 3 {
+			check(t, w.Tick(t.Context()))
+			wallet.wantRescans(t, 1)
+			if reason := s.pending(); reason != "" {
+				t.Errorf("a rescan is pending: %s", reason)
+			}
+		}
+		s.want(c, card.AwaitingPayment, card.Paid, coin, 10)
+	})
+}
+
+func TestWatcher_ARescanThatDidNotHelpIsRepeatedAfterAnHour(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin, 10)
+		s.settle()
+		wallet := &ailing{Chain: s.chain, lost: true}
+		w := s.watch(wallet, settle.Config{FillBatch: 200})
+		loses := func(rescans int) {
+			t.Helper()
+			if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWalletLost) {
+				t.Errorf("error %v", err)
+			}
+			wallet.wantRescans(t, rescans)
+		}
+		loses(0) // this pass requests the rescan
+		loses(1)
+		if note := s.pending(); !strings.HasPrefix(note, "a rescan did not help: ") {
+			t.Errorf("an operator reads %q", note)
+		}
+		s.now = s.now.Add(time.Hour - time.Millisecond)
+		loses(1)
+		s.now = s.now.Add(time.Millisecond)
+		loses(2)
+		s.want(c, card.Generated, card.Paid, coin, 10)
+
+		wallet.lost = false
+		check(t, w.Tick(t.Context())) // it shows everything again without one more
+		wallet.wantRescans(t, 2)
+		check(t, w.Tick(t.Context()))
+		wallet.lost = true
+		loses(2)
+		loses(3) // after one that helped, the next need not wait
+	})
+}
+
+func TestWatcher_ARescanIsLoggedAndShownWhileItLasts(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		wallet := &ailing{Chain: s.chain}
+		w, heard := s.listen(s.store, wallet)
+		wallet.rescan = func(progress func(string)) error {
+			progress("block 7 of 9")
+			if err := w.Health(); !errors.Is(err, card.ErrWalletLost) || !strings.HasSuffix(err.Error(), ": block 7 of 9") {
+				t.Errorf("meanwhile its health is: %v", err)
+			}
+			if note := s.pending(); note != "block 7 of 9" {
+				t.Errorf("meanwhile an operator reads %q", note)
+			}
+			s.now = s.now.Add(90 * time.Second)
+			return nil
+		}
+		s.requestRescan()
+		check(t, w.Tick(t.Context()))
+		check(t, w.Health())
+		heard.want(t,
+			`level=WARN msg="wallet rescans its chain" currency=monero reason="an operator asked"`,
+			`level=INFO msg="wallet is recovering" currency=monero progress="block 7 of 9"`,
+			`level=INFO msg="wallet has recovered" currency=monero took=1m30s`)
+	})
+}
+
+func TestWatcher_ARescanThatFailedIsTriedAgainInTheNextPass(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin, 10)
+		wallet := &ailing{Chain: s.chain, rescan: func(func(string)) error { return errFault }}
+		w := s.watch(wallet, settle.Config{FillBatch: 200})
+		s.requestRescan()
+		for i := range 2 {
+			if err := w.Tick(t.Context()); !errors.Is(err, errFault) {
+				t.Errorf("error %v", err)
+			}
+			wallet.wantRescans(t, i+1)
+		}
+		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0) // such a wallet is not read
+		wallet.rescan = nil
+		check(t, w.Tick(t.Context()))
+		wallet.wantRescans(t, 3)
+		s.want(c, card.AwaitingPayment, card.Paid, coin, 10)
+	})
+}
+
+func TestWatcher_ARescanGoesOnThoughItsProgressCanNotBeRecorded(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		wallet := &ailing{Chain: s.chain, rescan: func(progress func(string)) error {
+			progress("block 7 of 9")
+			return nil
+		}}
+		w, heard := s.listen(mute{s.store}, wallet)
+		s.requestRescan()
+		check(t, w.Tick(t.Context()))
+		heard.want(t,
+			`level=WARN msg="wallet rescans its chain" currency=monero reason="an operator asked"`,
+			`level=INFO msg="wallet is recovering" currency=monero progress="block 7 of 9"`,
+			`level=WARN msg="record rescan progress" error="connection reset by peer"`,
+			`level=INFO msg="wallet has recovered" currency=monero took=0s`)
+		if reason := s.pending(); reason != "" {
+			t.Errorf("a rescan is pending: %s", reason)
+		}
+	})
+}
+
+// mute is a database that records no progress and releases no lease.
+type mute struct{ *store.Store }
+
+func (mute) NoteRescan(context.Context, string, string) error { return errFault }
+
+func (mute) ReleaseLease(context.Context, settle.Lease) error { return errFault }
