@@ -1,0 +1,97 @@
+package settle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/settle"
+)
+
+func TestWatcher_HealthSaysWhyAChainIsNotWatched(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		var fault error
+		w := s.watch(lasting{Chain: s.chain, scan: func(context.Context) error { return fault }}, settle.Config{FillBatch: 200})
+		want := func(why string) {
+			t.Helper()
+			err := w.Health()
+			var unready card.Unready
+			if why == "" && err != nil || why != "" && !errors.As(err, &unready) || string(unready) != why {
+				t.Errorf("health is %v, want %q", err, why)
+			}
+		}
+		want("the last pass failed") // there was none
+		for _, tt := range []struct {
+			fault error
+			why   string
+		}{
+			{errFault, "the last pass failed"},
+			{fmt.Errorf("scan: %w", card.ErrChainNotReady), "node or wallet is not ready"},
+			{fmt.Errorf("scan: %w", card.ErrWrongChain), "node or wallet is not the one that this database belongs to"},
+			{fmt.Errorf("scan: %w", card.ErrWalletLost), "the wallet lost what it knew, and is to look through the whole chain again"},
+		} {
+			fault = tt.fault
+			if err := w.Tick(t.Context()); !errors.Is(err, fault) {
+				t.Errorf("error %v", err)
+			}
+			want(tt.why)
+			s.now = s.now.Add(2 * time.Minute)
+			want(tt.why) // that no pass has ended since is the lesser news
+			fault = nil
+			check(t, w.Tick(t.Context()))
+			want("")
+		}
+		s.now = s.now.Add(time.Minute)
+		want("")
+		s.now = s.now.Add(time.Second)
+		want("no pass has ended for 1m1s")
+	})
+}
+
+func TestWatcher_ALeaseThatCanNotBeReleasedIsLogged(t *testing.T) {
+	for name, released := range map[string]bool{"released": true, "not released": false} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, s *shop) {
+				var db settle.Store = s.store
+				var want []string
+				if !released {
+					db, want = mute{s.store}, []string{`level=WARN msg="release lease" error="connection reset by peer"`}
+				}
+				w, heard := s.listen(db, lasting{Chain: s.chain, scan: func(context.Context) error { return errFault }})
+				for _, wait := range []time.Duration{0, 30 * time.Second} { // then it makes room for another process
+					heard.want(t)
+					s.now = s.now.Add(wait)
+					if err := w.Tick(t.Context()); !errors.Is(err, errFault) {
+						t.Errorf("error %v", err)
+					}
+				}
+				heard.want(t, want...)
+			})
+		})
+	}
+}
+
+func TestConfig_ValidateRefusesWhatCanNotWork(t *testing.T) {
+	for _, cfg := range []settle.Config{
+		{}, {PoolSize: 1}, {FillBatch: 1}, {Reread: 1}, {LeaseTTL: time.Second},
+	} {
+		if err := cfg.Validate(); err != nil {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+	for _, cfg := range []settle.Config{
+		{PoolSize: -1}, {FillBatch: -1}, {Reread: -1}, {LeaseTTL: -1},
+	} {
+		if cfg.Validate() == nil {
+			t.Errorf("%+v is valid", cfg)
+		}
+	}
+	var cfg settle.Config
+	check(t, cfg.Validate())
+	if cfg.PoolSize != 1000 || cfg.FillBatch != 64 || cfg.LeaseTTL != 30*time.Second || cfg.Replica == "" || cfg.Now == nil {
+		t.Errorf("the defaults are %+v", cfg)
+	}
+}
