@@ -1,0 +1,278 @@
+package settle_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/settle"
+	"github.com/cardmint/cardmint/internal/store"
+)
+
+// replace has other blocks, one more, take the place of the newest n. Payments in them are gone.
+func (q *quarry) replace(n int) {
+	q.blocks = q.blocks[:len(q.blocks)-n]
+	kept := int64(len(q.blocks))
+	q.paid = slices.DeleteFunc(q.paid, func(t card.Transfer) bool { return t.Height > kept })
+	for range n + 1 {
+		q.blocks = append(q.blocks, uuid.NewString())
+	}
+}
+
+// walled is the network of pebbles as a wallet shows it that follows reorganisations down to a depth.
+type walled struct {
+	derived
+	follows int64   // how many blocks may be replaced; 0 for any number
+	asked   []int64 // the heights of the tips that it was last asked about
+}
+
+func (c *walled) Scan(ctx context.Context, known []card.Tip, since, newest int64) (settle.View, error) {
+	c.asked = nil
+	for _, k := range known {
+		c.asked = append(c.asked, k.Height)
+	}
+	v, err := c.derived.Scan(ctx, known, since, newest)
+	changed := len(known) == 0 || known[0].Hash != v.Tip.Hash
+	if deep := v.Tip.Height - c.follows; err == nil && changed && c.follows > 0 && deep > 0 {
+		v.Deep = card.Tip{Height: deep, Hash: c.q.blocks[deep-1], Time: v.Tip.Time}
+	}
+	return v, err
+}
+
+// pebbles opens the store for pebbles, too, and returns their network. It has 10 blocks.
+func (s *shop) pebbles() *quarry {
+	s.t.Helper()
+	s.coins(append(chain.Currencies(), pebble))
+	q := &quarry{now: s.clock}
+	for range 10 {
+		q.mine()
+	}
+	return q
+}
+
+// orderPebbles returns a card that can be paid in pebbles. A watcher must have passed before.
+func (s *shop) orderPebbles() *card.Card {
+	s.t.Helper()
+	o, wrong := s.orders.Check("150", pebble.Code)
+	if len(wrong) > 0 {
+		s.t.Fatal(wrong)
+	}
+	c, _, err := s.orders.CreateCard(s.t.Context(), s.account, o, "")
+	check(s.t, err)
+	return c
+}
+
+func TestWatcher_AfterAReorganisationMoneyBelowItMustStillBeThere(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		q := s.pebbles()
+		w := s.watch(&walled{derived: derived{q}}, settle.Config{FillBatch: 200})
+		pass := func() {
+			t.Helper()
+			check(t, w.Tick(t.Context()))
+		}
+		pass()
+		c := s.orderPebbles()
+		q.pay(c.Address, c.Amount) // in block 11
+		pass()
+		q.mine() // block 12 is seen, and so are 13 and 14, which are replaced
+		pass()
+		q.mine()
+		q.mine()
+		pass()
+		s.want(c, card.AwaitingPayment, card.Paid, c.Amount, 4)
+
+		q.replace(2)
+		paid := q.paid
+		q.paid = nil // no reorganisation did that
+		if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWalletLost) {
+			t.Errorf("error %v", err)
+		}
+		s.want(c, card.AwaitingPayment, card.Paid, c.Amount, 4)
+		q.paid = paid
+		pass()
+		s.want(c, card.AwaitingPayment, card.Paid, c.Amount, 5)
+
+		q.replace(5) // its block, too
+		pass()
+		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
+	})
+}
+
+func TestWatcher_WhatAnotherProcessAppliedMustStillBeThere(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		q := s.pebbles()
+		first := s.watch(&walled{derived: derived{q}}, settle.Config{FillBatch: 200})
+		other := s.watch(&walled{derived: derived{q}}, settle.Config{FillBatch: 200})
+		check(t, first.Tick(t.Context()))
+		check(t, first.Close(t.Context()))
+		c := s.orderPebbles()
+		q.pay(c.Address, c.Amount)
+		q.mine()
+		check(t, other.Tick(t.Context()))
+		check(t, other.Close(t.Context()))
+		q.mine()
+		q.paid = nil // the wallet of the first has never seen it
+		if err := first.Tick(t.Context()); !errors.Is(err, card.ErrWalletLost) {
+			t.Errorf("error %v", err)
+		}
+		s.want(c, card.AwaitingPayment, card.Paid, c.Amount, 2)
+	})
+}
+
+// Each tip that a chain is asked about may cost a call of its node.
+func TestWatcher_AChainIsAskedOnlyAboutTheBlocksThatAreReadAgain(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		q := s.pebbles()
+		wallet := &walled{derived: derived{q}}
+		w := s.watch(wallet, settle.Config{FillBatch: 200, Reread: 4})
+		for _, want := range [][]int64{{10}, {11, 10}, {12, 11, 10}, {13, 12, 11, 10}, {14, 13, 12, 11}} {
+			for range 3 { // the second pass shows what the first remembered, the third that a pass without a new block changes nothing
+				check(t, w.Tick(t.Context()))
+			}
+			if diff := cmp.Diff(want, wallet.asked); diff != "" {
+				t.Errorf("asked about other tips (-want +got):\n%s", diff)
+			}
+			q.mine()
+		}
+		q.replace(2) // 14, and 15, which was not seen
+		for range 2 {
+			check(t, w.Tick(t.Context()))
+		}
+		if diff := cmp.Diff([]int64{16, 13}, wallet.asked); diff != "" {
+			t.Errorf("asked about other tips after a reorganisation (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestWatcher_AReorganisationThatTheWalletCanNotFollowNeedsARescan(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		q := s.pebbles()
+		wallet := &walled{derived: derived{q}, follows: 5}
+		pass := func() error { // of a process that has just started
+			t.Helper()
+			w := s.watch(wallet, settle.Config{FillBatch: 200})
+			defer func() { check(t, w.Close(t.Context())) }()
+			return w.Tick(t.Context())
+		}
+		paid := func(c *card.Card) {
+			t.Helper()
+			q.pay(c.Address, c.Amount)
+			check(t, pass())
+			s.now = s.now.Add(time.Minute)
+			check(t, pass()) // without a new block
+			s.want(c, card.AwaitingPayment, card.Confirming, c.Amount, 1)
+		}
+		check(t, pass())
+		c := s.orderPebbles()
+		paid(c)
+		q.replace(5)
+		check(t, pass()) // as deep as it can
+		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
+
+		paid(c)
+		q.replace(6)
+		if err := pass(); !errors.Is(err, card.ErrWalletLost) {
+			t.Errorf("error %v", err)
+		}
+		s.want(c, card.AwaitingPayment, card.Confirming, c.Amount, 1) // what the wallet shows now is not believed
+		check(t, pass())                                              // it has rescanned
+		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
+		paid(c)
+	})
+}
+
+func TestWatcher_ABlockFromTheFutureCountsAsThePresentUntilItsTimeHasCome(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		mined := s.now.Add(30 * time.Minute)
+		w := s.watch(dated{s.chain, mined}, settle.Config{FillBatch: 200})
+		for _, tt := range []struct{ now, want time.Time }{
+			{s.now, s.now},
+			{s.now.Add(time.Minute), s.now.Add(time.Minute)}, // no new block, but time goes on for whoever reads the cursor
+			{mined.Add(time.Minute), mined},
+		} {
+			s.now = tt.now
+			check(t, w.Tick(t.Context()))
+			cursor, err := s.store.Cursor(t.Context(), s.chain.Currency())
+			check(t, err)
+			if got := cursor.Tip.Time; got.UnixMilli() != tt.want.UnixMilli() {
+				t.Errorf("at %s the newest block is of %s, want %s", tt.now, got, tt.want)
+			}
+		}
+	})
+}
+
+// dated is a chain whose newest block has a time of its own.
+type dated struct {
+	settle.Chain
+	mined time.Time
+}
+
+func (d dated) Scan(ctx context.Context, known []card.Tip, since, newest int64) (settle.View, error) {
+	v, err := d.Chain.Scan(ctx, known, since, newest)
+	v.Tip.Time = d.mined
+	return v, err
+}
+
+func TestWatcher_MoneyIsNotCountedIfTheCursorCanNotMove(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin, 10)
+		w, heard := s.listen(stuck{s.store}, s.chain)
+		if err := w.Tick(t.Context()); !errors.Is(err, errFault) {
+			t.Errorf("error %v", err)
+		}
+		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
+		heard.want(t)
+		s.tick()
+		s.want(c, card.AwaitingPayment, card.Paid, coin, 10)
+	})
+}
+
+// stuck is a database whose cursors do not move.
+type stuck struct{ *store.Store }
+
+func (s stuck) SettleTx(ctx context.Context, f func(settle.Tx) error) error {
+	return s.Store.SettleTx(ctx, func(tx settle.Tx) error { return f(stuckTx{tx}) })
+}
+
+type stuckTx struct{ settle.Tx }
+
+func (stuckTx) SaveCursor(context.Context, string, settle.Cursor) error { return errFault }
+
+func TestWatcher_AWalletThatIsNotOursIsRefusedAndNotMended(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		w := s.watch(lasting{Chain: swapped{s.chain}, ahead: func(context.Context) error { return card.ErrWalletLost }}, settle.Config{FillBatch: 200})
+		for range 2 {
+			if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWrongChain) || errors.Is(err, card.ErrWalletLost) {
+				t.Errorf("error %v", err)
+			}
+		}
+		if reason := s.pending(); reason != "" {
+			t.Errorf("it is to rescan its chain: %s", reason)
+		}
+	})
+}
+
+func TestWatcher_AWalletIsComparedWithTheStoredAddressesEvery15Seconds(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		compared := 0
+		w := s.watch(lasting{Chain: s.chain, ahead: func(context.Context) error { compared++; return nil }}, settle.Config{FillBatch: 200})
+		for _, tt := range []struct {
+			wait time.Duration
+			want int
+		}{{0, 1}, {0, 1}, {15*time.Second - 1, 1}, {1, 2}, {14 * time.Second, 2}, {time.Hour, 3}} {
+			s.now = s.now.Add(tt.wait)
+			check(t, w.Tick(t.Context()))
+			if compared != tt.want {
+				t.Errorf("compared %d times, want %d", compared, tt.want)
+			}
+		}
+	})
+}
