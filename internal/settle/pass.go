@@ -196,7 +196,7 @@ func applyTransfers(ctx context.Context, tx Tx, currency string, v View, believe
 func moveCursor(ctx context.Context, tx Tx, currency string, cursor Cursor, v View) error {
 	// Save also if only the time differs: apply caps the time of a block from the future at the present, and cards that are assessed
 	// between passes are assessed at the saved time.
-	if v.Tip.Hash != cursor.Tip.Hash || v.Tip.Time.UnixMilli() != cursor.Tip.Time.UnixMilli() || cursor.Fingerprint == "" {
+	if v.Tip.Hash != cursor.Tip.Hash || v.Tip.Time.UnixMilli() != cursor.Tip.Time.UnixMilli() {
 		deep := v.Deep
 		if deep.Hash == "" {
 			deep = cursor.Deep
