@@ -72,7 +72,11 @@ func TestCLI_AnOperatorSettlesAPaymentThatIsTooLittle(t *testing.T) {
 	}
 	decide = append(decide, "--amount", "0.9", "--yes")
 	wantOutput(t, p.must(t, decide...), "recorded: accept 0.9", "was underpaid, is paid")
-	wantOutput(t, p.must(t, decide...), "nothing left to do")
+	if stdout, stderr, code := p.run(decide...); code == 0 {
+		wantOutput(t, stdout, "nothing left to do")
+	} else { // it was issued meanwhile
+		wantOutput(t, stderr, "the card is made already")
+	}
 	card, err := newClient(t, s.url, token).WaitForCard(t.Context(), short.UUID)
 	if err != nil {
 		t.Fatal(err)

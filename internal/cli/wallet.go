@@ -129,28 +129,31 @@ func (c walletClaimCommand) Run(ctx context.Context, g *globals) error {
 		return hint(fmt.Errorf("%q is not the code of a currency", c.Currency), "it is one of: %s", coinVars()["coins"])
 	}
 	return g.office(ctx, func(o office) error {
+		if c.Yes {
+			return claimWallet(ctx, g, o, coin)
+		}
 		cursor, err := o.db.Cursor(ctx, coin.Currency)
 		if err != nil {
 			return err
 		}
-		switch cursor.Conflict {
-		case "":
-			fmt.Fprintf(g.stdout, "no conflict is known: nothing stops this database from using the wallet of %s\n", coin.Code)
-		default:
+		if cursor.Conflict == "" {
+			fmt.Fprintf(g.stdout, "no conflict is known: this database uses the wallet of %s alone\n", coin.Code)
+		} else {
 			fmt.Fprintf(g.stdout, "nothing is sold or issued: %s\n", cursor.Conflict)
 		}
-		if !c.Yes {
-			fmt.Fprintln(g.stdout, "nothing was changed; --yes gives the wallet to this database, and the other one stays stopped")
-			return nil
-		}
-		err = o.db.ClaimWallet(ctx, coin.Code)
-		if errors.Is(err, card.ErrNoRow) {
-			return hint(fmt.Errorf("%q has no wallet yet", c.Currency), "start a worker first: cardmint serve")
-		}
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(g.stdout, "claimed; a worker begins a new epoch at its next pass")
+		fmt.Fprintln(g.stdout, "nothing was changed; --yes gives the wallet to this database, and the other one stays stopped")
 		return nil
 	})
+}
+
+func claimWallet(ctx context.Context, g *globals, o office, coin chain.Coin) error {
+	err := o.db.ClaimWallet(ctx, coin.Code)
+	if errors.Is(err, card.ErrNoRow) {
+		return hint(fmt.Errorf("%q has no wallet yet", coin.Code), "start a worker first: cardmint serve")
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(g.stdout, "claimed; a worker begins a new epoch at its next pass")
+	return nil
 }

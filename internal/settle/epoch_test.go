@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -162,7 +163,7 @@ func (b *branch) sell(n int, sold map[string]bool) {
 // newBranch opens a shop.
 func newBranch(t *testing.T) *branch {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "x.db")
+	path := strings.TrimPrefix(databases.SQLite(t), "sqlite:")
 	b := openBranch(t, path, &purse{made: 1}, uuid.Nil)
 	b.account = insertAccount(t, b.store)
 	return b

@@ -91,7 +91,7 @@ func TestConfig_ValidateRefusesWhatCanNotWork(t *testing.T) {
 	}
 	var cfg settle.Config
 	check(t, cfg.Validate())
-	if cfg.PoolSize != 1000 || cfg.FillBatch != 64 || cfg.LeaseTTL != 30*time.Second || cfg.Replica == "" || cfg.Now == nil {
+	if cfg.PoolSize != 200 || cfg.FillBatch != 64 || cfg.LeaseTTL != 3*time.Second || cfg.Replica == "" || cfg.Now == nil {
 		t.Errorf("the defaults are %+v", cfg)
 	}
 }
