@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -67,31 +66,17 @@ func startPostgres(tb testing.TB) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	attr := func() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
-	if os.Getuid() == 0 { // PostgreSQL refuses to run as root
-		u, err := user.Lookup("postgres")
-		if err != nil {
-			missing(tb, "PostgreSQL will not run as root, and there is no user named postgres (Debian package postgresql)")
-		}
-		uid, _ := strconv.Atoi(u.Uid)
-		gid, _ := strconv.Atoi(u.Gid)
-		if err := os.Chown(dir, uid, gid); err != nil {
-			tb.Fatal(err)
-		}
-		attr = func() *syscall.SysProcAttr {
-			return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
-		}
-	}
+	own(tb, dir)
 	data := filepath.Join(dir, "data")
 	create := exec.Command(initdb, "-D", data, "-U", "postgres", "--auth=trust", "--no-sync", "--locale=C.UTF-8", "--encoding=UTF8")
-	create.SysProcAttr, create.Dir = attr(), dir
+	create.SysProcAttr, create.Dir = unprivileged(tb), dir
 	if out, err := create.CombinedOutput(); err != nil {
 		tb.Fatalf("initdb: %v\n%s", err, out)
 	}
 	cluster.dir, cluster.port = dir, FreePort(tb)
 	cmd := exec.Command(postgres, "-D", data, "-p", strconv.Itoa(cluster.port), "-c", "listen_addresses=127.0.0.1",
 		"-c", "unix_socket_directories="+dir, "-c", "max_connections=200", "-c", "fsync=off", "-c", "max_wal_size=128MB")
-	cmd.SysProcAttr, cmd.Dir = attr(), dir
+	cmd.SysProcAttr, cmd.Dir = unprivileged(tb), dir
 	if cluster.admin, err = sql.Open("postgres", postgresURL("postgres")); err != nil {
 		tb.Fatal(err)
 	}
