@@ -53,7 +53,7 @@ func (s *Service) Check(usdAmount, currency string) (o Order, wrong []card.Field
 	return Order{usd: usd, coin: s.cfg.Currencies[i]}, nil
 }
 
-// CreateCard stores a card that waits for its payment. It costs one round trip to the store.
+// CreateCard stores a card that waits for its payment. It costs one round trip to the store; a replay costs more.
 //
 // key is an idempotency key, or "" for none. If it was used for the same order before, CreateCard returns the card as it was created then,
 // and true. If it was used for another order, the error is card.ErrKeyReused.
@@ -78,6 +78,9 @@ func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, o Order, ke
 	}
 	if !bytes.Equal(earlier.RequestHash, o.hash()) {
 		return nil, false, card.ErrKeyReused
+	}
+	if err := s.store.AwaitReplication(ctx); err != nil {
+		return nil, false, err
 	}
 	return earlier.AsCreated(), true, nil
 }
@@ -131,6 +134,9 @@ func (s *Service) storeCard(ctx context.Context, c *card.Card) (bool, error) {
 	}
 	// Either the statement ran twice because the first reply was lost, or the key or the address is taken, or too much is open.
 	_, err = s.store.CardByUUID(ctx, c.AccountID, c.UUID)
+	if err == nil {
+		err = s.store.AwaitReplication(ctx)
+	}
 	if !errors.Is(err, card.ErrNoRow) {
 		return err == nil, err
 	}

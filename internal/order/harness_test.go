@@ -259,6 +259,13 @@ func (s *spy) CardByIdempotencyKey(ctx context.Context, account uuid.UUID, key s
 	return s.Store.CardByIdempotencyKey(ctx, account, key)
 }
 
+func (s *spy) AwaitReplication(ctx context.Context) error {
+	if err := s.note("AwaitReplication"); err != nil {
+		return err
+	}
+	return s.Store.AwaitReplication(ctx)
+}
+
 func (s *spy) Cards(ctx context.Context, filter order.Filter) ([]*card.Card, error) {
 	if err := s.note(fmt.Sprintf("Cards %d", filter.Limit)); err != nil {
 		return nil, err

@@ -41,7 +41,8 @@ type PoolState struct {
 }
 
 // Store keeps cards and addresses. Running any of its methods twice is harmless. The error is card.ErrNoRow if a row does not exist,
-// and card.ErrUnavailable if the database can't be reached.
+// and card.ErrUnavailable if the database can't be reached, or
+// does not answer in time: then a row may have been stored nevertheless.
 type Store interface {
 	// InsertCard stores a card. It returns false, and stores nothing, if the card's uuid, address or idempotency key is taken, or if the
 	// address has already received money.
@@ -51,6 +52,9 @@ type Store interface {
 	InsertCardWithin(ctx context.Context, c *card.Card, limit card.USD) (bool, error)
 	// CardByUUID and CardByIdempotencyKey return one card. The error is card.ErrDamaged if it can't be decoded.
 	CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Card, error)
+	// AwaitReplication returns once everything that the store has shown before is as durable as what InsertCard acknowledges. A row whose
+	// insertion was unclear may be there, and yet get lost by a failover.
+	AwaitReplication(ctx context.Context) error
 	CardByIdempotencyKey(ctx context.Context, account uuid.UUID, key string) (*card.Card, error)
 	// Cards returns the cards that match and can be decoded, newest first, at most filter.Limit. If it returns fewer, there are no more.
 	Cards(ctx context.Context, filter Filter) ([]*card.Card, error)

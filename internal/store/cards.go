@@ -106,12 +106,12 @@ func (r *cardRow) sealed() *card.Sealed {
 
 func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// InsertCard implements order.Store. It is one round trip.
+// InsertCard implements order.Store. It is one round trip. Once the statement is sent, it does not end with ctx (outlive).
 func (s *Store) InsertCard(ctx context.Context, c *card.Card) (bool, error) {
 	return s.insertCard(ctx, c, 0)
 }
 
-// InsertCardWithin implements order.Store. It is one round trip.
+// InsertCardWithin implements order.Store. It is one round trip, as InsertCard.
 func (s *Store) InsertCardWithin(ctx context.Context, c *card.Card, limit card.USD) (bool, error) {
 	return s.insertCard(ctx, c, limit)
 }
@@ -121,15 +121,27 @@ func (s *Store) insertCard(ctx context.Context, c *card.Card, limit card.USD) (b
 	if err != nil {
 		return false, fmt.Errorf("insert card: rate %w", err)
 	}
-	result, err := s.hot.insertCard.ExecContext(ctx, c.UUID, c.AccountID, c.CreatedAt.UnixMilli(), int64(c.USD), c.Coin.Code,
-		int64(c.Amount), c.Address, rate.Units, c.Rate.At.UnixMilli(), c.Rate.Source, c.ExpiresAt.UnixMilli(),
-		c.ConfirmationsRequired, nullString(c.IdempotencyKey), c.RequestHash, int64(c.Credit.Due), c.Coin.Code, c.Address,
-		int64(limit), c.AccountID, int64(c.USD), int64(limit))
+	done, err := s.writing(ctx)
 	if err != nil {
 		return false, s.fail("insert card", err)
 	}
-	n, err := result.RowsAffected()
-	return n == 1, s.fail("insert card", err)
+	args := []any{c.UUID, c.AccountID, c.CreatedAt.UnixMilli(), int64(c.USD), c.Coin.Code,
+		int64(c.Amount), c.Address, rate.Units, c.Rate.At.UnixMilli(), c.Rate.Source, c.ExpiresAt.UnixMilli(),
+		c.ConfirmationsRequired, nullString(c.IdempotencyKey), c.RequestHash, int64(c.Credit.Due), c.Coin.Code, c.Address,
+		int64(limit), c.AccountID, int64(c.USD), int64(limit)}
+	var n int64
+	err = s.outlive(ctx, func(ctx context.Context) error {
+		defer done()
+		result, err := s.hot.insertCard.ExecContext(ctx, args...)
+		if err == nil {
+			n, err = result.RowsAffected()
+		}
+		return err
+	})
+	if err != nil { // n may still be written
+		return false, s.fail("insert card", err)
+	}
+	return n == 1, nil
 }
 
 // CardByUUID implements order.Store. It is one round trip.

@@ -31,6 +31,8 @@ type dialect struct {
 	hasTable   string             // whether there is a table of that name
 	arrays     bool               // whether one parameter can be a whole column of values
 	classify   func(error) class
+
+	awaitReplication string // waits until what was committed before is as durable as commits are; "" if it always is
 }
 
 // table returns values as a table v with the columns column1, column2 and so on, for a FROM clause, and its parameters. If the database
@@ -82,6 +84,8 @@ var postgres = dialect{
 	hasTable:   "SELECT to_regclass(?) IS NOT NULL",
 	arrays:     true,
 	skipLocked: " FOR NO KEY UPDATE OF q SKIP LOCKED",
+	awaitReplication: `SELECT CASE WHEN current_setting('synchronous_standby_names') <> ''
+		THEN CAST(pg_logical_emit_message(true, 'cardmint', '') AS TEXT) END`,
 	classify: func(err error) class {
 		var e *pq.Error
 		if !errors.As(err, &e) {
@@ -96,6 +100,8 @@ var postgres = dialect{
 			return outOfReach // connection lost, out of resources, shutting down, or cancelled
 		case e.Code == "25P03", e.Code == "25P04":
 			return outOfReach // the transaction was idle, or ran, for too long, and the server ended it
+		case e.Code == readOnlyTransaction:
+			return outOfReach
 		}
 		return otherError
 	},
@@ -147,10 +153,14 @@ func (s *Store) fail(operation string, err error) error {
 	}
 	wrapped := fmt.Errorf("%s: %w", operation, err)
 	var network net.Error
+	pool := poolError(err)
 	switch class := s.dialect.classify(err); {
 	case class == duplicateKey:
 		return fmt.Errorf("%w: %w", card.ErrDuplicate, wrapped)
-	case class == outOfReach, class == notSerialised, errors.Is(err, driver.ErrBadConn), errors.Is(err, sql.ErrConnDone),
+	case pool != nil:
+		return card.ErrUnavailable.Because(fmt.Errorf("%w: %w", pool, wrapped))
+	case class == outOfReach, class == notSerialised, errors.Is(err, errUnreplicated), errors.Is(err, errUnknown), errors.Is(err, errConnect),
+		errors.Is(err, driver.ErrBadConn), errors.Is(err, sql.ErrConnDone),
 		errors.As(err, &network), errors.Is(err, context.DeadlineExceeded), strings.Contains(err.Error(), "sql: database is closed"):
 		return card.ErrUnavailable.Because(wrapped)
 	}

@@ -66,6 +66,9 @@ func (m Migration) Run(ctx context.Context, databaseURL string) (Schema, error) 
 		return Schema{}, err
 	}
 	defer func() { _ = s.Close() }()
+	if err := s.meetPooler(ctx); err != nil { // the lock of migrations needs a session of its own
+		return Schema{}, err
+	}
 	if m.files == nil {
 		if m.files, err = s.dialect.migrations(); err != nil {
 			return Schema{}, err

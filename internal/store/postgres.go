@@ -1,7 +1,7 @@
 package store
 
 import (
-	"context"
+	"cmp"
 	"database/sql"
 	"errors"
 	"net"
@@ -16,11 +16,18 @@ import (
 
 const (
 	longestIdleInTx = longestTx + 5*time.Second // between two statements of a transaction; only a dead process takes that long
-	connectTimeout  = 10 * time.Second          // to connect, or to send a cancel request
+	connectTimeout  = 10 * time.Second          // to connect
+	hostTimeout     = 3 * time.Second           // to connect to one of several hosts: the next may be well
 )
 
 // errParameters replaces errors of lib/pq, which quote what they could not parse: that may be part of the password.
 var errParameters = errors.New("database url: its parameters can't be read")
+
+// IsServer reports whether a database is on a server, which may not be there yet.
+func IsServer(databaseURL string) bool {
+	scheme, _, _ := strings.Cut(databaseURL, ":")
+	return scheme == "postgres" || scheme == "postgresql"
+}
 
 // openPostgres opens a PostgreSQL database. No statement may take more than longest. Parameters in the URL override the settings below.
 //
@@ -29,6 +36,7 @@ var errParameters = errors.New("database url: its parameters can't be read")
 // ask the server to cancel a statement. Without deadlines on the connection, a call to a silent server would never return, whatever its
 // context.
 func openPostgres(databaseURL string, conns int, longest time.Duration) (*Store, error) {
+	databaseURL = splitHosts(databaseURL)
 	if _, err := url.Parse(databaseURL); err != nil {
 		return nil, errors.New("database url: can't be read; percent-encode the special characters of the password")
 	}
@@ -37,87 +45,70 @@ func openPostgres(databaseURL string, conns int, longest time.Duration) (*Store,
 		return nil, errParameters
 	}
 	cfg = cfg.Clone() // allocates Runtime, even if the URL has no parameters
-	for name, value := range map[string]int64{
-		"statement_timeout":                   longest.Milliseconds(),
-		"idle_in_transaction_session_timeout": longestIdleInTx.Milliseconds(),
-		"tcp_keepalives_idle":                 15, // s
-		"tcp_keepalives_interval":             5,  // s
-		"tcp_keepalives_count":                3,
-		"tcp_user_timeout":                    30_000, // ms
-	} {
-		if _, given := cfg.Runtime[name]; !given && !strings.Contains(cfg.Options, name) {
-			cfg.Runtime[name] = strconv.FormatInt(value, 10)
+	for _, p := range sessionSettings(longest) {
+		if _, given := cfg.Runtime[p.name]; !given && !strings.Contains(cfg.Options, p.name) {
+			cfg.Runtime[p.name] = p.value
 		}
 	}
-	if cfg.ConnectTimeout == 0 {
-		cfg.ConnectTimeout = connectTimeout
+	cfg.Runtime["client_min_messages"] = "warning" // always: the warning that a commit is not replicated must arrive
+	if len(cfg.Multi) > 0 {
+		if cfg.TargetSessionAttrs == "" {
+			cfg.TargetSessionAttrs = pq.TargetSessionAttrsReadWrite
+		}
+		cfg.ConnectTimeout = cmp.Or(cfg.ConnectTimeout, hostTimeout)
 	}
+	cfg.ConnectTimeout = cmp.Or(cfg.ConnectTimeout, connectTimeout)
 	connector, err := pq.NewConnectorConfig(cfg)
 	if err != nil {
 		return nil, errParameters
 	}
 	connector.Dialer(dialer{silence: longest + longest/4}) // by then the server should have ended the statement itself
-	db := sqlx.NewDb(sql.OpenDB(connector), "postgres")
+	all := &sessions{Connector: connector, runtime: cfg.Runtime}
+	db := sqlx.NewDb(sql.OpenDB(all), "postgres")
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
-	return &Store{w: db, r: db, dialect: postgres}, nil
+	db.SetConnMaxLifetime(longestSession)
+	return &Store{w: db, r: db, dialect: postgres, pg: all, writers: make(chan struct{}, max(1, conns*3/4))}, nil
 }
 
-// dialer makes connections that do not wait for the other side longer than silence.
-type dialer struct{ silence time.Duration }
+type setting struct{ name, value string }
 
-// DialContext implements pq.DialerContext.
-func (d dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	c, err := (&net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}).
-		DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
+// sessionSettings returns what sessions are started with unless the URL says otherwise.
+func sessionSettings(longest time.Duration) []setting {
+	return []setting{
+		{"statement_timeout", strconv.FormatInt(longest.Milliseconds(), 10)},
+		{"idle_in_transaction_session_timeout", strconv.FormatInt(longestIdleInTx.Milliseconds(), 10)},
+		{"tcp_keepalives_idle", "15"},    // s
+		{"tcp_keepalives_interval", "5"}, // s
+		{"tcp_keepalives_count", "3"},
+		{"tcp_user_timeout", "30000"}, // ms
 	}
-	return &impatient{Conn: c, silence: d.silence}, nil
 }
 
-// Dial implements pq.Dialer.
-func (d dialer) Dial(network, address string) (net.Conn, error) {
-	return d.DialContext(context.Background(), network, address)
-}
-
-// DialTimeout implements pq.Dialer.
-func (d dialer) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	return d.DialContext(ctx, network, address)
-}
-
-// impatient is a connection on which every read and write has a deadline. It may be idle in between for any time.
-type impatient struct {
-	net.Conn
-	silence time.Duration
-	until   time.Time // the deadline that lib/pq sets while it connects
-}
-
-func (c *impatient) SetDeadline(t time.Time) error {
-	c.until = t
-	return c.Conn.SetDeadline(t)
-}
-
-func (c *impatient) deadline() time.Time {
-	t := time.Now().Add(c.silence)
-	if !c.until.IsZero() && c.until.Before(t) {
-		return c.until
+// splitHosts rewrites a URL with several hosts, postgres://h1:p1,h2:p2/db, as lib/pq takes it: postgres:///db?host=h1,h2&port=p1,p2.
+func splitHosts(databaseURL string) string {
+	scheme, rest, _ := strings.Cut(databaseURL, "://")
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
 	}
-	return t
-}
-
-func (c *impatient) Read(b []byte) (int, error) {
-	if err := c.SetReadDeadline(c.deadline()); err != nil {
-		return 0, err
+	authority, rest := rest[:end], rest[end:]
+	at := strings.LastIndex(authority, "@") + 1
+	if !strings.Contains(authority[at:], ",") {
+		return databaseURL
 	}
-	return c.Conn.Read(b)
-}
-
-func (c *impatient) Write(b []byte) (int, error) {
-	if err := c.SetWriteDeadline(c.deadline()); err != nil {
-		return 0, err
+	var hosts, ports []string
+	for _, one := range strings.Split(authority[at:], ",") {
+		host, port, err := net.SplitHostPort(one)
+		if err != nil {
+			host, port = strings.Trim(one, "[]"), "5432"
+		}
+		hosts, ports = append(hosts, host), append(ports, port)
 	}
-	return c.Conn.Write(b)
+	path, query, _ := strings.Cut(rest, "?")
+	if query != "" {
+		query += "&"
+	}
+	return scheme + "://" + authority[:at] + cmp.Or(path, "/") + "?" + query +
+		"host=" + url.QueryEscape(strings.Join(hosts, ",")) + "&port=" + url.QueryEscape(strings.Join(ports, ","))
 }

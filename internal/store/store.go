@@ -33,6 +33,8 @@ type Store struct {
 	dialect dialect
 	schema  Schema
 	coins   map[string]card.Currency // the currencies that cards may have, by code
+	pg      *sessions                // nil on SQLite
+	writers chan struct{}            // has an element for each connection that writes; nil for no limit
 	hot     struct{ insertCard, cardByUUID, cardByKey, tokenByHash, dueDeliveries, saveDeliveries *sqlx.Stmt }
 	witness witness
 	// historySQL is the expression of history, once it is known which one the database allows.
@@ -61,19 +63,26 @@ func open(ctx context.Context, databaseURL string, conns int, longest time.Durat
 	if err != nil {
 		return nil, err
 	}
+	if err := s.ready(ctx, databaseURL); err != nil {
+		_ = s.Close()
+		return nil, err
+	}
 	s.coins = make(map[string]card.Currency, len(coins))
 	for _, c := range coins {
 		s.coins[c.Code] = c
 	}
-	if err := s.checkSchema(ctx, databaseURL); err != nil {
-		_ = s.Close()
-		return nil, err
-	}
-	if err := s.prepare(ctx); err != nil {
-		_ = s.Close()
-		return nil, err
-	}
 	return s, nil
+}
+
+// ready checks that statements can be run, and prepares them.
+func (s *Store) ready(ctx context.Context, databaseURL string) error {
+	if err := s.meetPooler(ctx); err != nil {
+		return err
+	}
+	if err := s.checkSchema(ctx, databaseURL); err != nil {
+		return err
+	}
+	return s.prepare(ctx)
 }
 
 // connect opens a database. No statement may take more than longest.
@@ -117,9 +126,6 @@ func (s *Store) Close() error {
 	}
 	return s.w.Close()
 }
-
-// Ping returns an error if the database does not answer.
-func (s *Store) Ping(ctx context.Context) error { return s.fail("ping", s.r.PingContext(ctx)) }
 
 func (s *Store) prepare(ctx context.Context) error {
 	type preparation struct {
@@ -186,14 +192,28 @@ const longestTx = time.Minute
 const longestClaim = 5 * time.Second
 
 func (s *Store) tryTx(ctx context.Context, f func(*tx) error) error {
-	conn, err := s.w.Connx(ctx)
+	done, err := s.writing(ctx)
 	if err != nil {
 		return s.fail("begin", err)
 	}
-	defer func() { _ = conn.Close() }()
+	conn, err := s.w.Connx(ctx)
+	if err != nil {
+		done()
+		return s.fail("begin", err)
+	}
 	// The transaction does not end with ctx: if a cancelled context cut off COMMIT, nobody would know whether it happened.
-	committing, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestTx)
-	defer cancel()
+	committing, cancel := outliving(ctx)
+	end := func() {
+		cancel()
+		_ = conn.Close()
+		done()
+	}
+	handedOver := false
+	defer func() {
+		if !handedOver {
+			end()
+		}
+	}()
 	t, err := conn.BeginTxx(committing, nil)
 	if err != nil {
 		return s.fail("begin", err)
@@ -206,7 +226,11 @@ func (s *Store) tryTx(ctx context.Context, f func(*tx) error) error {
 		_ = t.Rollback()
 		return s.fail("commit", err)
 	}
-	return s.fail("commit", t.Commit())
+	handedOver = true
+	return s.fail("commit", s.outlive(ctx, func(context.Context) error {
+		defer end()
+		return t.Commit()
+	}))
 }
 
 // tx implements the Tx of every actor.

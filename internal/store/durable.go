@@ -1,0 +1,69 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// What is acknowledged is durable: with synchronous replication, a standby has it. PostgreSQL commits on the primary first and waits for
+// the standby afterwards. A wait that is cancelled can't undo the commit, and so the server only warns (session.notice). Therefore no
+// caller cuts off a commit (outlive), a commit with that warning has an unknown outcome (errUnreplicated), and a row that an earlier
+// attempt may have left behind is acknowledged only after a commit of our own (AwaitReplication).
+
+// errUnknown means that a statement goes on although its caller has gone.
+var errUnknown = errors.New("the outcome is unknown")
+
+// outlive runs f, which commits, and returns its error. When ctx ends first, it returns an error at once, and f goes on in the background
+// until its own context ends, after longestTx. f is not called if ctx ends before it had a connection.
+func (s *Store) outlive(ctx context.Context, f func(context.Context) error) error {
+	if s.SingleWriter() {
+		return f(ctx)
+	}
+	own, cancel := outliving(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		defer cancel()
+		ended <- f(own)
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errUnknown, ctx.Err())
+	}
+}
+
+// outliving returns a context that does not end with ctx, but after longestTx.
+func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithValue(context.WithoutCancel(ctx), callerKey{}, ctx), longestTx)
+}
+
+// writing waits until one more connection may write. Commits may wait for a standby for a long time; they leave some connections to those
+// that read. The caller must call done.
+func (s *Store) writing(ctx context.Context) (done func(), err error) {
+	if s.writers == nil {
+		return func() {}, nil
+	}
+	select {
+	case s.writers <- struct{}{}:
+		return func() { <-s.writers }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// AwaitReplication implements order.Store. It is one round trip. A commit is acknowledged only after all that precede it in the log, and
+// so it commits something: a message that nobody reads.
+func (s *Store) AwaitReplication(ctx context.Context) error {
+	if s.dialect.awaitReplication == "" {
+		return nil
+	}
+	var nothing sql.NullString
+	return s.get(ctx, s.w, &nothing, "await replication", s.dialect.awaitReplication)
+}
+
+// longestSession is how long a connection is used. Settings of a server, a role or a database are in force in new sessions only.
+const longestSession = 30 * time.Minute

@@ -1,0 +1,68 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/lib/pq"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// readOnlyTransaction is the code of the error of a statement that would write in a session that can't.
+const readOnlyTransaction = "25006"
+
+var errReadOnly = errors.New("the session is read only")
+
+// Ping returns an error if the database does not answer, or can't be written to. On PostgreSQL it is a card.Unready that says why.
+func (s *Store) Ping(ctx context.Context) error {
+	if s.pg == nil {
+		return s.fail("ping", s.r.PingContext(ctx))
+	}
+	err := s.pingServer(ctx)
+	if errors.Is(err, errReadOnly) {
+		s.pg.distrust()
+		err = s.pingServer(ctx) // that session may be older than the database's recovery
+	}
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", card.Unready(whyUnready(err)), err)
+}
+
+func (s *Store) pingServer(ctx context.Context) error {
+	var readOnly string
+	if err := s.get(ctx, s.r, &readOnly, "ping", "SHOW transaction_read_only"); err != nil { // also on in a standby
+		return err
+	}
+	if readOnly == "on" {
+		return errReadOnly
+	}
+	return nil
+}
+
+// whyUnready says in words for anybody why the database can't be used.
+func whyUnready(err error) string {
+	var e *pq.Error
+	errors.As(err, &e)
+	switch text := err.Error(); {
+	case errors.Is(err, ErrPoolMode), errors.Is(err, ErrPoolParameters):
+		return "wrong mode of the connection pooler"
+	case errors.Is(err, errReadOnly), strings.Contains(text, "session is read-only"), strings.Contains(text, "in hot standby mode"): // of lib/pq
+		return "read only"
+	case e == nil:
+	case e.Code == readOnlyTransaction:
+		return "read only"
+	case e.Code.Class() == "28":
+		return "login refused"
+	case e.Code == "3D000":
+		return "database missing"
+	case e.Code == "57P03":
+		return "starting up or shutting down"
+	case e.Code == "53300":
+		return "too many connections"
+	}
+	return "does not answer"
+}

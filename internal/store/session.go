@@ -1,0 +1,254 @@
+package store
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"github.com/lib/pq"
+)
+
+// errUnreplicated means that a transaction was committed, but perhaps on this server alone: whoever waited for the standby did not wait to
+// the end. lib/pq takes that for success.
+var errUnreplicated = errors.New("committed, but perhaps not replicated")
+
+// errConnect marks errors of connecting: whatever the reason, the database can't be reached.
+var errConnect = errors.New("connect")
+
+// sessions makes the connections of a pool. It implements driver.Connector.
+type sessions struct {
+	*pq.Connector
+	runtime    map[string]string      // the startup parameters
+	settings   atomic.Pointer[string] // statements that a new session starts with, if a pooler swallows startup parameters
+	generation atomic.Int64           // sessions of earlier generations are given up
+}
+
+// Connect implements driver.Connector.
+func (all *sessions) Connect(ctx context.Context) (driver.Conn, error) {
+	attempt := &dialing{ctx: ctx}
+	defer attempt.end()
+	generation := all.generation.Load()
+	c, err := all.Connector.Connect(context.WithValue(ctx, dialingKey{}, attempt))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errConnect, err)
+	}
+	s := &session{conn: c.(conn), wire: attempt.wire, all: all, generation: generation}
+	pq.SetNoticeHandler(c, s.notice)
+	if settings := all.settings.Load(); settings != nil {
+		if _, err := s.ExecContext(ctx, *settings, nil); err != nil {
+			_ = s.Close()
+			return nil, fmt.Errorf("%w: %w", errConnect, err)
+		}
+	}
+	return s, nil
+}
+
+// distrust gives up all sessions that were made before. A session that can't write may stay so when the cause has gone.
+func (all *sessions) distrust() { all.generation.Add(1) }
+
+// conn is what lib/pq's connections implement.
+type conn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.NamedValueChecker
+	driver.Pinger
+	driver.QueryerContext
+	driver.SessionResetter
+	driver.Validator
+}
+
+// session is a connection that notices what lib/pq does not tell: a commit that may not be replicated, and a session that can't write.
+type session struct {
+	conn
+	wire         *wire
+	all          *sessions
+	generation   int64
+	unreplicated bool // the server said so during the statement
+}
+
+// notice hears the server's warnings. Their texts may be in any language, and a proxy may leave out the routine.
+func (s *session) notice(n *pq.Error) {
+	if n.Routine == "SyncRepWaitForLSN" || strings.Contains(n.Message, "synchronous replication") {
+		s.unreplicated = true
+	}
+}
+
+// callerKey is the key of the context of a caller that a statement outlives.
+type callerKey struct{}
+
+// start starts a statement. It returns an error if the caller has gone before anything was sent.
+func (s *session) start(ctx context.Context) (release func(), err error) {
+	if caller, ok := ctx.Value(callerKey{}).(context.Context); ok && caller.Err() != nil {
+		return nil, caller.Err()
+	}
+	s.unreplicated = false
+	return s.wire.limit(ctx), nil
+}
+
+// end returns what came of a statement.
+func (s *session) end(err error) error {
+	var e *pq.Error
+	if errors.As(err, &e) && e.Code == readOnlyTransaction {
+		s.all.distrust()
+	}
+	if s.unreplicated {
+		s.unreplicated = false
+		return errUnreplicated // not driver.ErrBadConn, for database/sql would run the statement again
+	}
+	return err
+}
+
+// IsValid implements driver.Validator.
+func (s *session) IsValid() bool { return s.generation == s.all.generation.Load() && s.conn.IsValid() }
+
+// ResetSession implements driver.SessionResetter.
+func (s *session) ResetSession(ctx context.Context) error {
+	if !s.IsValid() {
+		return driver.ErrBadConn
+	}
+	return s.conn.ResetSession(ctx)
+}
+
+// ExecContext implements driver.ExecerContext.
+func (s *session) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	release, err := s.start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	result, err := s.conn.ExecContext(ctx, query, args)
+	return result, s.end(err)
+}
+
+// QueryContext implements driver.QueryerContext.
+func (s *session) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	return s.query(ctx, func() (driver.Rows, error) { return s.conn.QueryContext(ctx, query, args) })
+}
+
+func (s *session) query(ctx context.Context, f func() (driver.Rows, error)) (driver.Rows, error) {
+	release, err := s.start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := f()
+	if err != nil {
+		release()
+		return nil, s.end(err)
+	}
+	return &result{Rows: found, s: s, release: release}, nil
+}
+
+// Ping implements driver.Pinger.
+func (s *session) Ping(ctx context.Context) error {
+	defer s.wire.limit(ctx)()
+	return s.conn.Ping(ctx)
+}
+
+// PrepareContext implements driver.ConnPrepareContext.
+func (s *session) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	defer s.wire.limit(ctx)()
+	st, err := s.conn.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, s.end(err)
+	}
+	if both, ok := st.(preparedStmt); ok {
+		return &statement{both, s}, nil
+	}
+	return st, nil // COPY
+}
+
+// BeginTx implements driver.ConnBeginTx. The transaction may outlive its caller, but BEGIN does not.
+func (s *session) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	release, err := s.start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	caller, ok := ctx.Value(callerKey{}).(context.Context)
+	if !ok {
+		caller = ctx
+	}
+	defer s.wire.limit(caller)()
+	t, err := s.conn.BeginTx(ctx, opts)
+	if err != nil {
+		release()
+		return nil, s.end(err)
+	}
+	return &transaction{Tx: t, s: s, caller: caller, release: release}, nil
+}
+
+// transaction is a transaction of a session.
+type transaction struct {
+	driver.Tx
+	s       *session
+	caller  context.Context
+	release func()
+}
+
+// Commit implements driver.Tx.
+func (t *transaction) Commit() error {
+	defer t.release()
+	t.s.unreplicated = false
+	return t.s.end(t.Tx.Commit())
+}
+
+// Rollback implements driver.Tx. It does not outlive the caller: a connection that is given up is rolled back as well.
+func (t *transaction) Rollback() error {
+	defer t.release()
+	defer t.s.wire.limit(t.caller)()
+	return t.s.end(t.Tx.Rollback())
+}
+
+type preparedStmt interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
+}
+
+// statement is a prepared statement of a session.
+type statement struct {
+	preparedStmt
+	s *session
+}
+
+// ExecContext implements driver.StmtExecContext.
+func (st *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	release, err := st.s.start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	result, err := st.preparedStmt.ExecContext(ctx, args)
+	return result, st.s.end(err)
+}
+
+// QueryContext implements driver.StmtQueryContext.
+func (st *statement) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	return st.s.query(ctx, func() (driver.Rows, error) { return st.preparedStmt.QueryContext(ctx, args) })
+}
+
+// result is what a query found. The server tells of its commit after the last row.
+type result struct {
+	driver.Rows
+	s       *session
+	release func()
+}
+
+// Next implements driver.Rows.
+func (r *result) Next(dest []driver.Value) error {
+	err := r.Rows.Next(dest)
+	if err == nil {
+		return nil
+	}
+	return r.s.end(err)
+}
+
+// Close implements driver.Rows.
+func (r *result) Close() error {
+	defer r.release()
+	return r.s.end(r.Rows.Close())
+}
