@@ -40,8 +40,6 @@ func poolError(err error) error {
 		return ErrPoolMode
 	case strings.Contains(e.Message, "unsupported startup parameter"):
 		return ErrPoolParameters
-	case strings.Contains(e.Message, "transaction blocks not allowed in statement pooling mode"):
-		return ErrPoolMode
 	}
 	return nil
 }
@@ -56,13 +54,11 @@ func (s *Store) meetPooler(ctx context.Context) error {
 		return nil
 	}
 	var names, want []string
-	for _, name := range []string{"idle_in_transaction_session_timeout", "statement_timeout"} {
-		if value := s.pg.runtime[name]; value != "" && strings.Trim(value, "0123456789") == "" { // not one of the URL with a unit
+	for _, name := range []string{"client_min_messages", "idle_in_transaction_session_timeout", "statement_timeout"} {
+		value := s.pg.runtime[name]
+		if value == "warning" || value != "" && strings.Trim(value, "0123456789") == "" { // the server shows "60s" in another unit
 			names, want = append(names, pq.QuoteLiteral(name)), append(want, value)
 		}
-	}
-	if len(names) == 0 {
-		return nil
 	}
 	var got string
 	err := s.get(ctx, s.r, &got, "look for a pooler", "SELECT string_agg(setting, ' ' ORDER BY name) FROM pg_settings WHERE name IN ("+strings.Join(names, ", ")+")")
@@ -90,27 +86,28 @@ func (s *Store) ownSessions(ctx context.Context) error {
 	defer cancel()
 	db := sql.OpenDB(s.pg)
 	defer func() { _ = db.Close() }()
-	first, err := db.Conn(ctx)
+	one, err := db.Conn(ctx)
 	if err != nil {
 		return s.fail("look for a pooler", err)
 	}
-	defer func() { _ = first.Close() }()
+	defer func() { _ = one.Close() }()
+	other, err := db.Conn(ctx)
+	if err == nil {
+		defer func() { _ = other.Close() }()
+	}
 	for range 5 {
-		var its, others int
-		if err := first.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&its); err != nil {
-			return s.fail("look for a pooler", err)
-		}
-		second, err := db.BeginTx(ctx, nil)
-		if err == nil {
-			err = second.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&others)
-			_ = second.Rollback()
+		var session [2]int
+		for i, c := range []*sql.Conn{one, other} {
+			if err == nil {
+				err = c.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&session[i])
+			}
 		}
 		switch {
-		case poolError(err) == nil && ctx.Err() != nil:
+		case err != nil && ctx.Err() != nil:
 			return nil
 		case err != nil:
 			return s.fail("look for a pooler", err)
-		case its == others:
+		case session[0] == session[1]:
 			return ErrPoolMode
 		}
 	}

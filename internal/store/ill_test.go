@@ -1,0 +1,246 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/store"
+)
+
+// heals calls f until it succeeds, for at most five seconds.
+func heals(t *testing.T, f func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not well after five seconds: %v", err)
+		}
+	}
+}
+
+// warm has every connection of s in use, so that none has to be made later.
+func warm(t *testing.T, s *store.Store) {
+	t.Helper()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			var nothing string
+			if err := s.Scalar(t.Context(), &nothing, "SELECT CAST(pg_sleep(0.2) AS TEXT)"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func wantUnready(t *testing.T, err error, why string) {
+	t.Helper()
+	got, _ := errors.AsType[card.Unready](err)
+	if string(got) != why {
+		t.Errorf("unready because of %q, want %q: %v", got, why, err)
+	}
+}
+
+func TestIllServer_IsUnavailableAndHealsByItself(t *testing.T) {
+	t.Parallel()
+	c := rig.NewCluster(t)
+	end := "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = 'cards'"
+	c.Exec(t, "CREATE ROLE shop LOGIN")
+	c.Exec(t, "CREATE DATABASE cards OWNER shop")
+	s := open(t, strings.Replace(c.URL("cards"), "//postgres@", "//shop@", 1))
+	owner := newAccount(t, s)
+	insert := func() error { _, err := s.InsertCard(t.Context(), newCard(owner)); return err }
+	for _, x := range []struct {
+		name      string
+		ill, well []string
+		why       string
+	}{
+		{"read only", []string{"ALTER DATABASE cards SET default_transaction_read_only = on", end}, []string{"ALTER DATABASE cards RESET default_transaction_read_only"}, "read only"},
+		{"read only by configuration", []string{"ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"},
+			[]string{"ALTER SYSTEM RESET default_transaction_read_only", "SELECT pg_reload_conf()"}, "read only"},
+		{"login refused", []string{"ALTER ROLE shop NOLOGIN", end}, []string{"ALTER ROLE shop LOGIN"}, "login refused"},
+		{"missing", []string{"ALTER DATABASE cards WITH ALLOW_CONNECTIONS false", end, "ALTER DATABASE cards RENAME TO elsewhere"},
+			[]string{"ALTER DATABASE elsewhere RENAME TO cards", "ALTER DATABASE cards WITH ALLOW_CONNECTIONS true"}, "database missing"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			warm(t, s)
+			for _, statement := range x.ill {
+				c.Exec(t, statement)
+			}
+			heals(t, func() error { // until the server has read its configuration
+				if err := s.Ping(t.Context()); err == nil {
+					return errors.New("well")
+				}
+				return nil
+			})
+			wantUnready(t, s.Ping(t.Context()), x.why)
+			for range 20 {
+				wantError(t, insert(), card.ErrUnavailable)
+			}
+			for _, statement := range x.well {
+				c.Exec(t, statement)
+			}
+			heals(t, func() error { return s.Ping(t.Context()) })
+			heals(t, insert)
+			for range 20 { // no session is left behind
+				check(t, insert())
+			}
+		})
+	}
+}
+
+func TestIllServer_RestartsAndStartingUp(t *testing.T) {
+	t.Parallel()
+	c := rig.NewCluster(t)
+	s := open(t, c.URL("postgres"))
+	owner := newAccount(t, s)
+	warm(t, s)
+	c.Stop()
+	wantUnready(t, s.Ping(t.Context()), "does not answer")
+	_, err := s.InsertCard(t.Context(), newCard(owner))
+	wantError(t, err, card.ErrUnavailable)
+	c.Start(t)
+	heals(t, func() error {
+		_, err := s.InsertCard(t.Context(), newCard(owner))
+		return errors.Join(err, s.Ping(t.Context()))
+	})
+}
+
+// A server that is frozen answers nobody, and lib/pq waits for the answer to its request to cancel. Everybody gets an answer in time, and
+// nothing is left behind.
+func TestFrozenServer_EveryCallEndsWithItsContext(t *testing.T) {
+	c := rig.NewCluster(t)
+	s := open(t, c.URL("postgres"))
+	owner := newAccount(t, s)
+	known := insertCard(t, s, newCard(owner))
+	warm(t, s)
+	goroutines := runtime.NumGoroutine()
+	c.Freeze()
+	var all sync.WaitGroup
+	for name, call := range map[string]func(context.Context) error{
+		"insert":      func(ctx context.Context) error { _, err := s.InsertCard(ctx, newCard(owner)); return err },
+		"read":        func(ctx context.Context) error { _, err := s.CardByUUID(ctx, owner, known.UUID); return err },
+		"list":        func(ctx context.Context) error { _, err := s.CardsByUUID(ctx, []uuid.UUID{known.UUID}); return err },
+		"ping":        s.Ping,
+		"replay":      s.AwaitReplication,
+		"transaction": func(ctx context.Context) error { return s.Do(ctx, func(*store.Tx) error { return nil }) },
+		"lease":       func(ctx context.Context) error { _, err := s.AcquireLease(ctx, "watch", "a", time.Minute); return err },
+	} {
+		for range 3 { // more than there are connections: some have to make one, or to wait
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				start := time.Now()
+				if err := call(ctx); !errors.Is(err, card.ErrUnavailable) {
+					t.Errorf("%s: %v", name, err)
+				}
+				if took := time.Since(start); took > 4*time.Second {
+					t.Errorf("%s took %s", name, took)
+				}
+			})
+		}
+	}
+	all.Wait()
+	c.Thaw()
+	heals(t, func() error {
+		_, err := s.InsertCard(t.Context(), newCard(owner))
+		return errors.Join(err, s.Ping(t.Context()))
+	})
+	heals(t, func() error {
+		if n := runtime.NumGoroutine(); n > goroutines {
+			return fmt.Errorf("%d goroutines, before %d", n, goroutines)
+		}
+		return nil
+	})
+	heals(t, func() error {
+		if n := c.Value(t, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"); n > "9" || len(n) > 1 {
+			return fmt.Errorf("%s sessions", n)
+		}
+		return nil
+	})
+}
+
+func TestSeveralHosts_FindThePrimary(t *testing.T) {
+	t.Parallel()
+	primary := rig.NewCluster(t)
+	standby := primary.Standby(t, "second")
+	hosts := standby.Host() + "," + primary.Host()
+	s := open(t, "postgres://postgres@"+hosts+"/postgres?sslmode=disable")
+	owner := newAccount(t, s)
+	warm(t, s)
+	insertCard(t, s, newCard(owner))
+	var recovering bool
+	check(t, s.Scalar(t.Context(), &recovering, "SELECT pg_is_in_recovery()"))
+	if recovering {
+		t.Error("connected to the standby")
+	}
+	for deadline := time.Now().Add(10 * time.Second); standby.Value(t, "SELECT count(*) FROM cards") != "1" && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	primary.Stop()
+	wantUnready(t, s.Ping(t.Context()), "read only") // the standby is there
+	standby.Promote(t)
+	heals(t, func() error {
+		_, err := s.InsertCard(t.Context(), newCard(owner))
+		return errors.Join(err, s.Ping(t.Context()))
+	})
+}
+
+func TestSeveralHosts_TheURLHasTheLastWord(t *testing.T) {
+	t.Parallel()
+	primary := rig.NewCluster(t)
+	open(t, primary.URL("postgres"))
+	standby := primary.Standby(t, "second")
+	for _, url := range []string{
+		"postgres://postgres@" + primary.Host() + "," + standby.Host() + "/postgres?sslmode=disable&target_session_attrs=standby",
+		"postgres://postgres@/postgres?sslmode=disable&target_session_attrs=standby&host=127.0.0.1,127.0.0.1&port=" +
+			strings.TrimPrefix(primary.Host(), "127.0.0.1:") + "," + strings.TrimPrefix(standby.Host(), "127.0.0.1:"),
+	} {
+		s, err := store.OpenImpatient(t.Context(), url, 2, time.Minute, chain.Currencies())
+		check(t, err)
+		wantUnready(t, s.Ping(t.Context()), "read only")
+		check(t, s.Close())
+	}
+}
+
+// New connections read the file of passwords again.
+func TestPassword_IsRotatedWithoutARestart(t *testing.T) {
+	t.Parallel()
+	c := rig.NewCluster(t)
+	c.Exec(t, "CREATE ROLE shop LOGIN PASSWORD 'old'")
+	c.Exec(t, "CREATE DATABASE cards OWNER shop")
+	c.AskForPasswords(t, "scram-sha-256")
+	file := filepath.Join(t.TempDir(), "pgpass")
+	write := func(password string) { check(t, os.WriteFile(file, []byte("*:*:cards:shop:"+password+"\n"), 0o600)) }
+	write("old")
+	s := open(t, strings.Replace(c.URL("cards"), "//postgres@", "//shop@", 1)+"&passfile="+file)
+	check(t, s.Ping(t.Context()))
+	c.Exec(t, "ALTER ROLE shop PASSWORD 'new'")
+	check(t, s.Ping(t.Context())) // sessions that there are stay
+	c.Exec(t, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = 'shop'")
+	heals(t, func() error {
+		if err := s.Ping(t.Context()); err == nil {
+			return errors.New("the old password is still good")
+		}
+		return nil
+	})
+	wantUnready(t, s.Ping(t.Context()), "login refused")
+	write("new")
+	heals(t, func() error { return s.Ping(t.Context()) })
+}
