@@ -31,6 +31,7 @@ var _ StrictServerInterface = (*api)(nil)
 var (
 	errNoIdentity = errors.New("handler reached without authentication")
 	errNotChecked = errors.New("handler reached without validation")
+	errNoDeadline = errors.New("handler reached without a deadline")
 )
 
 // caller returns the account that the request is from, and the request's context, which ends when the client disconnects. A gin.Context
@@ -117,10 +118,15 @@ func (a *api) ListCards(gc context.Context, r ListCardsRequestObject) (ListCards
 		}
 	}
 	if r.Params.Limit == nil {
+		unlimited, ok := gc.Value(unlimitedKey).(context.Context)
+		if !ok {
+			return nil, errNoDeadline
+		}
 		who, _ := identity(gc)
 		return cardStream{
+			unlimited: unlimited, beginning: ctx,
 			begin: func() (func(), error) { return a.lists.begin(who.TokenID) },
-			each:  func(f func(*card.Card) error) error { return a.orders.ListCards(ctx, filter, f) },
+			each:  func(ctx context.Context, f func(*card.Card) error) error { return a.orders.ListCards(ctx, filter, f) },
 		}, nil
 	}
 	return a.page(ctx, filter, int(*r.Params.Limit))
@@ -164,8 +170,10 @@ func parseCursor(text string) (uuid.UUID, error) {
 
 // cardStream writes cards as they are read, in constant memory.
 type cardStream struct {
-	begin func() (end func(), err error) // refuses a list that is one too many
-	each  func(func(*card.Card) error) error
+	unlimited context.Context
+	beginning context.Context                // within which the response must begin
+	begin     func() (end func(), err error) // refuses a list that is one too many
+	each      func(context.Context, func(*card.Card) error) error
 }
 
 // VisitListCardsResponse writes the array. The status is sent with the first card. An error before that becomes a problem document. A
@@ -176,15 +184,19 @@ func (s cardStream) VisitListCardsResponse(w http.ResponseWriter) error {
 		return err
 	}
 	defer end()
+	ctx, cancel := context.WithCancel(s.unlimited)
+	defer cancel()
+	begun := context.AfterFunc(s.beginning, cancel)
 	control := http.NewResponseController(w)
 	out := bufio.NewWriterSize(w, 32<<10)
 	encoder := json.NewEncoder(out)
 	separator := byte('[')
 	start := func() {
+		begun()
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusOK)
 	}
-	err = s.each(func(c *card.Card) error {
+	err = s.each(ctx, func(c *card.Card) error {
 		if separator == '[' {
 			start()
 		}
@@ -197,6 +209,9 @@ func (s cardStream) VisitListCardsResponse(w http.ResponseWriter) error {
 		separator = ','
 		return encoder.Encode(wireCard(c))
 	})
+	if late := s.beginning.Err(); err != nil && separator == '[' && errors.Is(late, context.DeadlineExceeded) {
+		return card.ErrUnavailable.Because(err) // which the store takes for a caller that has gone
+	}
 	if err != nil {
 		return err
 	}

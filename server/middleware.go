@@ -18,7 +18,8 @@ const maxBody = 64 << 10
 const (
 	requestIDKey = "cardmint.request_id"
 	identityKey  = "cardmint.identity"
-	checkedKey   = "cardmint.checked" // the order that the domain read from the body
+	unlimitedKey = "cardmint.unlimited" // the context without a deadline
+	checkedKey   = "cardmint.checked"   // the order that the domain read from the body
 )
 
 const harmless = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
@@ -77,20 +78,20 @@ func accessLog(log *slog.Logger) gin.HandlerFunc {
 	}
 }
 
-// requestTimeout limits a request, whatever it waits for. A list without pages is exempt: it ends when its client does not keep up.
-const requestTimeout = 20 * time.Second
+// requestTimeout limits the work on a request, whatever it waits for, so that it is answered within 20 seconds: the store may take a
+// moment longer to give up a database that hangs.
+const requestTimeout = 17 * time.Second
 
-// deadline gives the request's context a deadline, so that requests do not pile up if the database hangs.
+// deadline gives the request's context a deadline, so that requests do not pile up if the database hangs. The context without it is kept
+// for a list that is streamed, which ends when its client does not keep up.
 func deadline(c *gin.Context) {
-	if c.Request.Method == http.MethodGet && c.FullPath() == "/api/cards" && c.Query("limit") == "" {
-		return
-	}
 	request := c.Request
 	ctx, cancel := context.WithTimeout(request.Context(), requestTimeout)
 	defer func() {
 		cancel()
 		c.Request = request // accessLog tells by the original context whether the client is gone
 	}()
+	c.Set(unlimitedKey, request.Context())
 	c.Request = request.WithContext(ctx)
 	c.Next()
 }
