@@ -10,11 +10,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"runtime/debug"
 	"strings"
 	"sync"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/cardmint/cardmint/internal/store"
 )
 
 // globals are the flags of every command.
@@ -127,6 +130,11 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c.log = slog.New(c.logHandler())
 	slog.SetDefault(c.log)
 	slog.SetLogLoggerLevel(slog.LevelDebug) // net/http logs there what receivers of webhooks send unasked
+	role, _, _ := strings.Cut(parsed.Command(), " ")
+	if role == "serve" {
+		role = c.Serve.Role
+	}
+	c.DatabaseURL = named(c.DatabaseURL, role)
 	if err := parsed.Run(&c.globals); err != nil {
 		return report(stderr, 1, explain(err))
 	}
@@ -167,12 +175,29 @@ type versionCommand struct{}
 
 func (versionCommand) Help() string { return "Example:\n  cardmint version" }
 
-// Run prints the module's version, which go install and the release build set.
+// Run prints the version.
 func (versionCommand) Run(g *globals) error {
-	version := "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		version = info.Main.Version
-	}
-	_, err := fmt.Fprintln(g.stdout, "cardmint", version)
+	_, err := fmt.Fprintln(g.stdout, "cardmint", version())
 	return err
+}
+
+// version returns the module's version, which go install and the release build set.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return "unknown"
+}
+
+// named adds the name of a process to a database's URL, so that the server shows whose a session is. An application_name in the URL or
+// in PGAPPNAME wins.
+func named(databaseURL, role string) string {
+	if !store.IsServer(databaseURL) {
+		return databaseURL
+	}
+	separator := "?"
+	if strings.Contains(databaseURL, "?") {
+		separator = "&"
+	}
+	return databaseURL + separator + "fallback_application_name=" + url.QueryEscape("cardmint "+role+" "+version())
 }

@@ -54,7 +54,7 @@ func TestCLI_BadConfigurationEndsAtOnceWithOneLineAndAHint(t *testing.T) {
 		"no key file":         append(simulated, "--keys", "/no/such/file"),
 		"readable key file":   append(simulated, "--keys", readable),
 		"no such directory":   append(simulated, "--database-url", "sqlite:/no/such/dir/x.db"),
-		"no such database":    append(simulated, "--database-url", "postgres://127.0.0.1:1/x?sslmode=disable"),
+		"no such database":    append(simulated, "--database-url", "postgres://127.0.0.1:1/x?sslmode=disable", "--database-wait", "1s"),
 		"unknown database":    append(simulated, "--database-url", "mysql://x"),
 		"bad database url":    append(simulated, "--database-url", "postgres:host=127.0.0.1 password=two canary words"),
 		"port is taken":       append(simulated, "--listen", taken.Addr().String()),

@@ -40,8 +40,8 @@ func (all wakes) up() {
 	}
 }
 
-// longestPause is the longest pause of a loop that keeps failing.
-const longestPause = 10 * time.Second
+// longestPause is the longest pause of a loop that keeps failing. It is well within five seconds of the end of the cause.
+const longestPause = 4 * time.Second
 
 // run calls tick until ctx ends: at once, when the loop is woken, and after every interval. Intervals vary by a tenth, so that replicas do
 // not work in step, and double with each failure in a row up to longestPause. An error is logged when it is new, and once a minute while

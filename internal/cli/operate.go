@@ -68,6 +68,9 @@ func explainDatabase(err error) error {
 			return explain(err)
 		}
 	}
+	if errors.Is(err, store.ErrPoolMode) || errors.Is(err, store.ErrPoolParameters) {
+		return hint(err, "change pgbouncer.ini and reload it, or have --database-url name PostgreSQL itself")
+	}
 	return hint(err, "--database-url takes sqlite:PATH in a directory that can be written, or postgres://USER:PASSWORD@HOST/NAME?sslmode=verify-full of a server that runs")
 }
 

@@ -54,6 +54,7 @@ type plan struct {
 	supplier   issue.Supplier
 	orders     order.Config
 	addresses  addressFlags
+	wait       time.Duration // for a database that is not there yet
 	// chains returns the chains to watch, and pays without money where they are simulated.
 	chains func(*store.Store) ([]watched, map[string]order.Sandbox, error)
 	// simulated chains need nobody else, so the service is announced only when it can sell a card.
@@ -97,27 +98,34 @@ func listen(address string) (net.Listener, error) {
 func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	Tune()
 	defer func() { _ = p.listener.Close() }()
-	if _, err := g.migrate(ctx); err != nil {
-		return err
+	url := "http://" + p.listener.Addr().String()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	f := g.newFront()
+	group.Go(func() error { return server.Serve(ctx, p.listener, f, g.log, shutdownGrace) })
+	end := func(err error) error {
+		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+			err = nil // told to end before it had started
+		}
+		cancel() // the loops use what is closed next
+		return errors.Join(err, group.Wait())
 	}
-	dbs, err := g.openStores(ctx, p.worker)
+	dbs, err := g.awaitStores(ctx, p, f, url)
 	if err != nil {
-		return err
+		return end(err)
 	}
 	defer dbs.close()
 	poster := webhook.NewHTTPPoster(outbound.Guard{Insecure: p.webhooks.Insecure, Timeout: p.webhooks.Timeout})
 	defer poster.Close()
 	w, err := g.wire(ctx, v, dbs, poster, p)
 	if err != nil {
-		return err
+		return end(err)
 	}
 	handler, err := server.New(w.config)
 	if err != nil {
-		return err
+		return end(err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	group, ctx := errgroup.WithContext(ctx)
 	for _, l := range w.loops {
 		log := g.log.With("loop", l.name)
 		defer l.end(ctx, log)
@@ -126,13 +134,12 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 			return nil
 		})
 	}
-	group.Go(func() error { return server.Serve(ctx, p.listener, handler, g.log, shutdownGrace) })
+	f.serve(handler)
 	if p.simulated {
 		awaitReady(ctx, w.config.Checks)
 	}
-	if err := p.started(ctx, w.accounts, "http://"+p.listener.Addr().String()); err != nil {
-		cancel() // the loops use what is closed next
-		return errors.Join(err, group.Wait())
+	if err := p.started(ctx, w.accounts, url); err != nil {
+		return end(err)
 	}
 	return group.Wait()
 }

@@ -17,6 +17,7 @@ const mostOpenUSD = 1_000_000_000_000
 type serveCommand struct {
 	Listen     string        `env:"CARDMINT_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address to listen on (${default}). A worker serves only /livez and /readyz there."`
 	Role       string        `env:"CARDMINT_ROLE" default:"all" enum:"api,worker,all" placeholder:"ROLE" help:"What this process does: api, worker (watches the chains, issues cards and sends webhooks) or all (${default})."`
+	Wait       time.Duration `name:"database-wait" env:"CARDMINT_DATABASE_WAIT" default:"1m" placeholder:"DURATION" help:"How long to wait at the start for a PostgreSQL that is not there yet (${default})."`
 	Simulated  bool          `env:"CARDMINT_SIMULATED" help:"Simulate the chains, so that cards can be paid for without money. Only in test mode."`
 	Rates      rateFlags     `embed:""`
 	QuoteTTL   time.Duration `name:"quote-ttl" env:"CARDMINT_QUOTE_TTL" default:"60m" placeholder:"DURATION" help:"How long amount and rate of a card are locked (${default})."`
@@ -74,7 +75,7 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 		webhooks:  c.Webhooks,
 		supplier:  c.Supplier.open(),
 		orders:    order.Config{Currencies: currencies(coins), QuoteTTL: c.QuoteTTL, MaxOpenUSD: card.USD(c.MaxOpenUSD * 100), FreezeReversed: c.Freeze, MaxBlind: c.MaxBlind},
-		addresses: c.Addresses,
+		addresses: c.Addresses, wait: c.Wait,
 		started: func(_ context.Context, _ *account.Service, url string) error {
 			g.log.Info("started", "role", c.Role, "url", url)
 			return nil

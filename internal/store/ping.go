@@ -29,7 +29,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: %w", card.Unready(whyUnready(err)), err)
+	return fmt.Errorf("%w: %w", card.Unready(WhyUnready(err)), err)
 }
 
 func (s *Store) pingServer(ctx context.Context) error {
@@ -43,8 +43,8 @@ func (s *Store) pingServer(ctx context.Context) error {
 	return nil
 }
 
-// whyUnready says in words for anybody why the database can't be used.
-func whyUnready(err error) string {
+// WhyUnready says in words for anybody why the database can't be used.
+func WhyUnready(err error) string {
 	var e *pq.Error
 	errors.As(err, &e)
 	switch text := err.Error(); {

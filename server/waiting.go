@@ -1,0 +1,22 @@
+package server
+
+import (
+	"log/slog"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// NewWaiting returns a handler for a process that can't serve yet. It lives, and is not ready because of check. All other requests are told
+// to come again.
+func NewWaiting(log *slog.Logger, check Check) http.Handler {
+	gin.SetMode(gin.ReleaseMode)
+	engine := gin.New()
+	problems := problemWriter{log}
+	engine.Use(requestID, accessLog(log), problems.recovery)
+	health{[]Check{check}}.register(engine)
+	engine.NoRoute(func(c *gin.Context) { problems.write(c, card.ErrUnavailable) })
+	return http.MaxBytesHandler(engine, maxBody)
+}
