@@ -74,7 +74,7 @@ verify: lint compat compat-check ## Check everything that is not a test: style, 
 	@before=$$(cat */*.gen.go | sha256sum); go generate ./... && after=$$(cat */*.gen.go | sha256sum); \
 	  test "$$before" = "$$after" || { echo "generated code was not fresh: commit what 'make generate' made"; exit 1; }
 
-deps: ## Install what the tests need (PostgreSQL, Monero, a C compiler), by apt as root
+deps: ## Install what the tests need (PostgreSQL, PgBouncer, Monero, a C compiler), by apt as root
 	@tools/deps
 
 help: ## List the targets

@@ -1,4 +1,4 @@
-// Package rig starts real servers for tests: PostgreSQL, monerod and monero-wallet-rpc.
+// Package rig starts real servers for tests: PostgreSQL, PgBouncer, monerod and monero-wallet-rpc.
 //
 // It imports nothing of ours and is imported by tests only. Its servers listen on loopback, keep their data in a
 // temporary directory, and end with the test, or with the test's process if that is killed. With -short it starts
