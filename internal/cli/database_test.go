@@ -228,3 +228,32 @@ func TestServe_AcknowledgedCardsSurviveAFailover(t *testing.T) {
 		t.Errorf("%d of %d acknowledged cards are lost", lost, len(acknowledged))
 	}
 }
+
+// A pooler in a mode that can't work is no database that may come: that ends the start at once.
+func TestServe_PgBouncerInTransactionModeIsRefused(t *testing.T) {
+	t.Parallel()
+	direct := rig.Postgres(t)
+	p := newProgram(t, rig.PgBouncer(t, direct, "pool_mode = transaction", "ignore_startup_parameters = extra_float_digits, client_min_messages, "+
+		"statement_timeout, idle_in_transaction_session_timeout, tcp_keepalives_idle, tcp_keepalives_interval, tcp_keepalives_count, tcp_user_timeout"))
+	p.must(t, "keys", "create")
+	_, stderr, code := p.run(simulated()...)
+	if code != 1 || !strings.Contains(stderr, "pool_mode = session") || !strings.Contains(stderr, "hint: change pgbouncer.ini") || strings.Contains(stderr, "password") {
+		t.Errorf("exit code %d, printed %s", code, stderr)
+	}
+	_, stderr, code = p.run(append(simulated(), "--database-url", rig.PgBouncer(t, direct, "pool_mode = session"))...)
+	if code != 1 || !strings.Contains(stderr, "ignore_startup_parameters: client_min_messages") || !strings.Contains(stderr, "hint: change pgbouncer.ini") {
+		t.Errorf("exit code %d, printed %s", code, stderr)
+	}
+}
+
+func TestServe_TheURLNamesTheSessions(t *testing.T) {
+	t.Parallel()
+	c := rig.NewCluster(t)
+	p := newProgram(t, c.URL("postgres")+"&application_name=shop")
+	p.account(t)
+	s := p.serve(t, simulated("--role", "api")...)
+	if n := c.Value(t, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'shop'"); n == "0" {
+		t.Error("no session is called shop")
+	}
+	s.stop(t)
+}
