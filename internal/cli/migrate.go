@@ -10,7 +10,7 @@ import (
 type migrateCommand struct{}
 
 func (migrateCommand) Help() string {
-	return "'dev' and 'serve' do this when they start; no other command changes the schema. Several processes may do it at once. On PostgreSQL, a migration that can't have a table within a second lets others go first and tries again, for up to ten minutes.\n\nExample:\n  cardmint migrate --database-url postgres://cardmint@localhost/cardmint"
+	return "'dev' and 'serve' do this when they start; no other command changes the schema. Several processes may do it at once. On PostgreSQL, a migration that can't have a table within a second lets others go first and tries again, for up to ten minutes. Connect to PostgreSQL itself, not to a pooler that shares sessions between transactions.\n\nExample:\n  cardmint migrate --database-url postgres://cardmint@localhost/cardmint"
 }
 
 // Run migrates.

@@ -91,6 +91,9 @@ func restoreSQLite(ctx context.Context, path, file string, replace bool, at time
 		return Restored{}, err
 	}
 	defer release()
+	if err := sameOwner(path, temp); err != nil {
+		return Restored{}, err
+	}
 	if r.Kept, err = moveAway(path, fmt.Sprintf("%s.before-restore-%s", path, at.UTC().Format("20060102T150405Z"))); err != nil {
 		return Restored{}, err
 	}

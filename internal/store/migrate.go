@@ -192,8 +192,9 @@ func (l *locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 
 // SessionUnlock implements lock.SessionLocker. The lock ends with its connection at the latest.
 func (l *locker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
+	_, errReset := conn.ExecContext(ctx, "RESET lock_timeout") // a pooler may give the session to somebody else
 	_, err := conn.ExecContext(ctx, "SELECT pg_advisory_unlock($1)", lock.DefaultLockID)
-	return err
+	return errors.Join(errReset, err)
 }
 
 // createSQLite creates the file of an SQLite database if it does not exist, for its owner only. SQLite itself would follow the umask. It

@@ -29,7 +29,7 @@ func TestPgBouncer_SessionModeWorks(t *testing.T) {
 		})
 	}
 	all.Wait()
-	check(t, s.Do(t.Context(), func(tx *store.Tx) error { return tx.CheckedPool(t.Context(), "monero", false) }))
+	check(t, s.Do(t.Context(), func(tx *store.Tx) error { return tx.CheckedPool(t.Context(), "monero") }))
 	// The settings are in force although PgBouncer does not pass them on.
 	var settings string
 	check(t, s.Scalar(t.Context(), &settings, `SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings

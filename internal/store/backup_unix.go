@@ -33,3 +33,19 @@ func lockSQLite(path string) (release func(), err error) {
 	}
 	return func() { _ = f.Close() }, nil
 }
+
+// sameOwner gives a file the owner of another one, if that exists. Otherwise a service could not open what root restored for it.
+func sameOwner(as, file string) error {
+	info, err := os.Stat(as)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || int(owner.Uid) == os.Geteuid() {
+		return nil
+	}
+	return os.Chown(file, int(owner.Uid), int(owner.Gid))
+}
