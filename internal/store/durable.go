@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
 )
 
 // What is acknowledged is durable: with synchronous replication, a standby has it. PostgreSQL commits on the primary first and waits for
@@ -41,7 +40,7 @@ func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithValue(context.WithoutCancel(ctx), callerKey{}, ctx), longestTx)
 }
 
-// writing waits until one more connection may write. Commits may wait for a standby for a long time; they leave some connections to those
+// writing waits until one more connection may write. Commits may wait for a standby for a long time; they leave a connection in eight to those
 // that read. The caller must call done.
 func (s *Store) writing(ctx context.Context) (done func(), err error) {
 	if s.writers == nil {
@@ -64,6 +63,3 @@ func (s *Store) AwaitReplication(ctx context.Context) error {
 	var nothing sql.NullString
 	return s.get(ctx, s.w, &nothing, "await replication", s.dialect.awaitReplication)
 }
-
-// longestSession is how long a connection is used. Settings of a server, a role or a database are in force in new sessions only.
-const longestSession = 30 * time.Minute

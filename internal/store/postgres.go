@@ -18,6 +18,7 @@ const (
 	longestIdleInTx = longestTx + 5*time.Second // between two statements of a transaction; only a dead process takes that long
 	connectTimeout  = 10 * time.Second          // to connect
 	hostTimeout     = 3 * time.Second           // to connect to one of several hosts: the next may be well
+	longestSession  = 30 * time.Minute          // some settings of a server, a role or a database are in force in new sessions only
 )
 
 // errParameters replaces errors of lib/pq, which quote what they could not parse: that may be part of the password.
@@ -68,7 +69,7 @@ func openPostgres(databaseURL string, conns int, longest time.Duration) (*Store,
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	db.SetConnMaxLifetime(longestSession)
-	return &Store{w: db, r: db, dialect: postgres, pg: all, writers: make(chan struct{}, max(1, conns*3/4))}, nil
+	return &Store{w: db, r: db, dialect: postgres, pg: all, writers: make(chan struct{}, max(1, conns-max(1, conns/8)))}, nil
 }
 
 type setting struct{ name, value string }

@@ -169,7 +169,7 @@ func TestReplication_ReadersDoNotWaitForWriters(t *testing.T) {
 			}
 		})
 	}
-	waiting(t, primary, 6, "")
+	waiting(t, primary, 7, "")
 	check(t, within(t, 5*time.Second, func(ctx context.Context) error {
 		_, err := s.CardByUUID(ctx, owner, c.UUID)
 		return errors.Join(err, s.Ping(ctx))

@@ -83,10 +83,10 @@ type callerKey struct{}
 
 // start starts a statement. It returns an error if the caller has gone before anything was sent.
 func (s *session) start(ctx context.Context) (release func(), err error) {
-	if caller, ok := ctx.Value(callerKey{}).(context.Context); ok && caller.Err() != nil {
-		return nil, caller.Err()
-	}
 	s.unreplicated = false
+	if caller, ok := ctx.Value(callerKey{}).(context.Context); ok { // ctx ends after so long that the server's silence is no other limit
+		return func() {}, caller.Err()
+	}
 	return s.wire.limit(ctx), nil
 }
 
