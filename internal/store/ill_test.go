@@ -221,7 +221,6 @@ func TestSeveralHosts_TheURLHasTheLastWord(t *testing.T) {
 
 // New connections read the file of passwords again.
 func TestPassword_IsRotatedWithoutARestart(t *testing.T) {
-	t.Parallel()
 	c := rig.NewCluster(t)
 	c.Exec(t, "CREATE ROLE shop LOGIN PASSWORD 'old'")
 	c.Exec(t, "CREATE DATABASE cards OWNER shop")
@@ -229,7 +228,8 @@ func TestPassword_IsRotatedWithoutARestart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pgpass")
 	write := func(password string) { check(t, os.WriteFile(file, []byte("*:*:cards:shop:"+password+"\n"), 0o600)) }
 	write("old")
-	s := open(t, strings.Replace(c.URL("cards"), "//postgres@", "//shop@", 1)+"&passfile="+file)
+	t.Setenv("PGPASSFILE", file)
+	s := open(t, strings.Replace(c.URL("cards"), "//postgres@", "//shop@", 1))
 	check(t, s.Ping(t.Context()))
 	c.Exec(t, "ALTER ROLE shop PASSWORD 'new'")
 	check(t, s.Ping(t.Context())) // sessions that there are stay
