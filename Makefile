@@ -45,6 +45,11 @@ mutants: ## Break PACKAGES on purpose: fails if their own tests, which start no 
 e2e: deps ## Run the end-to-end tests alone: real monerod, wallet and PostgreSQL, through the Go client
 	go test -count=1 -v -timeout 15m -run TestE2E ./internal/cli
 
+ROUNDS ?= 1
+AGE    ?= 8s
+drill: deps ## Restore backups, promote standbys and use one wallet twice, ROUNDS times, with backups up to AGE old
+	tools/in-memory 4 go test -tags=nomsgpack,drill -count=1 -v -vet=off -timeout 3h -run TestDrill ./internal/cli -drill-rounds $(ROUNDS) -drill-age $(AGE)
+
 bench: deps ## Measure, each figure side by side with its limit
 	go test -run '^$$' -bench . -benchtime 1x -count 1 -timeout 20m ./internal/cli
 
@@ -53,7 +58,7 @@ generate: ## Generate code from the contract
 
 lint: ## Check style: gofmt, vet, module files, and the contract by Redocly and Spectral
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; exit 1; }
-	go vet ./...
+	go vet -tags=nomsgpack,drill ./...
 	go mod tidy -diff
 	go mod verify
 	npm ci --prefix $(OAPI_LINT) --no-audit --no-fund --loglevel error

@@ -95,8 +95,9 @@ type Monero struct {
 	daemon *rpc
 	// scanned is the primary address of the wallet that the last Scan read.
 	scanned atomic.Pointer[string]
-	stretch int64 // the most blocks whose transfers one call asks for
-	longest int64 // the longest response to such a call, in bytes
+	beat    atomic.Pointer[settle.Beacon] // what the wallet carries that its file must not have
+	stretch int64                         // the most blocks whose transfers one call asks for
+	longest int64                         // the longest response to such a call, in bytes
 }
 
 // NewMonero returns the adapter. It makes no calls yet. It returns an error if config is not valid.

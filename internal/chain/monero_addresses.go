@@ -120,6 +120,7 @@ type beacon struct {
 	Position   int64 `json:"position"`
 	PacedUntil int64 `json:"paced_until"`
 	MarkedAt   int64 `json:"marked_at"`
+	Stored     bool  `json:"stored,omitempty"`
 	Conflict   bool  `json:"conflict,omitempty"`
 	Claimed    bool  `json:"claimed,omitempty"`
 }
@@ -148,7 +149,7 @@ func (m *Monero) readBeacon(ctx context.Context) (settle.Beacon, error) {
 		return settle.Beacon{}, fmt.Errorf("the wallet's attribute %q is not what this program wrote", beaconKey)
 	}
 	return settle.Beacon{Epoch: b.Epoch, Position: b.Position, PacedUntil: time.UnixMilli(b.PacedUntil).UTC(), MarkedAt: time.UnixMilli(b.MarkedAt).UTC(),
-		Conflict: b.Conflict, Claimed: b.Claimed}, nil
+		Stored: b.Stored, Conflict: b.Conflict, Claimed: b.Claimed}, nil
 }
 
 // SetBeacon implements settle.Chain (set_attribute, store).
@@ -159,14 +160,18 @@ func (m *Monero) SetBeacon(ctx context.Context, b settle.Beacon, durable bool) e
 
 func (m *Monero) writeBeacon(ctx context.Context, b settle.Beacon, durable bool) error {
 	text, err := json.Marshal(beacon{Epoch: b.Epoch, Position: b.Position, PacedUntil: b.PacedUntil.UnixMilli(), MarkedAt: b.MarkedAt.UnixMilli(),
-		Conflict: b.Conflict, Claimed: b.Claimed})
+		Stored: durable, Conflict: b.Conflict, Claimed: b.Claimed})
 	if err != nil {
 		return err
 	}
 	var ignored struct{}
-	err = m.askWallet(ctx, m.small(), "set_attribute", map[string]any{"key": beaconKey, "value": string(text)}, &ignored)
-	if err != nil || !durable {
+	if err := m.askWallet(ctx, m.small(), "set_attribute", map[string]any{"key": beaconKey, "value": string(text)}, &ignored); err != nil {
 		return err
 	}
+	if !durable {
+		m.beat.Store(&b)
+		return nil
+	}
+	m.beat.Store(nil)
 	return m.store(ctx)
 }

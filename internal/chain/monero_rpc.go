@@ -260,6 +260,9 @@ func (m *Monero) createAddresses(ctx context.Context, n int) ([]settle.Address, 
 
 // store makes the wallet write its file. A wallet that is killed before forgets the subaddresses it made.
 func (m *Monero) store(ctx context.Context) error {
+	if b := m.beat.Load(); b != nil { // the file must say that it is one
+		return m.writeBeacon(ctx, *b, true)
+	}
 	var ignored struct{}
 	return m.askWallet(ctx, m.small(), "store", struct{}{}, &ignored)
 }

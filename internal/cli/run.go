@@ -157,6 +157,7 @@ func (g *globals) openStores(ctx context.Context, worker bool) (dbs stores, err 
 		return dbs, nil
 	}
 	if dbs.worker, err = g.openStore(ctx, workerConns); err == nil {
+		dbs.api.Trust(dbs.worker)
 		dbs.sender, err = g.openStore(ctx, senderConns)
 	}
 	if err != nil {

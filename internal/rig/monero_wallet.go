@@ -149,3 +149,29 @@ func (w *MoneroWallet) mend(tb testing.TB) {
 		w.Open(tb)
 	}
 }
+
+// Save returns the wallet's files as they are now, as a snapshot of the machine would have them.
+func (w *MoneroWallet) Save(tb testing.TB) map[string][]byte {
+	tb.Helper()
+	files := map[string][]byte{}
+	for _, name := range []string{"wallet", "wallet.keys"} {
+		content, err := os.ReadFile(filepath.Join(w.dir, name))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		files[name] = content
+	}
+	return files
+}
+
+// Restore kills the program, puts back files that Save returned, and starts the program again.
+func (w *MoneroWallet) Restore(tb testing.TB, files map[string][]byte) {
+	tb.Helper()
+	w.Kill()
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(w.dir, name), content, 0o600); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	w.Start(tb)
+}

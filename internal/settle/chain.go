@@ -53,6 +53,7 @@ type Beacon struct {
 	Position   int64     // of the newest address that may have been handed out
 	PacedUntil time.Time // see Pool
 	MarkedAt   time.Time // of the last mark, by the database's clock
+	Stored     bool      // it was read from the wallet's file, or is as there; otherwise the wallet has not been restarted since it was set
 	Conflict   bool      // another database had the wallet when this epoch began, and still wants it
 	Claimed    bool      // an operator gave the wallet to this epoch's database
 }

@@ -2,6 +2,7 @@ package settle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,8 +13,16 @@ import (
 // addresses of which it knows nothing. So whoever watches a chain attests, mark by mark, that the database is as it left it. If it can't
 // know, as after a start, it begins an epoch: whatever address may have been handed out before stays watched, and is never handed out.
 
-// longestPause is the pause after which feeds are reset although nothing shows that the database went back.
-const longestPause = 5 * time.Minute
+// A wallet that was not restarted remembers the last mark. If that is the database's, and not long ago, the database has not gone back.
+const (
+	markLeeway   = 3 * time.Second // between the mark that the wallet was last told of and the last one
+	longestPause = time.Minute
+)
+
+// proves reports whether a wallet remembers the last mark of the database.
+func (b Beacon) proves(pool Pool, markedAt, now time.Time) bool {
+	return b.Epoch > 0 && b.Epoch == pool.LastEpoch && !b.Stored && markedAt.Sub(b.MarkedAt).Abs() <= markLeeway && now.Sub(markedAt) <= longestPause
+}
 
 // beginning is an epoch that is about to begin, while the wallet makes the addresses that it skips.
 type beginning struct {
@@ -43,7 +52,7 @@ func (w *Watcher) attend(ctx context.Context, cursor Cursor) error {
 		w.lease.Epoch = 0 // a claim begins an epoch
 		return nil
 	case cursor.Conflict != "":
-		return fmt.Errorf("%w: %s", card.ErrWalletShared, cursor.Conflict)
+		return errors.Join(fmt.Errorf("%w: %s", card.ErrWalletShared, cursor.Conflict), w.insist(ctx))
 	case mine == 0 && !b.Conflict, mine > 0 && b.Epoch <= mine && !b.Conflict:
 		return nil
 	}
@@ -51,11 +60,8 @@ func (w *Watcher) attend(ctx context.Context, cursor Cursor) error {
 	if err := w.keepLease(ctx); err != nil { // another process of this database has taken over
 		return err
 	}
-	if mine > 0 && b.Epoch > mine && !b.Claimed && !b.Conflict {
-		b.Conflict = true // so that the other one stops too
-		if err := w.chain.SetBeacon(ctx, b, true); err != nil {
-			return fmt.Errorf("set beacon: %w", err)
-		}
+	if err := w.insist(ctx); err != nil {
+		return err
 	}
 	why := fmt.Sprintf("the wallet carries epoch %d of another database; this one is in %d", b.Epoch, mine)
 	if b.Epoch == mine {
@@ -65,6 +71,24 @@ func (w *Watcher) attend(ctx context.Context, cursor Cursor) error {
 		return err
 	}
 	return fmt.Errorf("%w: %s", card.ErrWalletShared, why)
+}
+
+// insist has the wallet carry that there is a conflict, if it carries the epoch of another database that may not know it. The other one
+// writes it too, and may write over it: so it is repeated in each pass.
+func (w *Watcher) insist(ctx context.Context) error {
+	pool, err := w.store.AddressPool(ctx, w.currency)
+	if err != nil {
+		return err
+	}
+	b := w.beacon
+	if b.Epoch <= max(w.lease.Epoch, pool.LastEpoch) || b.Claimed || b.Conflict {
+		return nil
+	}
+	b.Conflict = true
+	if err := w.chain.SetBeacon(ctx, b, true); err != nil {
+		return fmt.Errorf("set beacon: %w", err)
+	}
+	return nil
 }
 
 // light has the wallet carry the present state. A durable beacon says which addresses may have been handed out.
@@ -173,8 +197,8 @@ func (w *Watcher) plan(pool Pool, cursor Cursor) *beginning {
 		p.reason, p.reset = "the wallet knows a later time than the database", true
 	case cursor.Restored:
 		p.reason, p.reset = "the database was restored", true
-	case w.cfg.Beacon && !l.MarkedAt.IsZero() && w.dbNow().Sub(l.MarkedAt) > longestPause:
-		p.reason, p.reset = "nobody had watched for "+w.dbNow().Sub(l.MarkedAt).Round(time.Second).String(), true
+	case w.cfg.Beacon && !l.MarkedAt.IsZero() && !b.proves(pool, l.MarkedAt, w.dbNow()):
+		p.reason, p.reset = "nothing proves that database and wallet are as they were", true
 	}
 	return p
 }

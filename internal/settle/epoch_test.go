@@ -69,6 +69,7 @@ func (p *purse) Holds(_ context.Context, newest settle.Address) error {
 func (p *purse) Beacon(context.Context) (settle.Beacon, error) { return p.beacon, nil }
 
 func (p *purse) SetBeacon(_ context.Context, b settle.Beacon, durable bool) error {
+	b.Stored = durable
 	if p.beacon = b; durable {
 		p.kept = b
 	}
@@ -277,10 +278,17 @@ func TestWatcher_FeedsAreResetWhenTheDatabaseWentBack(t *testing.T) {
 		want    int
 	}{
 		"a restart": {func(b *branch) *branch {
+			b.beats()
 			check(b.t, b.store.Close())
-			older(b.t, b.path, time.Minute)
-			return openBranch(b.t, b.path, &purse{made: b.purse.made, beacon: aged(b.purse.beacon, time.Minute)}, b.account)
+			older(b.t, b.path, 20*time.Second)
+			return openBranch(b.t, b.path, &purse{made: b.purse.made, beacon: aged(b.purse.beacon, 20*time.Second)}, b.account)
 		}, 0},
+		"a restart of the machine, or of a snapshot of it": {func(b *branch) *branch {
+			b.beats()
+			check(b.t, b.store.Close())
+			older(b.t, b.path, 20*time.Second)
+			return openBranch(b.t, b.path, &purse{made: b.purse.made, beacon: aged(b.purse.kept, 20*time.Second)}, b.account)
+		}, 1},
 		"a long pause, of which nothing is known": {func(b *branch) *branch {
 			check(b.t, b.store.Close())
 			older(b.t, b.path, 6*time.Minute)

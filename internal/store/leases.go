@@ -35,10 +35,11 @@ func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.
 		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, expires_at = excluded.expires_at,
 			fence = leases.fence + CASE WHEN leases.holder = excluded.holder THEN 0 ELSE 1 END, mark = leases.mark + 1,
 			epoch = CASE WHEN `+goesOn+` THEN leases.epoch END,
-			marked_at = CASE WHEN `+goesOn+` THEN `+now+` ELSE leases.marked_at END
+			marked_at = CASE WHEN `+goesOn+` THEN `+now+` ELSE leases.marked_at END,
+			history = CASE WHEN `+goesOn+` THEN `+database+` ELSE leases.history END
 		WHERE leases.holder = excluded.holder OR leases.expires_at <= `+now+`
-		RETURNING fence, COALESCE(epoch, 0) AS epoch, mark, marked_at, `+now+` AS now, `+database+` AS database`,
-		name, holder, ttl.Milliseconds(), epoch, known.Mark, known.Database, epoch, known.Mark, known.Database)
+		RETURNING fence, COALESCE(epoch, 0) AS epoch, mark, marked_at, history, `+now+` AS now, `+database+` AS database`,
+		name, holder, ttl.Milliseconds(), epoch, known.Mark, known.Database, epoch, known.Mark, known.Database, epoch, known.Mark, known.Database)
 	if errors.Is(err, card.ErrNoRow) {
 		_, _, err = s.look(ctx, name) // whoever stands by can go on with the epoch only if it has seen the newest marks
 		if err == nil || errors.Is(err, card.ErrNoRow) {
@@ -59,8 +60,9 @@ func lease(name, holder string, fence int64, row sighting, known memory) settle.
 	if row.MarkedAt > 0 {
 		l.MarkedAt = fromMillis(row.MarkedAt)
 	}
-	if row.Epoch == 0 && known.Epoch > 0 {
-		l.WentBack = known.back || row.Mark <= known.Mark || known.Database != row.Database
+	if row.Epoch == 0 {
+		l.WentBack = row.History != "" && row.History != row.Database ||
+			known.Epoch > 0 && (known.back || row.Mark <= known.Mark || known.Database != row.Database)
 	}
 	return l
 }
@@ -77,8 +79,8 @@ func (s *Store) BeginEpoch(ctx context.Context, l settle.Lease, e settle.Epoch) 
 			return err
 		}
 		now := s.dialect.now
-		err := s.get(ctx, t.t, &row, "begin epoch", "UPDATE leases SET epoch = ?, mark = mark + 1, marked_at = "+now+
-			" WHERE name = ? RETURNING epoch, mark, marked_at, "+now+" AS now, "+database+" AS database", e.Number, l.Name)
+		err := s.get(ctx, t.t, &row, "begin epoch", "UPDATE leases SET epoch = ?, mark = mark + 1, marked_at = "+now+", history = "+database+
+			" WHERE name = ? RETURNING epoch, mark, marked_at, history, "+now+" AS now, "+database+" AS database", e.Number, l.Name)
 		if err != nil {
 			return err
 		}

@@ -234,8 +234,9 @@ func (t *tx) doubts(ctx context.Context) ([]operator.Doubt, error) {
 		{"the supplier was asked ten times or more, and it is not issued yet", `SELECT c.uuid FROM cards c JOIN intents i ON i.card_uuid = c.uuid
 			WHERE i.state IN ('open', 'pending') AND i.attempts >= 10 AND c.payment_state = 'paid'`},
 		{"its money left the chain after it was issued or refunded: write it off, or wait for it", "SELECT c.uuid FROM cards c WHERE " + isLost},
-		{"the account's events have gaps", `SELECT a.id FROM accounts a WHERE a.last_seq <> (SELECT COUNT(*) FROM events e WHERE e.account_id = a.id)
-			OR a.last_seq <> (SELECT COALESCE(MAX(e.seq), 0) FROM events e WHERE e.account_id = a.id)`},
+		{"the account's events have gaps", `SELECT a.id FROM accounts a WHERE a.last_seq <> (SELECT COALESCE(MAX(e.seq), 0) FROM events e WHERE e.account_id = a.id)
+			UNION SELECT x.account_id FROM (SELECT e.account_id, e.type, e.seq, LAG(e.seq) OVER (PARTITION BY e.account_id ORDER BY e.seq) AS previous FROM events e) x
+			WHERE x.type <> 'feed.reset' AND x.seq <> COALESCE(x.previous, 0) + 1`},
 	} {
 		var ids []uuid.UUID
 		if err := t.s.list(ctx, t.t, &ids, "look for doubts", d.query+" LIMIT ?", someDoubts); err != nil {

@@ -36,7 +36,7 @@ type Store struct {
 	pg      *sessions                // nil on SQLite
 	writers chan struct{}            // has an element for each connection that writes; nil for no limit
 	hot     struct{ insertCard, cardByUUID, cardByKey, tokenByHash, dueDeliveries, saveDeliveries *sqlx.Stmt }
-	witness witness
+	witness *witness
 	// historySQL is the expression of history, once it is known which one the database allows.
 	historySQL atomic.Pointer[string]
 }
@@ -67,6 +67,7 @@ func open(ctx context.Context, databaseURL string, conns int, longest time.Durat
 		_ = s.Close()
 		return nil, err
 	}
+	s.witness = &witness{}
 	s.coins = make(map[string]card.Currency, len(coins))
 	for _, c := range coins {
 		s.coins[c.Code] = c

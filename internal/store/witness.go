@@ -19,6 +19,7 @@ type sighting struct {
 	MarkedAt int64  `db:"marked_at"`
 	Now      int64  `db:"now"`
 	Database string `db:"database"` // the server, and which of its histories it follows
+	History  string `db:"history"`  // the same, when an epoch was last attested to
 }
 
 // witness remembers sightings, by the name of the lease.
@@ -76,13 +77,16 @@ func (w *witness) note(lease string, s sighting, own bool) {
 	w.seen[lease] = m
 }
 
+// Trust has s believe what other has seen, and the other way round. Both must be of one process, which can't be older than itself.
+func (s *Store) Trust(other *Store) { s.witness = other.witness }
+
 // look reads the row of a lease, and returns it with what is remembered now. The error is card.ErrNoRow if there is none.
 func (s *Store) look(ctx context.Context, lease string) (seen sighting, known memory, err error) {
 	database, err := s.history(ctx)
 	if err != nil {
 		return seen, known, err
 	}
-	err = s.get(ctx, s.w, &seen, "read mark", "SELECT COALESCE(epoch, 0) AS epoch, mark, marked_at, "+s.dialect.now+" AS now, "+database+
+	err = s.get(ctx, s.w, &seen, "read mark", "SELECT COALESCE(epoch, 0) AS epoch, mark, marked_at, history, "+s.dialect.now+" AS now, "+database+
 		" AS database FROM leases WHERE name = ?", lease)
 	if err != nil {
 		return seen, known, err
@@ -101,7 +105,7 @@ func (s *Store) history(ctx context.Context) (string, error) {
 	if known := s.historySQL.Load(); known != nil {
 		return *known, nil
 	}
-	database := "(SELECT oid FROM pg_database WHERE datname = current_database()) || '/' || "
+	database := "CAST('leases'::regclass AS OID) || '/' || " // a table that was restored has another
 	for _, expression := range []string{
 		database + "(SELECT system_identifier FROM pg_control_system()) || '/' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)",
 		database + "CAST(pg_postmaster_start_time() AS TEXT)",

@@ -4,7 +4,8 @@
 ALTER TABLE leases
     ADD COLUMN epoch     BIGINT,                    -- NULL while nobody attests
     ADD COLUMN mark      BIGINT NOT NULL DEFAULT 0, -- grows with every mark
-    ADD COLUMN marked_at BIGINT NOT NULL DEFAULT 0; -- when an epoch was last attested to; 0 if never
+    ADD COLUMN marked_at BIGINT NOT NULL DEFAULT 0, -- when an epoch was last attested to; 0 if never
+    ADD COLUMN history   TEXT NOT NULL DEFAULT ''; -- of the database, when an epoch was last attested to
 UPDATE leases SET marked_at = COALESCE((SELECT p.checked_at FROM address_pools p WHERE leases.name = 'watch ' || p.currency), 0);
 ALTER TABLE address_pools
     ADD COLUMN paced_until BIGINT NOT NULL DEFAULT 0, -- until when the addresses that were made are enough for the highest rate
@@ -29,5 +30,5 @@ DELETE FROM events WHERE type = 'feed.reset';
 ALTER TABLE events DROP COLUMN since;
 DROP TABLE epochs;
 ALTER TABLE address_pools DROP COLUMN paced_until, DROP COLUMN issue_after, DROP COLUMN conflict;
-ALTER TABLE leases DROP COLUMN epoch, DROP COLUMN mark, DROP COLUMN marked_at;
+ALTER TABLE leases DROP COLUMN epoch, DROP COLUMN mark, DROP COLUMN marked_at, DROP COLUMN history;
 UPDATE schema_compatibility SET oldest = 6;

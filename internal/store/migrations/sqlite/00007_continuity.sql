@@ -4,6 +4,7 @@
 ALTER TABLE leases ADD COLUMN epoch INTEGER; -- NULL while nobody attests
 ALTER TABLE leases ADD COLUMN mark INTEGER NOT NULL DEFAULT 0; -- grows with every mark
 ALTER TABLE leases ADD COLUMN marked_at INTEGER NOT NULL DEFAULT 0; -- when an epoch was last attested to; 0 if never
+ALTER TABLE leases ADD COLUMN history TEXT NOT NULL DEFAULT ''; -- of the database, when an epoch was last attested to
 UPDATE leases SET marked_at = COALESCE((SELECT p.checked_at FROM address_pools p WHERE leases.name = 'watch ' || p.currency), 0);
 ALTER TABLE address_pools ADD COLUMN paced_until INTEGER NOT NULL DEFAULT 0; -- until when the addresses that were made are enough for the highest rate
 ALTER TABLE address_pools ADD COLUMN issue_after INTEGER NOT NULL DEFAULT 0; -- nothing is issued before
@@ -32,4 +33,5 @@ ALTER TABLE address_pools DROP COLUMN conflict;
 ALTER TABLE leases DROP COLUMN epoch;
 ALTER TABLE leases DROP COLUMN mark;
 ALTER TABLE leases DROP COLUMN marked_at;
+ALTER TABLE leases DROP COLUMN history;
 UPDATE schema_compatibility SET oldest = 6;
