@@ -149,7 +149,9 @@ func TestServe_AFrozenDatabase(t *testing.T) {
 			{http.MethodGet, "/api/events", ""}, {http.MethodGet, "/readyz", ""},
 		} {
 			all.Go(func() {
-				if status, body := ask(t, x.method, s.url+x.path, token, x.key); status != http.StatusServiceUnavailable {
+				status, body := ask(t, x.method, s.url+x.path, token, x.key)
+				tooMany := status == http.StatusTooManyRequests && x.method == http.MethodGet && x.path == "/api/cards" // more than four such lists
+				if status != http.StatusServiceUnavailable && !tooMany {
 					t.Errorf("%s %s: %d %s", x.method, x.path, status, body)
 				}
 			})
@@ -251,7 +253,7 @@ func TestServe_TheURLNamesTheSessions(t *testing.T) {
 	c := rig.NewCluster(t)
 	p := newProgram(t, c.URL("postgres")+"&application_name=shop")
 	p.account(t)
-	s := p.serve(t, simulated("--role", "api")...)
+	s := p.serve(t, simulated("--role", "worker")...)
 	if n := c.Value(t, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'shop'"); n == "0" {
 		t.Error("no session is called shop")
 	}

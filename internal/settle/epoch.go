@@ -48,8 +48,7 @@ func (w *Watcher) attend(ctx context.Context, cursor Cursor) error {
 	w.beacon = b
 	mine := w.lease.Epoch
 	switch {
-	case cursor.Conflict == Claimed:
-		w.lease.Epoch = 0 // a claim begins an epoch
+	case cursor.Conflict == Claimed: // the pass ends with a new epoch
 		return nil
 	case cursor.Conflict != "":
 		return errors.Join(fmt.Errorf("%w: %s", card.ErrWalletShared, cursor.Conflict), w.insist(ctx))

@@ -49,7 +49,7 @@ func (w *Watcher) pass(ctx context.Context) error {
 			return err
 		}
 	}
-	if w.lease.Epoch == 0 {
+	if w.lease.Epoch == 0 || cursor.Conflict == Claimed {
 		return w.beginEpoch(ctx, cursor)
 	}
 	if err := w.beat(ctx); err != nil {
