@@ -470,3 +470,44 @@ func TestDrill_TwoDatabases(t *testing.T) {
 	d.agrees()
 	old.Signal(t, syscall.SIGTERM)
 }
+
+// TestDrill_AWorkerDies ends the worker that watches, with a payment on its way, by SIGKILL and by SIGTERM. The one that stood by takes
+// over, in the same epoch.
+func TestDrill_AWorkerDies(t *testing.T) {
+	k := keepers(t)["postgres"](t)
+	d := newDrill(t, k.url)
+	d.start("worker", "all")
+	first, second := d.servers[0], d.servers[1]
+	d.servers = d.servers[1:]
+	db := rig.OpenSQL(t, k.url)
+	epoch := func() (n int64) {
+		t.Helper()
+		if err := db.QueryRow("SELECT epoch FROM leases").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	d.sell(5)
+	for _, how := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		before := epoch()
+		time.Sleep(3 * time.Second) // for the second one to see the marks
+		card := d.sell(1)[0]
+		txID := d.net.Pay(t, card.Payment.Address, card.Payment.Amount.Mul(piconero).IntPart())
+		first.Signal(t, how)
+		ended := time.Now()
+		d.net.Confirm(t, txID, 2)
+		d.generated(card)
+		took := time.Since(ended)
+		t.Logf("%s: the card was issued %s later", how, took.Round(time.Millisecond))
+		if took > 15*time.Second { // ten on a machine that has nothing else to do
+			t.Errorf("the card was issued %s after the worker had ended", took)
+		}
+		if now := epoch(); now != before {
+			t.Errorf("epoch %d became %d", before, now)
+		}
+		if how == syscall.SIGKILL { // the second one watches now, and the next one stands by
+			first = second
+			d.start("all")
+		}
+	}
+}
