@@ -22,13 +22,14 @@ type CoinBooks struct {
 	Currency     string
 	Counted      card.Amount // of all transfers that are in the chain or the mempool
 	Unattributed card.Amount // of these, to addresses of no card
+	Returned     card.Amount // likewise, and given back by operators
 
 	Made       card.Amount // credited to cards that are made
 	Open       card.Amount // credited to cards that wait, for more money, confirmations or the supplier
 	Held       card.Amount // of late payments, for an operator to settle
 	Surplus    card.Amount // beyond what a card was asked for
 	Refunded   card.Amount // given back by operators
-	Lost       card.Amount // credited to cards that are made, and no longer in the chain
+	Lost       card.Amount // credited to cards that are made, or given back, and no longer in the chain
 	WrittenOff card.Amount // of that, what operators bear
 
 	Paid   int64 // cards whose payment was confirmed
@@ -46,17 +47,17 @@ type Doubt struct {
 }
 
 // Reconcile adds up everything that was received and issued, and says what does not agree: no doubts mean that for each currency what
-// was counted on the chain is what was credited to cards, is surplus or came to no card's address, and that the cards which were
-// made are those that were paid.
+// was counted on the chain is what was credited to cards, is surplus, came to no card's address or was given back of that, and that the
+// cards which were made are those that were paid.
 func (s *Service) Reconcile(ctx context.Context) (Books, error) {
 	b, err := s.store.Books(ctx)
 	if err != nil {
 		return Books{}, fmt.Errorf("reconcile: %w", err)
 	}
 	for _, c := range b.Coins {
-		if is := c.Credited() + c.Surplus + c.Unattributed; is != c.Counted {
-			b.Doubts = append(b.Doubts, Doubt{Text: fmt.Sprintf("%s: %d were counted, but %d credited, %d surplus and %d unattributed make %d",
-				c.Currency, c.Counted, c.Credited(), c.Surplus, c.Unattributed, is)})
+		if is := c.Credited() + c.Surplus + c.Unattributed + c.Returned; is != c.Counted {
+			b.Doubts = append(b.Doubts, Doubt{Text: fmt.Sprintf("%s: %d were counted, but %d credited, %d surplus, %d unattributed and %d returned make %d",
+				c.Currency, c.Counted, c.Credited(), c.Surplus, c.Unattributed, c.Returned, is)})
 		}
 	}
 	return b, nil

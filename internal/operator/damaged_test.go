@@ -24,7 +24,7 @@ func TestReconcile_NamesTheCardThatCantBeDecoded(t *testing.T) {
 		want := []string{
 			"its received amount does not match its transfers",
 			"its row can't be decoded: this version does not know its currency or its payment's state",
-			"monero: 2000000000000 were counted, but 1000000000000 credited, 0 surplus and 0 unattributed make 1000000000000",
+			"monero: 2000000000000 were counted, but 1000000000000 credited, 0 surplus, 0 unattributed and 0 returned make 1000000000000",
 		}
 		if len(books.Doubts) != len(want) {
 			t.Fatalf("doubts %+v", books.Doubts)

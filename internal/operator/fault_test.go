@@ -99,6 +99,23 @@ func (f faultyTx) SaveVerdicts(ctx context.Context, vs []card.Verdict) error {
 	return errors.Join(f.Tx.SaveVerdicts(ctx, vs), f.fail("verdicts"))
 }
 
+func (f faultyTx) LockChain(ctx context.Context, currency string) error {
+	return errors.Join(f.Tx.LockChain(ctx, currency), f.fail("chain"))
+}
+
+func (f faultyTx) Arrival(ctx context.Context, id operator.TransferID) (operator.Arrival, error) {
+	a, err := f.Tx.Arrival(ctx, id)
+	return a, errors.Join(err, f.fail("arrival"))
+}
+
+func (f faultyTx) InsertCard(ctx context.Context, c *card.Card) error {
+	return errors.Join(f.Tx.InsertCard(ctx, c), f.fail("card"))
+}
+
+func (f faultyTx) InsertAttributions(ctx context.Context, as []operator.Attribution) error {
+	return errors.Join(f.Tx.InsertAttributions(ctx, as), f.fail("attributions"))
+}
+
 // at returns a desk on a store with faults.
 func (s *shop) at(f *faulty) *operator.Service {
 	f.Store = s.store
@@ -166,5 +183,79 @@ func TestResolve_ATransactionThatRunsAgainDecidesOnce(t *testing.T) {
 			t.Errorf("%+v, %v", done, err)
 		}
 		s.wantBooks(operator.CoinBooks{Counted: coin / 2, Refunded: coin / 2})
+	})
+}
+
+func TestAttribute_WhateverFailsNothingIsDecided(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c, taken := s.order(), s.order()
+		a, earlier := s.stray(coin, 10), s.stray(5, 10)
+		s.attribute(s.toCard(earlier, taken))
+		s.log.Reset()
+		before, err := s.store.Books(t.Context())
+		check(t, err)
+		for _, tt := range []struct {
+			call string
+			d    operator.AttributionDecision
+		}{
+			{"chain", s.toCard(a, c)},
+			{"arrival", s.toCard(a, c)},
+			{"lock", s.toCard(a, c)},
+			{"lock", s.toCard(earlier, taken)},
+			{"transfers", s.toCard(a, c)},
+			{"transfers", s.toNew(a)},
+			{"tip", s.about(a, operator.GiveBack)},
+			{"card", s.toNew(a)},
+			{"attributions", s.toNew(a)},
+			{"attributions", s.about(a, operator.GiveBack)},
+			{"verdicts", s.toCard(a, c)},
+			{"verdicts", s.toNew(a)},
+		} {
+			done, err := s.at(&faulty{call: tt.call}).AttributeTransfer(t.Context(), tt.d)
+			if diff := cmp.Diff(operator.Attributed{}, done); diff != "" || !errors.Is(err, errBroken) {
+				t.Errorf("%s, %s: %v, %s", tt.call, tt.d.Kind, err, diff)
+			}
+			after, err := s.store.Books(t.Context())
+			check(t, err)
+			if diff := cmp.Diff(before, after); diff != "" {
+				t.Errorf("%s, %s changed %s", tt.call, tt.d.Kind, diff)
+			}
+		}
+		if found, err := s.store.FindCards(t.Context(), operator.Search{Limit: 10}); err != nil || len(found) != 2 {
+			t.Errorf("%d cards, %v", len(found), err)
+		}
+		s.wantUnattributed(1)
+		if s.log.Len() > 0 {
+			t.Errorf("nothing was decided, but logged: %s", &s.log)
+		}
+	})
+}
+
+func TestAttribute_ADecisionWhoseReplyIsLostIsNotDecidedAgain(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		for _, d := range []operator.AttributionDecision{s.toCard(s.stray(coin, 10), c), s.toNew(s.stray(coin, 10)), s.about(s.stray(coin, 10), operator.GiveBack)} {
+			if _, err := s.at(&faulty{lost: card.ErrUnavailable}).AttributeTransfer(t.Context(), d); !errors.Is(err, card.ErrUnavailable) {
+				t.Errorf("%v", err)
+			}
+			if done := s.attribute(d); !done.Nothing {
+				t.Errorf("%+v", done)
+			}
+		}
+		s.settle()
+		s.wantIssued(2)
+		s.wantBooks(operator.CoinBooks{Counted: 3 * coin, Made: 2 * coin, Returned: coin, Paid: 2, Issued: 2})
+	})
+}
+
+func TestAttribute_ATransactionThatRunsAgainDecidesOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		done, err := s.at(&faulty{twice: true}).AttributeTransfer(t.Context(), s.toNew(s.stray(coin, 10)))
+		if err != nil || done.Nothing || done.Amount != coin || done.After != card.Paid {
+			t.Errorf("%+v, %v", done, err)
+		}
+		s.settle()
+		s.want(done.Card, card.Generated, card.Paid, coin, 10)
+		s.wantIssued(1)
 	})
 }

@@ -1,4 +1,4 @@
-// Package operator is what an operator does: it settles what the rules leave to people, and adds up the books.
+// Package operator is what an operator does: it settles what the rules and a database that went back leave to people, and adds up the books.
 //
 // It may import package card only. Every decision is one transaction, and is kept for good.
 package operator
@@ -35,14 +35,18 @@ type SealedCard struct {
 	Sealed          card.Sealed
 }
 
-// Tx is what happens within one transaction.
+// Tx is what happens within one transaction. The rows it locks are locked in the order chain, cards, webhooks, accounts.
 type Tx interface {
+	// LockChain waits for the end of a pass over a chain, and lets none change its transfers before the transaction ends.
+	LockChain(ctx context.Context, currency string) error
+
 	// LockCardsByUUID returns those of the cards that exist, locked, by uuid. It fails with card.ErrDamaged if one can't be decoded.
 	LockCardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error)
 	// Tip returns the newest block that was applied; the zero Tip before the first time.
 	Tip(ctx context.Context, currency string) (card.Tip, error)
 
-	// TransfersTo returns the counted transfers to addresses.
+	// TransfersTo returns the counted transfers to addresses, and as such those that are attributed to the cards there; without those that
+	// are attributed elsewhere.
 	TransfersTo(ctx context.Context, currency string, addresses []string) ([]card.Transfer, error)
 
 	// ReopenIntent has an intent that was declined or parked tried again.
@@ -51,6 +55,12 @@ type Tx interface {
 	Intent(ctx context.Context, id uuid.UUID) (*IntentRecord, error)
 	// InsertResolution stores what an operator decided, and the decided amounts of the card, which must be locked.
 	InsertResolution(ctx context.Context, r Resolution, c *card.Card) error
+	// Arrival returns a transfer and what became of it. The error is card.ErrNoRow if there is none.
+	Arrival(ctx context.Context, id TransferID) (Arrival, error)
+	// InsertCard stores a card at an address that has received money.
+	InsertCard(ctx context.Context, c *card.Card) error
+	// InsertAttributions stores what an operator decided of transfers. The error is card.ErrDuplicate if one has been attributed.
+	InsertAttributions(ctx context.Context, as []Attribution) error
 	// SaveVerdicts stores assessments, an intent for each card that is to be issued and has none, and events.
 	SaveVerdicts(ctx context.Context, vs []card.Verdict) error
 }

@@ -59,6 +59,8 @@ const (
 	WriteOff ResolutionKind = "write_off"
 	// Retry has the supplier asked again, with the same key, for a card that it declined or that is parked.
 	Retry ResolutionKind = "retry"
+	// Attribute is an Attribution to the card, among the card's resolutions.
+	Attribute ResolutionKind = "attribute"
 )
 
 // Resolution is a decision, as it is kept for good.
@@ -66,7 +68,7 @@ type Resolution struct {
 	ID        uuid.UUID
 	CardUUID  uuid.UUID
 	Kind      ResolutionKind
-	Amount    card.Amount // accepted, refunded or written off; 0 with Retry
+	Amount    card.Amount // accepted, refunded, written off or attributed; 0 with Retry
 	Note      string
 	Operator  string
 	CreatedAt time.Time

@@ -227,18 +227,20 @@ func (w *Watcher) assess(ctx context.Context, tx Tx, tip card.Tip, changed []car
 	for i, c := range cards {
 		addresses[i], owned[c.Address] = c.Address, true
 	}
-	for _, t := range changed {
-		if !owned[t.Address] {
-			done.unattributed++
-		}
-	}
 	facts, err := tx.TransfersTo(ctx, w.currency, addresses)
 	if err != nil {
 		return err
 	}
 	byAddress := make(map[string][]card.Transfer, len(cards))
+	credited := make(map[transferKey]bool, len(facts))
 	for _, t := range facts {
 		byAddress[t.Address] = append(byAddress[t.Address], t)
+		credited[transferKey{t.TxID, t.Output}] = true
+	}
+	for _, t := range changed {
+		if !owned[t.Address] && !credited[transferKey{t.TxID, t.Output}] {
+			done.unattributed++
+		}
 	}
 	today, _ := w.rates.Rate(w.currency) // without one, late money waits
 	verdicts := make([]card.Verdict, len(cards))

@@ -51,11 +51,12 @@ type Tx interface {
 	// TransfersSince returns the counted transfers above height and in the mempool.
 	TransfersSince(ctx context.Context, currency string, height int64) ([]card.Transfer, error)
 	UpsertTransfers(ctx context.Context, ts []card.Transfer) error
-	// TransfersTo returns the counted transfers to addresses.
+	// TransfersTo returns the counted transfers to addresses. One that an operator attributed to a card has the card's address instead of
+	// its own.
 	TransfersTo(ctx context.Context, currency string, addresses []string) ([]card.Transfer, error)
 
-	// LockCards locks and returns the currency's cards that have one of the addresses, that are due to be assessed at the tip, or that
-	// wait for money and expired before the tip.
+	// LockCards locks and returns the currency's cards that have one of the addresses, to which a transfer to one of them is attributed,
+	// that are due to be assessed at the tip, or that wait for money and expired before the tip.
 	LockCards(ctx context.Context, currency string, addresses []string, tip card.Tip) ([]*card.Card, error)
 	// SaveVerdicts stores assessments and events, and an intent for each card to issue that has none.
 	SaveVerdicts(ctx context.Context, vs []card.Verdict) error

@@ -252,7 +252,9 @@ func (t *tx) LockCards(ctx context.Context, currency string, addresses []string,
 	}
 	err := inBatches(addresses, func(some []string) error {
 		var ids []uuid.UUID
-		query, args, err := sqlx.In("SELECT uuid FROM cards WHERE currency = ? AND address IN (?)", currency, some)
+		query, args, err := sqlx.In(`SELECT uuid FROM cards WHERE currency = ? AND address IN (?)
+			UNION SELECT a.card_uuid FROM transfers t JOIN `+attributionOf+` WHERE t.currency = ? AND t.address IN (?) AND a.card_uuid IS NOT NULL`,
+			currency, some, currency, some)
 		if err != nil {
 			return err
 		}

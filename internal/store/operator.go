@@ -47,12 +47,6 @@ func (s *Store) FindCards(ctx context.Context, search operator.Search) ([]*card.
 	return s.cards(ctx, "find cards", query, args, !search.NeedsOperator, search.Limit)
 }
 
-// Unattributed returns the counted transfers to addresses of no card, last seen first, at most limit.
-func (s *Store) Unattributed(ctx context.Context, limit int) ([]card.Transfer, error) {
-	return s.transfers(ctx, s.r, selectTransfers+` WHERE counted AND NOT EXISTS (SELECT 1 FROM cards c
-		WHERE c.currency = transfers.currency AND c.address = transfers.address) ORDER BY first_seen_at DESC, txid LIMIT ?`, limit)
-}
-
 // Record returns everything that is stored about a card but its credentials, as of one moment. The error is card.ErrNoRow if there is
 // no such card.
 func (s *Store) Record(ctx context.Context, id uuid.UUID) (operator.Record, error) {
@@ -73,7 +67,9 @@ func (s *Store) Record(ctx context.Context, id uuid.UUID) (operator.Record, erro
 		if err := s.get(ctx, t.t, &r.Account, "select account", "SELECT name FROM accounts WHERE id = ?", r.Card.AccountID); err != nil {
 			return err
 		}
-		r.Transfers, err = s.transfers(ctx, t.t, selectTransfers+" WHERE currency = ? AND address = ? ORDER BY first_seen_at, txid", r.Card.Coin.Code, r.Card.Address)
+		r.Transfers, err = s.transfers(ctx, t.t, selectTransfers+" t WHERE t.currency = ? AND t.address = ? AND "+notAttributed+
+			" UNION ALL SELECT t.currency, t.txid, t.output, t.address, t.amount, t.height, t.locked, t.counted, t.first_seen_at FROM transfers t JOIN "+
+			attributionOf+" WHERE a.card_uuid = ? ORDER BY first_seen_at, txid", r.Card.Coin.Code, r.Card.Address, id)
 		if err != nil {
 			return err
 		}
@@ -125,7 +121,8 @@ func (t *tx) resolutions(ctx context.Context, id uuid.UUID) ([]operator.Resoluti
 		Operator  string                  `db:"operator"`
 		CreatedAt int64                   `db:"created_at"`
 	}
-	err := t.s.list(ctx, t.t, &found, "select resolutions", "SELECT id, kind, amount, note, operator, created_at FROM resolutions WHERE card_uuid = ? ORDER BY id", id)
+	err := t.s.list(ctx, t.t, &found, "select resolutions", `SELECT id, kind, amount, note, operator, created_at FROM resolutions WHERE card_uuid = ?
+		UNION ALL SELECT id, CAST(? AS TEXT), amount, note, operator, created_at FROM attributions WHERE card_uuid = ? ORDER BY id`, id, operator.Attribute, id)
 	all := make([]operator.Resolution, len(found))
 	for i, f := range found {
 		all[i] = operator.Resolution{ID: f.ID, CardUUID: id, Kind: f.Kind, Amount: card.Amount(f.Amount), Note: f.Note, Operator: f.Operator, CreatedAt: fromMillis(f.CreatedAt)}
@@ -180,9 +177,13 @@ func (s *Store) Books(ctx context.Context) (operator.Books, error) {
 func (t *tx) coinBooks(ctx context.Context) ([]operator.CoinBooks, error) {
 	var found []operator.CoinBooks
 	query, args, err := sqlx.Named(`WITH
-		facts AS (SELECT t.currency, t.amount, CASE WHEN c.uuid IS NULL THEN t.amount ELSE 0 END AS foreign_amount
-			FROM transfers t LEFT JOIN cards c ON c.currency = t.currency AND c.address = t.address WHERE t.counted),
-		counted AS (SELECT currency, SUM(amount) AS counted, SUM(foreign_amount) AS unattributed FROM facts GROUP BY currency),
+		facts AS (SELECT t.currency, t.amount, t.counted, a.kind = 'refund' AS returned, a.txid IS NULL AND c.uuid IS NULL AS stray
+			FROM transfers t LEFT JOIN `+attributionOf+` LEFT JOIN cards c ON c.currency = t.currency AND c.address = t.address
+			WHERE t.counted OR a.kind = 'refund'),
+		counted AS (SELECT currency, SUM(CASE WHEN counted THEN amount ELSE 0 END) AS counted,
+			SUM(CASE WHEN counted AND stray THEN amount ELSE 0 END) AS unattributed,
+			SUM(CASE WHEN counted AND returned THEN amount ELSE 0 END) AS returned,
+			SUM(CASE WHEN NOT counted THEN amount ELSE 0 END) AS gone FROM facts GROUP BY currency),
 		credited AS (SELECT currency,
 			SUM(CASE WHEN status = :generated THEN credit_paid ELSE 0 END) AS made,
 			SUM(CASE WHEN status <> :generated THEN credit_paid ELSE 0 END) AS open,
@@ -194,9 +195,10 @@ func (t *tx) coinBooks(ctx context.Context) ([]operator.CoinBooks, error) {
 			FROM cards GROUP BY currency),
 		currencies AS (SELECT currency FROM counted UNION SELECT currency FROM credited)
 		SELECT u.currency, CAST(COALESCE(f.counted, 0) AS BIGINT) AS counted, CAST(COALESCE(f.unattributed, 0) AS BIGINT) AS unattributed,
+			CAST(COALESCE(f.returned, 0) AS BIGINT) AS returned,
 			CAST(COALESCE(h.made, 0) AS BIGINT) AS made, CAST(COALESCE(h.open, 0) AS BIGINT) AS open, CAST(COALESCE(h.held, 0) AS BIGINT) AS held,
 			CAST(COALESCE(h.surplus, 0) AS BIGINT) AS surplus, CAST(COALESCE(h.refunded, 0) AS BIGINT) AS refunded,
-			CAST(COALESCE(h.lost, 0) AS BIGINT) AS lost, CAST(COALESCE(h.written_off, 0) AS BIGINT) AS writtenoff,
+			CAST(COALESCE(h.lost, 0) + COALESCE(f.gone, 0) AS BIGINT) AS lost, CAST(COALESCE(h.written_off, 0) AS BIGINT) AS writtenoff,
 			COALESCE(h.paid, 0) AS paid, COALESCE(h.issued, 0) AS issued, COALESCE(h.late, 0) AS late
 		FROM currencies u LEFT JOIN counted f ON f.currency = u.currency LEFT JOIN credited h ON h.currency = u.currency ORDER BY u.currency`,
 		map[string]any{"generated": card.Generated, "late": card.Late, "paid": card.Paid, "reversed": card.Reversed})
@@ -217,7 +219,9 @@ func (t *tx) doubts(ctx context.Context) ([]operator.Doubt, error) {
 		text, query string
 	}{
 		{"its received amount does not match its transfers", `SELECT c.uuid FROM cards c WHERE c.received <> (SELECT COALESCE(SUM(t.amount), 0)
-			FROM transfers t WHERE t.currency = c.currency AND t.address = c.address AND t.counted)`},
+			FROM transfers t WHERE t.currency = c.currency AND t.address = c.address AND t.counted AND ` + notAttributed + `)
+			+ (SELECT COALESCE(SUM(t.amount), 0) FROM attributions a JOIN transfers t ON t.currency = a.currency AND t.txid = a.txid AND t.output = a.output
+			WHERE a.card_uuid = c.uuid AND t.counted)`},
 		{"its credits do not add up to its received amount", `SELECT c.uuid FROM cards c
 			WHERE c.credit_paid + c.credit_held + c.credit_surplus + c.credit_refunded <> c.received`},
 		{"its refunded amount does not match its resolutions", `SELECT c.uuid FROM cards c WHERE c.refunded <> (SELECT COALESCE(SUM(r.amount), 0)

@@ -34,11 +34,14 @@ func (t *tx) TransfersSince(ctx context.Context, currency string, height int64) 
 	return t.transfers(ctx, selectTransfers+" WHERE currency = ? AND counted AND (height = 0 OR height > ?)", currency, height)
 }
 
-// TransfersTo implements settle.Tx.
+// TransfersTo implements settle.Tx and operator.Tx.
 func (t *tx) TransfersTo(ctx context.Context, currency string, addresses []string) ([]card.Transfer, error) {
 	var all []card.Transfer
 	err := inBatches(addresses, func(some []string) error {
-		query, args, err := sqlx.In(selectTransfers+" WHERE currency = ? AND counted AND address IN (?)", currency, some)
+		const columns = " t.amount, t.height, t.locked, t.counted, t.first_seen_at FROM transfers t "
+		query, args, err := sqlx.In("SELECT t.currency, t.txid, t.output, t.address,"+columns+"WHERE t.currency = ? AND t.counted AND t.address IN (?) AND "+notAttributed+
+			" UNION ALL SELECT t.currency, t.txid, t.output, c.address,"+columns+"JOIN "+attributionOf+` JOIN cards c ON c.uuid = a.card_uuid
+			WHERE c.currency = ? AND c.address IN (?) AND t.counted`, currency, some, currency, some)
 		if err != nil {
 			return err
 		}

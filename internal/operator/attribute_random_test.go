@@ -1,0 +1,138 @@
+package operator_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/operator"
+)
+
+// history is a shop to which anything may happen, in any order.
+type history struct {
+	*shop
+	random *rand.Rand
+	cards  []*card.Card
+	told   []string // what happened
+
+	attributed int
+}
+
+// Whatever is attributed, reorganised, decided and issued, in whatever order: the books agree after every step, and the supplier makes no
+// card twice.
+func TestAttribute_TheBooksAgreeAfterAnyHistory(t *testing.T) {
+	histories, steps := 6, 200
+	if testing.Short() {
+		histories = 2
+	}
+	for seed := range histories {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			onEach(t, func(t *testing.T, s *shop) {
+				h := &history{shop: s, random: rand.New(rand.NewPCG(uint64(seed), 8))}
+				h.mine(40)
+				for range steps {
+					h.step()
+					if t.Failed() {
+						t.Fatal(strings.Join(h.told, ", "))
+					}
+				}
+				for key, n := range s.supplier.attempts {
+					if n > 1 {
+						t.Errorf("the supplier was asked %d times for %s", n, key)
+					}
+				}
+				books, err := s.desk.Reconcile(t.Context())
+				check(t, err)
+				for range books.Doubts {
+					s.doubts = append(s.doubts, lost)
+				}
+				t.Logf("%d attributed, %+v", h.attributed, books.Coins)
+			})
+		})
+	}
+}
+
+func (h *history) step() {
+	actions := []struct {
+		name string
+		do   func()
+	}{
+		{"order", func() { h.cards = append(h.cards, h.order()) }},
+		{"forgotten order", func() { c := h.order(); h.forget(c); h.pay(c, h.some(), h.random.IntN(12)) }},
+		{"payment", func() { h.onCard(func(c *card.Card) { h.pay(c, h.some(), h.random.IntN(12)) }) }},
+		{"attribution", h.attributeAny},
+		{"attribution", h.attributeAny},
+		{"attribution", h.attributeAny},
+		{"blocks", func() { h.mine(1 + h.random.IntN(10)) }},
+		{"reorganisation", func() {
+			err := h.store.SimulatedReorg(h.t.Context(), "monero", 1+h.random.IntN(30), h.random.IntN(3) == 0)
+			check(h.t, err)
+		}},
+		{"pass", h.tick},
+		{"pass", h.tick},
+		{"issuing", func() { check(h.t, h.issuer.Tick(h.t.Context())) }},
+		{"hours", func() { h.now = h.now.Add(2 * time.Hour) }},
+		{"rate", func() { h.rates.usd = []string{"150", "100", "200", ""}[h.random.IntN(4)] }},
+		{"decision", func() {
+			kinds := []operator.ResolutionKind{operator.Accept, operator.Refund, operator.WriteOff, operator.Retry}
+			h.onCard(func(c *card.Card) {
+				_, _ = h.desk.ResolveCard(h.t.Context(), operator.Decision{CardUUID: c.UUID, Kind: kinds[h.random.IntN(4)], Note: "x", Operator: "x"})
+			})
+		}},
+	}
+	a := actions[h.random.IntN(len(actions))]
+	h.told = append(h.told, a.name)
+	if h.rates.usd == "" && strings.HasSuffix(a.name, "order") {
+		return // there is no quote
+	}
+	a.do()
+	books, err := h.desk.Reconcile(h.t.Context())
+	check(h.t, err)
+	for _, d := range books.Doubts {
+		if d.Text != lost {
+			h.t.Errorf("after a step %q: %s %s", a.name, d.ID, d.Text)
+		}
+	}
+}
+
+func (h *history) some() card.Amount { return coin * card.Amount(1+h.random.IntN(5)) / 4 }
+
+func (h *history) onCard(f func(*card.Card)) {
+	if len(h.cards) > 0 {
+		f(h.cards[h.random.IntN(len(h.cards))])
+	}
+}
+
+// attributeAny decides anything of any transfer.
+func (h *history) attributeAny() {
+	strays, err := h.store.Strays(h.t.Context(), 20)
+	check(h.t, err)
+	if len(strays) == 0 {
+		return
+	}
+	a := strays[h.random.IntN(len(strays))]
+	d := h.about(a, operator.GiveBack)
+	switch h.random.IntN(4) {
+	case 0, 1:
+		h.onCard(func(c *card.Card) { d = h.toCard(a, c) })
+	case 2:
+		d = h.toNew(a)
+	}
+	done, err := h.desk.AttributeTransfer(h.t.Context(), d)
+	allowed := []error{operator.ErrNotConfirmed, operator.ErrGone, operator.ErrAttributed, operator.ErrMade, operator.ErrPaid}
+	switch {
+	case err == nil && !done.Nothing:
+		h.attributed++
+		h.told[len(h.told)-1] = fmt.Sprintf("attribution (%s, %s)", d.Kind, done.After)
+		if d.Kind == operator.ToNewCard {
+			h.cards = append(h.cards, done.Card)
+		}
+	case err != nil && !slices.ContainsFunc(allowed, func(e error) bool { return errors.Is(err, e) }):
+		h.t.Errorf("%s: %v", d.Kind, err)
+	}
+}

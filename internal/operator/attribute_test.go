@@ -1,0 +1,482 @@
+package operator_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/settle"
+)
+
+// forget has the database forget a card that nothing happened to, as one that was restored does.
+func (s *shop) forget(c *card.Card) {
+	s.t.Helper()
+	s.exec("DELETE FROM cards WHERE uuid = '" + c.UUID.String() + "'")
+}
+
+// stray pays to the address of a card that was forgotten, and returns what arrived there.
+func (s *shop) stray(amount card.Amount, confirmations int) operator.Arrival {
+	s.t.Helper()
+	c := s.order()
+	s.forget(c)
+	s.pay(c, amount, confirmations)
+	s.tick()
+	return s.arrived(c.Address)[0]
+}
+
+// arrived returns what came to an address, last seen first.
+func (s *shop) arrived(address string) (found []operator.Arrival) {
+	s.t.Helper()
+	all, err := s.store.Strays(s.t.Context(), 1000)
+	check(s.t, err)
+	for _, a := range all {
+		if a.Address == address {
+			found = append(found, a)
+		}
+	}
+	return found
+}
+
+// about returns a decision about a transfer.
+func (s *shop) about(a operator.Arrival, kind operator.AttributionKind) operator.AttributionDecision {
+	return operator.AttributionDecision{Coin: chain.Currencies()[0], TxID: a.TxID, Output: a.Output, Kind: kind, Note: "the backup was old", Operator: "alice"}
+}
+
+func (s *shop) attribute(d operator.AttributionDecision) operator.Attributed {
+	s.t.Helper()
+	done, err := s.desk.AttributeTransfer(s.t.Context(), d)
+	check(s.t, err)
+	return done
+}
+
+func (s *shop) toCard(a operator.Arrival, c *card.Card) operator.AttributionDecision {
+	d := s.about(a, operator.ToCard)
+	d.CardUUID = c.UUID
+	return d
+}
+
+func (s *shop) toNew(a operator.Arrival) operator.AttributionDecision {
+	d := s.about(a, operator.ToNewCard)
+	d.AccountID, d.USD = s.account, 150_00
+	return d
+}
+
+func (s *shop) wantUnattributed(n int) {
+	s.t.Helper()
+	found, err := s.store.Unattributed(s.t.Context(), 100)
+	check(s.t, err)
+	if len(found) != n {
+		s.t.Errorf("%d transfers are unattributed, want %d: %+v", len(found), n, found)
+	}
+}
+
+func TestAttribute_ToACardThatIsThenIssuedOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		a, c := s.stray(coin, 10), s.order()
+		s.wantBooks(operator.CoinBooks{Counted: coin, Unattributed: coin})
+		d := s.toCard(a, c)
+		d.DryRun = true
+		if done := s.attribute(d); done.Amount != coin || done.Card.State != card.Unpaid || done.After != card.Paid || done.Nothing {
+			t.Errorf("%+v", done)
+		}
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0) // only asked
+		d.DryRun = false
+		if done := s.attribute(d); done.Amount != coin || done.Card.State != card.Unpaid || done.After != card.Paid || done.Nothing {
+			t.Errorf("%+v", done)
+		}
+		s.wantUnattributed(0)
+		s.wantBooks(operator.CoinBooks{Counted: coin, Open: coin, Paid: 1})
+		s.settle()
+		s.want(c, card.Generated, card.Paid, coin, 10)
+		if done := s.attribute(d); !done.Nothing || done.After != card.Paid {
+			t.Errorf("attributed twice: %+v", done)
+		}
+		s.settle()
+		s.wantIssued(1)
+		s.wantBooks(operator.CoinBooks{Counted: coin, Made: coin, Paid: 1, Issued: 1})
+		record, err := s.store.Record(t.Context(), c.UUID)
+		check(t, err)
+		if len(record.Transfers) != 1 || record.Transfers[0].TxID != a.TxID || len(record.Events) != 2 {
+			t.Errorf("%+v", record)
+		}
+		if r := record.Resolutions; len(r) != 1 || r[0].Kind != operator.Attribute || r[0].Operator != "alice" || r[0].Note != d.Note || r[0].Amount != coin || r[0].CreatedAt.IsZero() {
+			t.Errorf("kept: %+v", r)
+		}
+		if kept := s.arrived(a.Address)[0].Attribution; kept == nil || kept.CardUUID != c.UUID || kept.Kind != operator.ToCard || kept.Operator != "alice" || kept.Amount != coin {
+			t.Errorf("kept: %+v", kept)
+		}
+		if log := s.log.String(); strings.Count(log, "operator attributed a transfer") != 1 || !strings.Contains(log, a.TxID) {
+			t.Error(log)
+		}
+	})
+}
+
+func TestAttribute_CompletesWhatACardReceived(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin/2, 10)
+		first, second := s.stray(coin/4, 10), s.stray(coin/4+7, 10)
+		if done := s.attribute(s.toCard(first, c)); done.Card.State != card.Underpaid || done.After != card.Underpaid {
+			t.Errorf("%+v", done)
+		}
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Underpaid, coin*3/4, 20)
+		if done := s.attribute(s.toCard(second, c)); done.After != card.Paid {
+			t.Errorf("%+v", done)
+		}
+		s.settle()
+		s.want(c, card.Generated, card.Paid, coin+7, 10)
+		s.wantIssued(1)
+		s.wantBooks(operator.CoinBooks{Counted: coin + 7, Made: coin, Surplus: 7, Paid: 1, Issued: 1})
+	})
+}
+
+// Money that was first seen when the quote had expired buys the card only at today's rate.
+func TestAttribute_LateMoneyIsLate(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		enough, little := s.order(), s.order()
+		s.now = s.now.Add(3 * time.Hour)
+		s.mine(1)
+		s.tick()
+		a, b := s.stray(coin, 10), s.stray(coin, 10)
+		if done := s.attribute(s.toCard(a, enough)); done.Card.State != card.Expired || done.After != card.Paid {
+			t.Errorf("%+v", done)
+		}
+		s.rates.usd = "" // the operator's process may know none
+		if done := s.attribute(s.toCard(b, little)); done.After != card.Confirming {
+			t.Errorf("%+v", done)
+		}
+		s.rates.usd = "100"
+		s.mine(1)
+		s.settle()
+		s.want(enough, card.Generated, card.Paid, coin, 21)
+		s.want(little, card.AwaitingPayment, card.Late, coin, 11)
+		s.resolve(little, operator.Accept)
+		s.settle()
+		s.wantIssued(2)
+	})
+}
+
+func TestAttribute_MoneyThatLeavesTheChainIsNotCountedAnyMore(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.mine(30)
+		a, waiting, issued := s.stray(coin, 10), s.order(), s.order()
+		b := s.stray(coin, 10)
+		s.attribute(s.toCard(b, issued))
+		s.settle()
+		s.want(issued, card.Generated, card.Paid, coin, 10)
+		s.attribute(s.toCard(a, waiting)) // and not issued yet
+		check(t, s.store.SimulatedReorg(t.Context(), "monero", 25, false))
+		s.tick()
+		s.want(waiting, card.AwaitingPayment, card.Detected, coin, 0)
+		s.want(issued, card.Generated, card.Paid, coin, 0)
+		s.reconcile()
+		s.exec("DELETE FROM simulated_transfers")
+		s.settle()
+		s.want(waiting, card.AwaitingPayment, card.Unpaid, 0, 0)
+		s.want(issued, card.Generated, card.Reversed, 0, 0)
+		s.wantIssued(1)
+		s.doubts = []string{lost}
+		s.reconcile()
+		s.wantBooks(operator.CoinBooks{Lost: coin, Paid: 1, Issued: 1})
+		if _, err := s.desk.AttributeTransfer(t.Context(), s.toCard(a, s.order())); !errors.Is(err, operator.ErrAttributed) {
+			t.Errorf("what left the chain was attributed again: %v", err)
+		}
+	})
+}
+
+func TestAttribute_AForgottenCardIsCreatedAgain(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		forgotten := s.order()
+		s.forget(forgotten)
+		s.exec("DELETE FROM addresses WHERE address = '" + forgotten.Address + "'")
+		s.pay(forgotten, coin/4, 10)
+		s.pay(forgotten, coin/2, 10)
+		s.settle()
+		s.now = s.now.Add(time.Second)
+		parts := s.arrived(forgotten.Address)
+		d := s.toNew(parts[0])
+		d.DryRun = true
+		s.attribute(d)
+		s.wantUnattributed(2)
+		d.DryRun = false
+		done := s.attribute(d)
+		c := done.Card
+		if done.Amount != coin*3/4 || done.After != card.Paid || c.UUID == forgotten.UUID || c.Address != forgotten.Address || c.USD != 150_00 || c.Amount != coin*3/4 {
+			t.Errorf("%+v, %+v", done, c)
+		}
+		if want := (card.Decimal{Units: 200_00000000, Scale: 8}); c.Rate.USD != want || c.Rate.Source != "operator" {
+			t.Errorf("rate %+v", c.Rate)
+		}
+		s.wantUnattributed(0)
+		s.settle()
+		s.want(c, card.Generated, card.Paid, coin*3/4, 10)
+		for _, part := range parts {
+			if done := s.attribute(s.toNew(part)); !done.Nothing || done.Card.UUID != c.UUID {
+				t.Errorf("created twice: %+v", done)
+			}
+		}
+		s.pay(c, 5, 10) // more to the same address
+		s.settle()
+		s.want(c, card.Generated, card.Paid, coin*3/4+5, 10)
+		s.wantIssued(1)
+		s.wantBooks(operator.CoinBooks{Counted: coin*3/4 + 5, Made: coin * 3 / 4, Surplus: 5, Paid: 1, Issued: 1})
+		record, err := s.store.Record(t.Context(), c.UUID)
+		check(t, err)
+		if len(record.Resolutions) != 2 || len(record.Transfers) != 3 || len(record.Events) != 2 || record.Events[0].Type != card.EventDetected {
+			t.Errorf("%+v", record)
+		}
+		check(t, s.store.SimulatedReorg(t.Context(), "monero", 30, true))
+		s.settle()
+		s.want(c, card.Generated, card.Reversed, 0, 0)
+		s.doubts = []string{lost}
+	})
+}
+
+func TestAttribute_WhatBelongsElsewhereIsNoPartOfAForgottenCard(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		forgotten, c := s.order(), s.order()
+		s.forget(forgotten)
+		for _, amount := range []card.Amount{coin, 10, 100} {
+			s.pay(forgotten, amount, 10)
+			s.tick()
+		}
+		kinds := map[card.Amount]func(operator.Arrival) operator.AttributionDecision{
+			10:  func(a operator.Arrival) operator.AttributionDecision { return s.about(a, operator.GiveBack) },
+			100: func(a operator.Arrival) operator.AttributionDecision { return s.toCard(a, c) },
+		}
+		var rest operator.Arrival
+		for _, a := range s.arrived(forgotten.Address) {
+			if decide := kinds[a.Amount]; decide != nil {
+				s.attribute(decide(a))
+			} else {
+				rest = a
+			}
+		}
+		made := s.attribute(s.toNew(rest))
+		if made.Amount != coin {
+			t.Errorf("%+v", made)
+		}
+		s.settle()
+		s.want(made.Card, card.Generated, card.Paid, coin, 30)
+		s.want(c, card.AwaitingPayment, card.Underpaid, 100, 10)
+		s.wantBooks(operator.CoinBooks{Counted: coin + 110, Made: coin, Open: 100, Returned: 10, Paid: 1, Issued: 1})
+	})
+}
+
+func TestAttribute_WhatWasGivenBackIsAFigureOfItsOwn(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.mine(30)
+		a := s.stray(coin, 10)
+		d := s.about(a, operator.GiveBack)
+		if done := s.attribute(d); done.Amount != coin || done.Card != nil || done.Nothing {
+			t.Errorf("%+v", done)
+		}
+		s.wantUnattributed(0)
+		s.wantBooks(operator.CoinBooks{Counted: coin, Returned: coin})
+		if done := s.attribute(d); !done.Nothing {
+			t.Errorf("given back twice: %+v", done)
+		}
+		for _, other := range []operator.AttributionDecision{s.toCard(a, s.order()), s.toNew(a)} {
+			if _, err := s.desk.AttributeTransfer(t.Context(), other); !errors.Is(err, operator.ErrAttributed) {
+				t.Errorf("%s: %v", other.Kind, err)
+			}
+		}
+		check(t, s.store.SimulatedReorg(t.Context(), "monero", 12, true))
+		s.settle()
+		s.wantBooks(operator.CoinBooks{Lost: coin})
+	})
+}
+
+func TestAttribute_WhatCantBeDecidedIsRefused(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		paid, made, open := s.order(), s.order(), s.order()
+		s.pay(made, coin, 10)
+		s.settle()
+		s.pay(paid, coin, 10)
+		s.tick()
+		good, locked, gone, tiny, attributed := s.stray(coin, 10), s.stray(7, 10), s.stray(coin, 10), s.stray(1, 10), s.stray(3, 10)
+		s.attribute(s.toCard(attributed, open))
+		shallow, pool := s.stray(coin, 9), s.stray(coin, 0)
+		// What the simulated chain does not show.
+		s.exec("UPDATE transfers SET locked = TRUE WHERE txid = '" + locked.TxID + "'")
+		s.exec("UPDATE transfers SET counted = FALSE WHERE txid = '" + gone.TxID + "'")
+		s.exec("INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at) VALUES ('bitcoin', 'b', 0, 'b', 5, 1, FALSE, TRUE, 0)")
+		s.exec("INSERT INTO chains (currency, fingerprint, height, hash, time) VALUES ('bitcoin', 'f', 100, 'h', 0)")
+		bitcoin := s.toCard(operator.Arrival{Transfer: card.Transfer{TxID: "b"}}, open)
+		bitcoin.Coin.Code = "bitcoin"
+		record, err := s.store.Record(t.Context(), made.UUID)
+		check(t, err)
+		with := func(d operator.AttributionDecision, change func(*operator.AttributionDecision)) operator.AttributionDecision {
+			change(&d)
+			return d
+		}
+		saw := coin - 1
+		for name, tt := range map[string]struct {
+			d    operator.AttributionDecision
+			want error
+		}{
+			"no transfer":      {s.about(operator.Arrival{}, operator.GiveBack), operator.ErrNoTransfer},
+			"no output":        {with(s.toCard(good, open), func(d *operator.AttributionDecision) { d.Output = 9 }), operator.ErrNoTransfer},
+			"no card":          {s.toCard(good, &card.Card{UUID: uuid.New()}), card.ErrNoRow},
+			"shallow":          {s.toCard(shallow, open), operator.ErrNotConfirmed},
+			"shallow, new":     {s.toNew(shallow), operator.ErrNotConfirmed},
+			"shallow, back":    {s.about(shallow, operator.GiveBack), operator.ErrNotConfirmed},
+			"in the mempool":   {s.toCard(pool, open), operator.ErrNotConfirmed},
+			"locked":           {s.about(locked, operator.GiveBack), operator.ErrNotConfirmed},
+			"gone":             {s.toNew(gone), operator.ErrGone},
+			"paid":             {s.toCard(good, paid), operator.ErrPaid},
+			"made":             {s.toCard(good, made), operator.ErrMade},
+			"of a card":        {s.about(operator.Arrival{Transfer: record.Transfers[0]}, operator.GiveBack), operator.ErrOfCard},
+			"of another coin":  {bitcoin, operator.ErrAnotherCoin},
+			"too small":        {s.toNew(tiny), operator.ErrNoPrice},
+			"another amount":   {with(s.toCard(good, open), func(d *operator.AttributionDecision) { d.Amount = &saw }), operator.ErrAnotherAmount},
+			"to another card":  {s.toCard(attributed, paid), operator.ErrAttributed},
+			"to a new card":    {s.toNew(attributed), operator.ErrAttributed},
+			"given back later": {s.about(attributed, operator.GiveBack), operator.ErrAttributed},
+			"no note":          {with(s.toNew(good), func(d *operator.AttributionDecision) { d.Note = "" }), nil},
+			"nobody":           {with(s.toNew(good), func(d *operator.AttributionDecision) { d.Operator = "" }), nil},
+			"too little USD":   {with(s.toNew(good), func(d *operator.AttributionDecision) { d.USD = card.MinUSD - 1 }), nil},
+			"too much USD":     {with(s.toNew(good), func(d *operator.AttributionDecision) { d.USD = card.MaxUSD + 1 }), nil},
+			"burnt":            {s.about(good, "burn"), nil},
+			"of nobody":        {with(s.toNew(good), func(d *operator.AttributionDecision) { d.AccountID = uuid.New() }), nil},
+		} {
+			for _, dry := range []bool{true, false} {
+				if tt.d.DryRun = dry; dry && name == "of nobody" {
+					continue
+				}
+				done, err := s.desk.AttributeTransfer(t.Context(), tt.d)
+				if err == nil || tt.want != nil && !errors.Is(err, tt.want) {
+					t.Errorf("%s: %v", name, err)
+				}
+				if diff := cmp.Diff(operator.Attributed{}, done); diff != "" {
+					t.Errorf("%s: %s", name, diff)
+				}
+			}
+		}
+		s.exec("DELETE FROM transfers WHERE currency = 'bitcoin'")
+		s.exec("UPDATE transfers SET counted = TRUE")
+		s.settle()
+	})
+}
+
+func TestAttribute_OnlyForTheAmountThatTheOperatorSaw(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		forgotten := s.order()
+		s.forget(forgotten)
+		s.pay(forgotten, coin/2, 10)
+		s.tick()
+		d := s.toNew(s.arrived(forgotten.Address)[0])
+		saw := coin / 2
+		d.Amount = &saw
+		s.pay(forgotten, coin/2, 10) // meanwhile
+		s.tick()
+		if _, err := s.desk.AttributeTransfer(t.Context(), d); !errors.Is(err, operator.ErrAnotherAmount) {
+			t.Errorf("%v", err)
+		}
+		s.wantUnattributed(2)
+		saw = coin
+		if done := s.attribute(d); done.Amount != coin {
+			t.Errorf("%+v", done)
+		}
+		s.settle()
+		s.wantIssued(1)
+	})
+}
+
+// Whoever pays again by the clock of another machine has paid in time.
+func TestAttribute_ANewCardIsPaidWhateverTheClockSays(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		a := s.stray(coin, 10)
+		s.exec("UPDATE transfers SET first_seen_at = first_seen_at + 86400000")
+		s.rates.usd = "1"
+		done := s.attribute(s.toNew(a))
+		if done.After != card.Paid {
+			t.Errorf("%+v", done)
+		}
+		s.settle()
+		s.want(done.Card, card.Generated, card.Paid, coin, 10)
+	})
+}
+
+var errFirst = errors.New("no error: it was the first")
+
+func TestAttribute_TwoOperatorsAtOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		for range 5 {
+			a, one, two := s.stray(coin, 10), s.order(), s.order()
+			decisions := []operator.AttributionDecision{s.toCard(a, one), s.toCard(a, two), s.toNew(a), s.about(a, operator.GiveBack), s.toCard(a, one), s.toNew(a)}
+			results := make(chan error, len(decisions))
+			for _, d := range decisions {
+				go func() {
+					done, err := s.desk.AttributeTransfer(context.WithoutCancel(t.Context()), d)
+					if err == nil && !done.Nothing {
+						err = errFirst
+					}
+					results <- err
+				}()
+			}
+			first := 0
+			for range decisions {
+				switch err := <-results; {
+				case errors.Is(err, errFirst):
+					first++
+				case err != nil && !errors.Is(err, operator.ErrAttributed):
+					t.Errorf("%v", err)
+				}
+			}
+			if first != 1 {
+				t.Errorf("%d of them were first", first)
+			}
+			s.settle()
+			s.reconcile()
+		}
+	})
+}
+
+// A pass that takes a transfer away, and has not committed that yet, must not be overlooked.
+func TestAttribute_WaitsForThePassThatTakesTheTransferAway(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		a, c := s.stray(coin, 10), s.order()
+		l, err := s.store.AcquireLease(t.Context(), settle.LeaseName("monero"), "worker", time.Minute)
+		check(t, err)
+		result := make(chan error, 1)
+		check(t, s.store.SettleTx(t.Context(), func(tx settle.Tx) error {
+			if err := tx.CheckLease(t.Context(), l); err != nil {
+				return err
+			}
+			gone := a.Transfer
+			gone.Counted = false
+			if err := tx.UpsertTransfers(t.Context(), []card.Transfer{gone}); err != nil {
+				return err
+			}
+			if cards, err := tx.LockCards(t.Context(), "monero", []string{a.Address}, card.Tip{}); err != nil || len(cards) > 0 {
+				t.Errorf("%v, %v", cards, err)
+			}
+			go func() {
+				_, err := s.desk.AttributeTransfer(context.WithoutCancel(t.Context()), s.toCard(a, c))
+				result <- err
+			}()
+			select {
+			case err := <-result:
+				t.Errorf("it did not wait: %v", err)
+				result <- err
+			case <-time.After(300 * time.Millisecond): // it waits, or has not begun
+			}
+			return nil
+		}))
+		if err := <-result; !errors.Is(err, operator.ErrGone) {
+			t.Errorf("%v", err)
+		}
+		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
+	})
+}

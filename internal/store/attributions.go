@@ -1,0 +1,145 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/settle"
+)
+
+// A transfer t counts toward the card at its address, unless attribution a, an operator's decision, says otherwise.
+const (
+	attributionOf = "attributions a ON a.currency = t.currency AND a.txid = t.txid AND a.output = t.output"
+	notAttributed = "NOT EXISTS (SELECT 1 FROM attributions a WHERE a.currency = t.currency AND a.txid = t.txid AND a.output = t.output)"
+)
+
+// attributionsSchema is the first version of the schema whose programs count attributed transfers.
+const attributionsSchema = 8
+
+// leaveBehind has programs that know no attributions refuse the database, once there is one.
+func (s *Store) leaveBehind(ctx context.Context, on runner) error {
+	_, err := s.exec(ctx, on, "raise schema compatibility",
+		"UPDATE schema_compatibility SET oldest = ? WHERE oldest < ? AND EXISTS (SELECT 1 FROM attributions)", attributionsSchema, attributionsSchema)
+	return err
+}
+
+// LockChain implements operator.Tx. Every pass locks the row of its lease first.
+func (t *tx) LockChain(ctx context.Context, currency string) error {
+	var fences []int64
+	return t.s.list(ctx, t.t, &fences, "lock chain", "SELECT fence FROM leases WHERE name = ?"+t.s.dialect.forUpdate, settle.LeaseName(currency))
+}
+
+type arrivalRow struct {
+	transferRow
+	OwnerUUID uuid.NullUUID            `db:"owner_uuid"`
+	ID        uuid.NullUUID            `db:"id"` // of the attribution
+	Kind      operator.AttributionKind `db:"kind"`
+	CardUUID  uuid.NullUUID            `db:"card_uuid"`
+	Note      string                   `db:"note"`
+	Operator  string                   `db:"operator"`
+	DecidedAt int64                    `db:"decided_at"`
+}
+
+const selectArrivals = `SELECT t.currency, t.txid, t.output, t.address, t.amount, t.height, t.locked, t.counted, t.first_seen_at, c.uuid AS owner_uuid,
+	a.id, COALESCE(a.kind, '') AS kind, a.card_uuid, COALESCE(a.note, '') AS note, COALESCE(a.operator, '') AS operator, COALESCE(a.created_at, 0) AS decided_at
+	FROM transfers t LEFT JOIN ` + attributionOf + " LEFT JOIN cards c ON c.currency = t.currency AND c.address = t.address"
+
+func (r *arrivalRow) arrival() operator.Arrival {
+	a := operator.Arrival{Transfer: r.transfer(), CardUUID: r.OwnerUUID.UUID}
+	if r.ID.Valid {
+		a.Attribution = &operator.Attribution{TransferID: operator.TransferID{Currency: r.Currency, TxID: r.TxID, Output: r.Output}, ID: r.ID.UUID, Kind: r.Kind,
+			CardUUID: r.CardUUID.UUID, Amount: a.Amount, Note: r.Note, Operator: r.Operator, CreatedAt: fromMillis(r.DecidedAt)}
+	}
+	return a
+}
+
+func (s *Store) arrivals(ctx context.Context, on runner, where string, args ...any) ([]operator.Arrival, error) {
+	var found []arrivalRow
+	err := s.list(ctx, on, &found, "select arrivals", selectArrivals+" WHERE "+where, args...)
+	all := make([]operator.Arrival, len(found))
+	for i := range found {
+		all[i] = found[i].arrival()
+	}
+	return all, err
+}
+
+// Arrival implements operator.Tx.
+func (t *tx) Arrival(ctx context.Context, id operator.TransferID) (operator.Arrival, error) {
+	found, err := t.s.arrivals(ctx, t.t, "t.currency = ? AND t.txid = ? AND t.output = ?", id.Currency, id.TxID, id.Output)
+	if err == nil && len(found) == 0 {
+		err = card.ErrNoRow
+	}
+	if err != nil {
+		return operator.Arrival{}, err
+	}
+	return found[0], nil
+}
+
+// ArrivalsIn returns the transfers of a transaction, by output, whatever their currency and whether or not they are counted.
+func (s *Store) ArrivalsIn(ctx context.Context, txid string) ([]operator.Arrival, error) {
+	codes := make([]string, 0, len(s.coins))
+	for code := range s.coins {
+		codes = append(codes, code)
+	}
+	where, args, err := sqlx.In("t.currency IN (?) AND t.txid = ? ORDER BY t.currency, t.output", codes, txid)
+	if err != nil {
+		return nil, err
+	}
+	return s.arrivals(ctx, s.r, where, args...)
+}
+
+// Unattributed returns the counted transfers to addresses of no card of which nothing was decided, last seen first, at most limit.
+func (s *Store) Unattributed(ctx context.Context, limit int) ([]card.Transfer, error) {
+	found, err := s.arrivals(ctx, s.r, "t.counted AND a.id IS NULL AND c.uuid IS NULL ORDER BY t.first_seen_at DESC, t.txid, t.output LIMIT ?", limit)
+	all := make([]card.Transfer, len(found))
+	for i, a := range found {
+		all[i] = a.Transfer
+	}
+	return all, err
+}
+
+// Strays returns the transfers that came to addresses of no card, also those that left the chain and those of which something was decided
+// since, last seen first, at most limit.
+func (s *Store) Strays(ctx context.Context, limit int) ([]operator.Arrival, error) {
+	return s.arrivals(ctx, s.r, "a.id IS NOT NULL OR c.uuid IS NULL ORDER BY t.first_seen_at DESC, t.txid, t.output LIMIT ?", limit)
+}
+
+// Confirmations returns how many confirmations the newest card of a currency requires, or those of the currency if there is no card.
+func (s *Store) Confirmations(ctx context.Context, coin card.Currency) (int, error) {
+	var found []int
+	err := s.list(ctx, s.r, &found, "select confirmations", "SELECT confirmations_required FROM cards WHERE currency = ? ORDER BY uuid DESC LIMIT 1", coin.Code)
+	if err != nil || len(found) == 0 {
+		return coin.Confirmations, err
+	}
+	return found[0], nil
+}
+
+// InsertCard implements operator.Tx.
+func (t *tx) InsertCard(ctx context.Context, c *card.Card) error {
+	rate, err := c.Rate.USD.Rescale(card.RateScale)
+	if err != nil {
+		return fmt.Errorf("insert card: rate %w", err)
+	}
+	_, err = t.s.exec(ctx, t.t, "insert card", `INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source,
+		expires_at, confirmations_required, credit_due) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		c.UUID, c.AccountID, c.CreatedAt.UnixMilli(), int64(c.USD), c.Coin.Code, int64(c.Amount), c.Address, rate.Units, c.Rate.At.UnixMilli(), c.Rate.Source,
+		c.ExpiresAt.UnixMilli(), c.ConfirmationsRequired, int64(c.Credit.Due))
+	return err
+}
+
+// InsertAttributions implements operator.Tx.
+func (t *tx) InsertAttributions(ctx context.Context, as []operator.Attribution) error {
+	err := insertAll(ctx, t, "insert attributions", "attributions (currency, txid, output, id, kind, card_uuid, amount, note, operator, created_at)",
+		"(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", "", as, func(a operator.Attribution) []any {
+			return []any{a.Currency, a.TxID, a.Output, a.ID, a.Kind, nullUUID(a.CardUUID), int64(a.Amount), a.Note, a.Operator, a.CreatedAt.UnixMilli()}
+		})
+	if err != nil {
+		return err
+	}
+	return t.s.leaveBehind(ctx, t.t)
+}
