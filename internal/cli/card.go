@@ -217,15 +217,8 @@ func (c cardResolveCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	if strings.TrimSpace(c.Note) == "" {
-		return hint(errors.New("the note is empty"), `say why: --note "..."`)
-	}
-	if c.Operator == "" {
-		me, err := user.Current()
-		if err != nil {
-			return hint(errors.New("the user of this machine has no name"), "say who decides with --operator")
-		}
-		c.Operator = me.Username
+	if c.Operator, err = decider(c.Note, c.Operator); err != nil {
+		return err
 	}
 	kind := operator.ResolutionKind(strings.ReplaceAll(c.Decision, "-", "_"))
 	if c.Yes && c.Amount == "" && kind != operator.Retry {
@@ -270,6 +263,21 @@ func (c cardResolveCommand) Run(ctx context.Context, g *globals) error {
 	})
 }
 
+// decider returns who decides: the operator, or the user of this machine. It returns an error if the note does not say why.
+func decider(note, operator string) (string, error) {
+	if strings.TrimSpace(note) == "" {
+		return "", hint(errors.New("the note is empty"), `say why: --note "..."`)
+	}
+	if operator != "" {
+		return operator, nil
+	}
+	me, err := user.Current()
+	if err != nil {
+		return "", hint(errors.New("the user of this machine has no name"), "say who decides with --operator")
+	}
+	return me.Username, nil
+}
+
 func cardID(text string) (uuid.UUID, error) {
 	id, err := uuid.Parse(text)
 	if err != nil {
@@ -302,40 +310,10 @@ func cantResolve(err error, id uuid.UUID) error {
 	return noCard(err, id)
 }
 
-type transfersCommand struct {
-	Unattributed bool `required:"" help:"Those to addresses of no card."`
-	Limit        int  `default:"100" placeholder:"N" help:"At most so many (${default})."`
-}
-
-func (transfersCommand) Help() string {
-	return "Newest first. The transfers of a card are shown by 'card show'.\n\nExample:\n  cardmint transfers --unattributed"
-}
-
-// Run lists transfers.
-func (c transfersCommand) Run(ctx context.Context, g *globals) error {
-	if err := atLeastOne(c.Limit); err != nil {
-		return err
-	}
-	return g.office(ctx, func(o office) error {
-		found, err := o.db.Unattributed(ctx, c.Limit+1)
-		if err != nil {
-			return err
-		}
-		found = upTo(g, c.Limit, found)
-		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, strings.Join([]string{"CURRENCY", "AMOUNT", "BLOCK", "FIRST SEEN", "TRANSACTION", "ADDRESS"}, "\t"))
-		for _, t := range found {
-			coin, _ := chain.ByCode(t.Currency)
-			fmt.Fprintln(table, strings.Join([]string{t.Currency, coin.Decimal(t.Amount).String(), block(t), day(&t.FirstSeenAt), t.TxID, t.Address}, "\t"))
-		}
-		return table.Flush()
-	})
-}
-
 type reconcileCommand struct{}
 
 func (reconcileCommand) Help() string {
-	return `Adds up everything that was received and issued, as of one moment. For each currency, what was counted on the chain must be what was credited to cards, is surplus or came to no card; and the cards that were made must be those that were paid. Every row must be one that can be decoded, and all credentials ones that can be decrypted. Anything else is printed, and the exit code is 1.
+	return `Adds up everything that was received and issued, as of one moment. For each currency, what was counted on the chain must be what was credited to cards, is surplus, came to no card or was given back of that; and the cards that were made must be those that were paid. Every row must be one that can be decoded, and all credentials ones that can be decrypted. Anything else is printed, and the exit code is 1.
 
 Example:
   cardmint reconcile`
@@ -370,6 +348,7 @@ func (reconcileCommand) Run(ctx context.Context, g *globals) error {
 			row("      ", "refunded", b.Refunded, "given back by operators")
 			row("  ", "+ surplus", b.Surplus, "beyond what a card was asked for")
 			row("  ", "+ unattributed", b.Unattributed, "to addresses of no card")
+			row("  ", "+ returned", b.Returned, "to addresses of no card, and given back by operators")
 			row("  ", "lost", b.Lost, "made or given back for what is gone from the chain; written off: "+coin.Decimal(b.WrittenOff).String())
 		}
 		if err := table.Flush(); err != nil {

@@ -56,7 +56,10 @@ type commands struct {
 		Show    cardShowCommand    `cmd:"" help:"Show everything that is stored about a card except its credentials."`
 		Resolve cardResolveCommand `cmd:"" help:"Decide about a payment that is late, too small or lost, or about a card that was not issued."`
 	} `cmd:"" help:"Cards, as an operator sees them."`
-	Transfers transfersCommand `cmd:"" help:"List transfers to addresses that belong to no card."`
+	Transfers struct {
+		List      transfersListCommand      `cmd:"" default:"withargs" help:"List transfers to addresses that belong to no card."`
+		Attribute transfersAttributeCommand `cmd:"" help:"Decide about a transfer to an address that belongs to no card."`
+	} `cmd:"" help:"Transfers to addresses that belong to no card."`
 	Reconcile reconcileCommand `cmd:"" help:"Add up what was received and issued, and report discrepancies."`
 	Rate      struct {
 		Show rateShowCommand `cmd:"" help:"Ask the sources of live rates."`

@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/operator"
+)
+
+type transfersListCommand struct {
+	Unattributed bool `required:"" xor:"which" help:"Those that nothing was decided about."`
+	All          bool `required:"" xor:"which" help:"Also those that left the chain, and those that something was decided about, with the decision."`
+	Limit        int  `default:"100" placeholder:"N" help:"At most so many (${default})."`
+}
+
+func (transfersListCommand) Help() string {
+	return "Newest first. The transfers of a card are shown by 'card show'.\n\nExamples:\n  cardmint transfers list --unattributed\n  cardmint transfers --unattributed\n  cardmint transfers --all --limit 1000"
+}
+
+// Run lists transfers.
+func (c transfersListCommand) Run(ctx context.Context, g *globals) error {
+	if err := atLeastOne(c.Limit); err != nil {
+		return err
+	}
+	return g.office(ctx, func(o office) error {
+		var found []operator.Arrival
+		var err error
+		if c.All {
+			found, err = o.db.Strays(ctx, c.Limit+1)
+		} else {
+			var unattributed []card.Transfer
+			unattributed, err = o.db.Unattributed(ctx, c.Limit+1)
+			for _, t := range unattributed {
+				found = append(found, operator.Arrival{Transfer: t})
+			}
+		}
+		if err != nil {
+			return err
+		}
+		found = upTo(g, c.Limit, found)
+		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
+		header := []string{"CURRENCY", "AMOUNT", "BLOCK", "FIRST SEEN", "TRANSACTION", "OUTPUT", "ADDRESS"}
+		if c.All {
+			header = append(header, "DECISION", "WHEN", "OPERATOR", "NOTE")
+		}
+		fmt.Fprintln(table, strings.Join(append(header, ""), "\t"))
+		for _, t := range found {
+			coin, _ := chain.ByCode(t.Currency)
+			row := []string{t.Currency, coin.Decimal(t.Amount).String(), block(t.Transfer), day(&t.FirstSeenAt), t.TxID, fmt.Sprint(t.Output), t.Address}
+			if c.All {
+				row = append(row, decision(t.Attribution)...)
+			}
+			fmt.Fprintln(table, strings.Join(append(row, condition(t.Transfer)), "\t"))
+		}
+		return table.Flush()
+	})
+}
+
+// decision returns what was decided of a transfer, when, by whom and why.
+func decision(a *operator.Attribution) []string {
+	if a == nil {
+		return []string{"-", "-", "-", "-"}
+	}
+	what := map[operator.AttributionKind]string{operator.ToCard: "card " + a.CardUUID.String(), operator.ToNewCard: "new card " + a.CardUUID.String(),
+		operator.GiveBack: "refunded"}[a.Kind]
+	return []string{what, day(&a.CreatedAt), oneLine(a.Operator), oneLine(a.Note)}
+}
+
+type transfersAttributeCommand struct {
+	TxID     string `arg:"" name:"txid" help:"The transaction, from 'transfers --unattributed'."`
+	Output   *int64 `placeholder:"N" help:"Which of its outputs. Needed only if it has several to this wallet."`
+	Card     string `required:"" xor:"to" placeholder:"UUID" help:"Count it toward this card, as if it had been sent to the card's address."`
+	New      bool   `required:"" xor:"to" help:"Make the card that was forgotten again, for what came to the address; with --account and --usd."`
+	Refunded bool   `required:"" xor:"to" help:"Record that it is given back."`
+	Account  string `placeholder:"NAME" help:"The account that gets the new card."`
+	USD      string `name:"usd" placeholder:"AMOUNT" help:"The balance of the new card, in US dollars."`
+	Amount   string `placeholder:"COINS" help:"What it is about, as the command without --yes says it."`
+	Note     string `required:"" placeholder:"TEXT" help:"Why, for those who ask later. It is kept with the transfer."`
+	Operator string `placeholder:"NAME" help:"Who decided. Without it, the user of this machine."`
+	Yes      bool   `help:"Do it. Without it, the command only says what it would do."`
+}
+
+func (transfersAttributeCommand) Help() string {
+	return `A restored database has forgotten the orders since the backup. Their payments come to addresses that belong to no card:
+  --card      the money counts toward a card of the same coin, by the ordinary rules: too little waits for more, late money must be
+              worth the price today
+  --new       the card is made again, at the address that the money came to. All that came there is the price, and is enough
+  --refunded  the money is given back. This sends nothing. Record it first, for it can't be attributed afterwards; then send exactly the
+              amount that was recorded
+
+Without --yes the command says what it would do and changes nothing. With it, --amount must be what it said. The money must have its
+confirmations and not be locked. Should it leave the chain later, the card is assessed without it. Every decision is kept, and none can
+be changed; repeating one does nothing. Once there is one, versions of cardmint that know none refuse to start: replace every process
+before.
+
+Examples:
+  cardmint transfers attribute 5c1f7a... --card 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --note "paid to the address of the lost order"
+  cardmint transfers attribute 5c1f7a... --new --account shop --usd 150 --note "ticket 4711" --amount 0.983 --yes
+  cardmint transfers attribute 5c1f7a... --output 3 --refunded --note "wants it back" --amount 0.983 --yes`
+}
+
+// Run decides, or says what it would do.
+func (c transfersAttributeCommand) Run(ctx context.Context, g *globals) error {
+	d, err := c.decision()
+	if err != nil {
+		return err
+	}
+	return g.office(ctx, func(o office) error {
+		if err := c.lookUp(ctx, o, &d); err != nil {
+			return err
+		}
+		done, err := o.operator.AttributeTransfer(ctx, d)
+		if err != nil {
+			return c.cantAttribute(err, d)
+		}
+		c.say(g, d, done)
+		return nil
+	})
+}
+
+// decision returns what the flags alone say.
+func (c transfersAttributeCommand) decision() (d operator.AttributionDecision, err error) {
+	d = operator.AttributionDecision{TxID: c.TxID, Kind: operator.GiveBack, Note: c.Note, DryRun: !c.Yes}
+	if d.Operator, err = decider(c.Note, c.Operator); err != nil {
+		return d, err
+	}
+	switch {
+	case c.Card != "":
+		d.Kind = operator.ToCard
+		if d.CardUUID, err = cardID(c.Card); err != nil {
+			return d, err
+		}
+	case c.New:
+		d.Kind = operator.ToNewCard
+		if c.Account == "" || c.USD == "" {
+			return d, hint(errors.New("--new needs --account and --usd"), "say whose card it is and what it is worth, for example: --account shop --usd 150")
+		}
+		if d.USD, err = card.ParseUSD(c.USD); err != nil || d.USD < card.MinUSD || d.USD > card.MaxUSD {
+			return d, hint(fmt.Errorf("--usd: %q is not the balance of a card", c.USD), "it takes from %s to %s US dollars, such as 150 or 150.50", card.MinUSD, card.MaxUSD)
+		}
+	}
+	if !c.New && (c.Account != "" || c.USD != "") {
+		return d, hint(errors.New("--account and --usd are for a new card"), "leave them out, or use --new")
+	}
+	if c.Yes && c.Amount == "" {
+		return d, hint(errors.New("--yes needs --amount"), "run the command without --yes first: it says the amount")
+	}
+	return d, nil
+}
+
+// lookUp adds to a decision what only the database knows.
+func (c transfersAttributeCommand) lookUp(ctx context.Context, o office, d *operator.AttributionDecision) error {
+	found, err := o.db.ArrivalsIn(ctx, c.TxID)
+	if err != nil {
+		return err
+	}
+	var outputs []string
+	for _, a := range found {
+		outputs = append(outputs, fmt.Sprint(a.Output))
+	}
+	if c.Output != nil {
+		found = slices.DeleteFunc(found, func(a operator.Arrival) bool { return a.Output != *c.Output })
+	}
+	switch {
+	case len(outputs) > 0 && len(found) == 0:
+		return hint(fmt.Errorf("the transaction has no output %d to this wallet", *c.Output), "say which with --output, of: %s", strings.Join(outputs, ", "))
+	case len(found) == 0:
+		return c.cantAttribute(operator.ErrNoTransfer, *d)
+	case len(found) > 1:
+		return hint(errors.New("the transaction has several outputs to this wallet"), "say which with --output, of: %s", strings.Join(outputs, ", "))
+	}
+	d.Output = found[0].Output
+	coin, _ := chain.ByCode(found[0].Currency)
+	d.Coin = coin.Currency
+	if d.Coin.Confirmations, err = o.db.Confirmations(ctx, d.Coin); err != nil {
+		return err
+	}
+	if c.Amount != "" {
+		amount, err := card.ParseDecimal(c.Amount, d.Coin.Decimals)
+		if err != nil {
+			return hint(fmt.Errorf("--amount: %q %w", c.Amount, err), "it takes whole coins, as the command without --yes says them")
+		}
+		units := card.Amount(amount.Units)
+		d.Amount = &units
+	}
+	if d.Kind != operator.ToNewCard {
+		return nil
+	}
+	accounts, err := o.db.Accounts(ctx)
+	for _, a := range accounts {
+		if a.Name == c.Account {
+			d.AccountID = a.ID
+		}
+	}
+	if err == nil && d.AccountID == uuid.Nil {
+		return hint(fmt.Errorf("there is no account %q", c.Account), "make it with: cardmint account create %q", c.Account)
+	}
+	return err
+}
+
+// say prints what was done, or would be.
+func (c transfersAttributeCommand) say(g *globals, d operator.AttributionDecision, done operator.Attributed) {
+	amount := d.Coin.Decimal(done.Amount)
+	what := fmt.Sprintf("give back %s %s", amount, d.Coin.Code)
+	switch d.Kind {
+	case operator.ToCard:
+		what = fmt.Sprintf("count %s %s toward card %s of %s USD", amount, d.Coin.Code, done.Card.UUID, done.Card.USD)
+	case operator.ToNewCard:
+		what = fmt.Sprintf("make a card of %s USD for %s %s, at %s USD each", d.USD, amount, d.Coin.Code, done.Card.Rate.USD)
+	}
+	switch {
+	case done.Nothing && done.Card != nil:
+		fmt.Fprintf(g.stdout, "nothing left to do: the transfer counts toward card %s, which is %s, payment %s\n", done.Card.UUID, done.Card.Status, done.Card.State)
+	case done.Nothing:
+		fmt.Fprintln(g.stdout, "nothing left to do: the transfer is recorded as given back")
+	case !c.Yes && d.Kind == operator.ToCard:
+		fmt.Fprintf(g.stdout, "would %s; payment is %s, would be %s. Nothing was changed. To do it, add: --amount %s --yes\n", what, done.Card.State, done.After, amount)
+	case !c.Yes:
+		fmt.Fprintf(g.stdout, "would %s. Nothing was changed. To do it, add: --amount %s --yes\n", what, amount)
+	case d.Kind == operator.ToCard:
+		fmt.Fprintf(g.stdout, "recorded: %s; payment was %s, is %s\n", what, done.Card.State, done.After)
+	case d.Kind == operator.ToNewCard:
+		fmt.Fprintf(g.stdout, "recorded: %s; card %s, payment is %s\n", what, done.Card.UUID, done.After)
+	default:
+		fmt.Fprintf(g.stdout, "recorded: %s\n", what)
+	}
+}
+
+func (c transfersAttributeCommand) cantAttribute(err error, d operator.AttributionDecision) error {
+	switch {
+	case errors.Is(err, operator.ErrNoTransfer):
+		return hint(fmt.Errorf("no transaction %q came to this wallet", c.TxID), "see them with: cardmint transfers --unattributed")
+	case errors.Is(err, operator.ErrAnotherAmount):
+		return hint(err, "something arrived since, or it is another transfer: run the command without --yes again")
+	case errors.Is(err, operator.ErrNotConfirmed):
+		return hint(err, "wait until everything at the address has its confirmations and is not locked. That a lock of more than a week has ended is noticed only by: "+
+			"cardmint wallet rescan")
+	case errors.Is(err, operator.ErrOfCard):
+		return hint(err, "it counts already; what its card waits for is shown by: cardmint card show UUID")
+	case errors.Is(err, operator.ErrAttributed), errors.Is(err, operator.ErrGone):
+		return hint(err, "see what is known with: cardmint transfers --all")
+	case errors.Is(err, operator.ErrMade), errors.Is(err, operator.ErrPaid):
+		return hint(err, "make another card of it with --new, or give it back and record that with --refunded")
+	case errors.Is(err, operator.ErrAnotherCoin), errors.Is(err, operator.ErrNoPrice):
+		return hint(err, "name another card, make one with --new, or give the money back and record that with --refunded")
+	}
+	return noCard(err, d.CardUUID)
+}
