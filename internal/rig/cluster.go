@@ -41,13 +41,22 @@ func NewCluster(tb testing.TB, settings ...string) *Cluster {
 func (c *Cluster) Standby(tb testing.TB, name string, settings ...string) *Cluster {
 	tb.Helper()
 	s := prepareCluster(tb, settings)
-	copying := s.command(tb, "pg_basebackup", "-D", s.data(), "-R", "-X", "stream", "--checkpoint=fast", "--no-sync",
-		"-d", fmt.Sprintf("host=127.0.0.1 port=%d user=postgres application_name=%s", c.port, name))
+	s.Follow(tb, c, name)
+	return s
+}
+
+// Follow starts a stopped server as a standby of primary. It keeps its port, and loses its data.
+func (c *Cluster) Follow(tb testing.TB, primary *Cluster, name string) {
+	tb.Helper()
+	if err := os.RemoveAll(c.data()); err != nil {
+		tb.Fatal(err)
+	}
+	copying := c.command(tb, "pg_basebackup", "-D", c.data(), "-R", "-X", "stream", "--checkpoint=fast", "--no-sync",
+		"-d", fmt.Sprintf("host=127.0.0.1 port=%d user=postgres application_name=%s", primary.port, name))
 	if out, err := copying.CombinedOutput(); err != nil {
 		tb.Fatalf("pg_basebackup: %v\n%s", err, out)
 	}
-	s.Start(tb)
-	return s
+	c.Start(tb)
 }
 
 // prepareCluster makes the folder of a server, which is deleted when the test ends.
@@ -65,6 +74,7 @@ func prepareCluster(tb testing.TB, settings []string) *Cluster {
 	if c.admin, err = sql.Open("postgres", c.URL("postgres")); err != nil {
 		tb.Fatal(err)
 	}
+	c.admin.SetMaxIdleConns(0) // a crash of the server breaks none that would be used after it
 	tb.Cleanup(func() { _ = c.admin.Close() })
 	return c
 }

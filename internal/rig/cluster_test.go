@@ -26,7 +26,11 @@ func TestCluster_AStandbyHasWhatWasCommittedAndCanTakeOver(t *testing.T) {
 	if got := standby.Value(t, "SELECT number FROM cards"); got != "7" {
 		t.Errorf("number %s", got)
 	}
-	primary.Start(t)
+	primary.Follow(t, standby, "first")
+	standby.Stop()
+	if got := primary.Value(t, "SELECT number || ' ' || pg_is_in_recovery() FROM cards"); got != "7 true" {
+		t.Errorf("what was the primary has %s", got)
+	}
 }
 
 func TestPgBouncer_PassesOn(t *testing.T) {
