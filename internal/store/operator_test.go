@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/order"
+	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
 )
@@ -161,6 +163,37 @@ func TestBooks_AddUp(t *testing.T) {
 		}
 		if len(books.Doubts) != 1 || books.Doubts[0].ID != lost.UUID {
 			t.Errorf("doubts: %+v", books.Doubts)
+		}
+	})
+}
+
+// A feed that was reset has gaps, of which the events that were forgotten may be the reason.
+func TestBooks_NumbersOfEventsJumpOnlyWhereTheFeedWasReset(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		c := insertCard(t, s, newCard(newAccount(t, s)))
+		insertEvents(t, s, newEvent(c, card.EventDetected), newEvent(c, card.EventLate))
+		l, err := s.AcquireLease(t.Context(), settle.LeaseName("monero"), "watcher", time.Hour)
+		check(t, err)
+		for i := range int64(2) {
+			l, err = s.BeginEpoch(t.Context(), l, settle.Epoch{Currency: "monero", Number: l.Now.UnixMilli() + i, ResetSince: l.Now.Add(-time.Minute)})
+			check(t, err)
+			insertEvents(t, s, newEvent(c, card.EventDetected), newEvent(c, card.EventLate), newEvent(c, card.EventExpired))
+		}
+		if got := seqs(t, s, c.AccountID); len(got) != 10 || got[2] < 1000 {
+			t.Errorf("events %v", got)
+		}
+		books, err := s.Books(t.Context())
+		check(t, err)
+		if len(books.Doubts) != 0 {
+			t.Errorf("doubts: %+v", books.Doubts)
+		}
+		_, err = rig.OpenSQL(t, url).Exec("DELETE FROM events WHERE seq = (SELECT last_seq - 1 FROM accounts)")
+		check(t, err)
+		books, err = s.Books(t.Context())
+		check(t, err)
+		if want := []operator.Doubt{{ID: c.AccountID, Text: "the account's events have gaps"}}; !slices.Equal(books.Doubts, want) {
+			t.Errorf("with one event gone, doubts: %+v", books.Doubts)
 		}
 	})
 }
