@@ -47,8 +47,12 @@ e2e: deps ## Run the end-to-end tests alone: real monerod, wallet and PostgreSQL
 
 ROUNDS ?= 1
 AGE    ?= 8s
-drill: deps ## Restore backups, promote standbys and use one wallet twice, ROUNDS times, with backups up to AGE old
-	tools/in-memory 4 go test -tags=nomsgpack,drill -count=1 -v -vet=off -timeout 3h -run TestDrill ./internal/cli -drill-rounds $(ROUNDS) -drill-age $(AGE)
+drill: deps ## Restore backups, promote standbys and use one wallet twice, ROUNDS times, with backups up to AGE old; and a slice of chaos
+	tools/in-memory 4 go test -tags=nomsgpack,drill -count=1 -v -vet=off -timeout 3h -run 'TestDrill|TestChaos$$' ./internal/cli -drill-rounds $(ROUNDS) -drill-age $(AGE)
+
+CHAOS ?= 10m
+chaos: deps ## Have processes, connections and databases fail at random for CHAOS: nothing acknowledged may be lost or happen twice
+	go test -tags=nomsgpack,drill -count=1 -v -vet=off -timeout 24h -run 'TestChaos$$' ./internal/cli -chaos $(CHAOS) $(TEST_FLAGS)
 
 bench: deps ## Measure, each figure side by side with its limit
 	go test -run '^$$' -bench . -benchtime 1x -count 1 -timeout 20m ./internal/cli
@@ -85,4 +89,4 @@ deps: ## Install what the tests need (PostgreSQL, PgBouncer, Monero, a C compile
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: run build quick test simulate mutants e2e bench generate lint compat compat-prose compat-check verify deps help
+.PHONY: run build quick test simulate mutants e2e drill chaos bench generate lint compat compat-prose compat-check verify deps help
