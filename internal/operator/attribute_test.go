@@ -447,6 +447,7 @@ func TestAttribute_TwoOperatorsAtOnce(t *testing.T) {
 func TestAttribute_WaitsForThePassThatTakesTheTransferAway(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		a, c := s.stray(coin, 10), s.order()
+		check(t, s.watcher.Close(t.Context())) // another process watches now
 		l, err := s.store.AcquireLease(t.Context(), settle.LeaseName("monero"), "worker", time.Minute)
 		check(t, err)
 		result := make(chan error, 1)
