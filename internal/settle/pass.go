@@ -110,7 +110,7 @@ func (w *Watcher) remember(v View) {
 // applied is what a view changed.
 type applied struct {
 	transfers    int // new, changed or gone
-	unattributed int // those of them whose address belongs to no card
+	unattributed int // those of them that are counted, and toward no card
 	cards        int // assessed
 	paid         int // cards to issue
 	alarms       []card.Verdict
@@ -238,7 +238,7 @@ func (w *Watcher) assess(ctx context.Context, tx Tx, tip card.Tip, changed []car
 		credited[transferKey{t.TxID, t.Output}] = true
 	}
 	for _, t := range changed {
-		if !owned[t.Address] && !credited[transferKey{t.TxID, t.Output}] {
+		if t.Counted && !owned[t.Address] && !credited[transferKey{t.TxID, t.Output}] {
 			done.unattributed++
 		}
 	}

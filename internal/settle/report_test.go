@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
@@ -92,5 +94,41 @@ func TestWatcher_WhatAPassChangedIsLoggedAndWakesWhoHasWorkNow(t *testing.T) {
 		pass()
 		s.settle()
 		s.want(exact, card.Generated, card.Paid, coin, 22)
+	})
+}
+
+// What an operator attributed to a card is the card's, whatever becomes of it later.
+func TestWatcher_AnAttributedTransferIsItsCards(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.mine(30)
+		c := s.order()
+		_, err := s.chain.Pay(t.Context(), "an address of no card", coin/2, 10)
+		check(t, err)
+		check(t, s.watcher.Tick(t.Context()))
+		found, err := s.store.Unattributed(t.Context(), 1)
+		check(t, err)
+		_, err = s.desk.AttributeTransfer(t.Context(), operator.AttributionDecision{Coin: chain.Currencies()[0], TxID: found[0].TxID, Kind: operator.ToCard,
+			CardUUID: c.UUID, Note: "n", Operator: "o"})
+		check(t, err)
+		w, heard := s.listen(s.store, s.chain)
+		pass := func(change string) {
+			t.Helper()
+			check(t, w.Tick(t.Context()))
+			log := heard.log.String()
+			if !strings.Contains(log, "transfers=1 unattributed=0 cards=1") || strings.Contains(log, "no card") {
+				t.Errorf("%s: %s", change, log)
+			}
+			heard.log.Reset()
+		}
+		check(t, s.store.SimulatedReorg(t.Context(), "monero", 12, false))
+		pass("back in the mempool")
+		s.want(c, card.AwaitingPayment, card.Underpaid, coin/2, 0)
+		_, err = s.chain.Pay(t.Context(), "an address of no card", 0, 10)
+		check(t, err)
+		pass("in another block")
+		s.want(c, card.AwaitingPayment, card.Underpaid, coin/2, 10)
+		check(t, s.store.SimulatedReorg(t.Context(), "monero", 12, true))
+		pass("gone")
+		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
 	})
 }
