@@ -352,6 +352,9 @@ func (s *shop) means(e *client.Event, from string) {
 func (s *shop) follow(ctx context.Context) {
 	for last := int64(0); s.wait(ctx, time.Second); {
 		for e, err := range s.any().Events(ctx, last) {
+			if refusal, refused := errors.AsType[*client.Error](err); refused && refusal.Code == client.ProblemCodeInvalidRequest {
+				break // the service has forgotten the event, and is about to reset the feed
+			}
 			if s.failed(ctx, err, "feed") {
 				break
 			}
