@@ -153,12 +153,19 @@ func (g *globals) openStores(ctx context.Context, worker bool) (dbs stores, err 
 		return dbs, err
 	}
 	dbs.worker, dbs.sender = dbs.api, dbs.api
+	dbs.api.Insist()
 	if !worker || dbs.api.SingleWriter() {
-		return dbs, nil
+		if worker {
+			err = dbs.api.Doubt(ctx)
+		}
+		return dbs, err
 	}
 	if dbs.worker, err = g.openStore(ctx, workerConns); err == nil {
 		dbs.api.Trust(dbs.worker)
-		dbs.sender, err = g.openStore(ctx, senderConns)
+		dbs.worker.Insist()
+		if dbs.sender, err = g.openStore(ctx, senderConns); err == nil {
+			dbs.sender.Insist()
+		}
 	}
 	if err != nil {
 		dbs.close()

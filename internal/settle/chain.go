@@ -91,7 +91,6 @@ type Epoch struct {
 	PacedUntil time.Time
 	Quiet      time.Duration // nothing is issued so long, in which another database that uses the wallet would notice
 	Reason     string
-	ResetSince time.Time // if set, feeds may have lost events since, and their numbers jump ahead
 }
 
 // Pool is the state of an address pool.

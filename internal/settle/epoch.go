@@ -125,9 +125,11 @@ func (w *Watcher) beat(ctx context.Context) error {
 	return w.setBeacon(ctx, b, durable)
 }
 
-// beginEpoch begins an epoch, unless the wallet still has to make addresses that the epoch skips: then it makes some, and requests the
-// next pass.
-func (w *Watcher) beginEpoch(ctx context.Context, cursor Cursor) error {
+// resetFeeds plans the epoch that is to begin, if one is, and has the numbers of events jump ahead if the database may have gone back.
+func (w *Watcher) resetFeeds(ctx context.Context, cursor Cursor) error {
+	if w.lease.Epoch != 0 && cursor.Conflict != Claimed {
+		return nil
+	}
 	pool, err := w.store.AddressPool(ctx, w.currency)
 	if err != nil {
 		return err
@@ -135,7 +137,27 @@ func (w *Watcher) beginEpoch(ctx context.Context, cursor Cursor) error {
 	if w.beginning == nil {
 		w.beginning = w.plan(pool, cursor)
 	}
+	if p := w.beginning; p.reset && !p.since.IsZero() {
+		if err := w.store.ResetFeeds(ctx, *w.lease, p.since); err != nil {
+			return fmt.Errorf("reset feeds: %w", err)
+		}
+		p.reset = false
+	}
+	return nil
+}
+
+// beginEpoch begins an epoch, unless the wallet still has to make addresses that the epoch skips: then it makes some, and requests the
+// next pass.
+func (w *Watcher) beginEpoch(ctx context.Context, cursor Cursor) error {
+	pool, err := w.store.AddressPool(ctx, w.currency)
+	if err != nil {
+		return err
+	}
 	p := w.beginning
+	if p == nil { // the lease was lost and won during the pass
+		w.wake.Pass()
+		return nil
+	}
 	reached, err := w.skip(ctx, p)
 	if err != nil || !reached {
 		return err
@@ -155,9 +177,6 @@ func (w *Watcher) beginEpoch(ctx context.Context, cursor Cursor) error {
 	e := Epoch{Currency: w.currency, Number: number, First: p.target + 1, PacedUntil: paced, Reason: p.reason}
 	if w.cfg.Beacon {
 		e.Quiet = w.cfg.Quiet
-	}
-	if p.reset {
-		e.ResetSince = p.since
 	}
 	l, err := w.store.BeginEpoch(ctx, *w.lease, e)
 	if err != nil {

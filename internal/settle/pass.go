@@ -27,6 +27,9 @@ func (w *Watcher) pass(ctx context.Context) error {
 	if err := w.attend(ctx, cursor); err != nil {
 		return err
 	}
+	if err := w.resetFeeds(ctx, cursor); err != nil { // before events get numbers
+		return err
+	}
 	comparing := w.cfg.Now().Sub(w.poolAt) >= checkPoolEvery
 	// Compare before applying anything: a wallet that lost addresses does not show the payments to them. A wallet that is not ours has
 	// other addresses anyway; apply refuses it.

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
@@ -363,5 +365,44 @@ func sortTransfers(ts []card.Transfer) {
 			return map[bool]int{true: -1, false: 1}[a.TxID < b.TxID]
 		}
 		return int(a.Output - b.Output)
+	})
+}
+
+// After a restore the next numbers of events may have been used, until somebody attests to an epoch.
+func TestInsist_NothingIsIssuedOrNumberedUnlessSomebodyAttests(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		addAddresses(t, s, 0, 1)
+		c := payCards(t, s, 1)[0]
+		s.Insist()
+		works := func(want bool) {
+			t.Helper()
+			claimed, err := s.ClaimIntents(t.Context(), "sandbox", 1, 0)
+			check(t, err)
+			if (len(claimed) == 1) != want {
+				t.Errorf("%d claimed, want %t", len(claimed), want)
+			}
+			err = s.IssueTx(t.Context(), func(tx issue.Tx) error {
+				return tx.InsertEvents(t.Context(), []card.Event{newEvent(c, card.EventGenerated)})
+			})
+			if (err == nil) != want || err != nil && !errors.Is(err, card.ErrUnavailable) {
+				t.Errorf("events: %v, want %t", err, want)
+			}
+		}
+		raw := rig.OpenSQL(t, url)
+		change := func(statement string) {
+			t.Helper()
+			_, err := raw.Exec(statement)
+			check(t, err)
+		}
+		works(true)
+		change("UPDATE leases SET marked_at = marked_at - 11000")
+		works(false)
+		mark(t, s)
+		works(true)
+		change("UPDATE leases SET history = 'another'")
+		works(false)
+		check(t, s.Doubt(t.Context()))
+		works(false)
 	})
 }

@@ -34,6 +34,13 @@ func (s *Store) ClaimIntents(ctx context.Context, supplier string, n int, ttl ti
 		Attempts     int            `db:"attempts"`
 		Fence        int64          `db:"fence"`
 	}
+	attested := "TRUE"
+	if s.insist.Load() {
+		var err error
+		if attested, err = s.attested(ctx); err != nil {
+			return nil, err
+		}
+	}
 	now := "(SELECT " + s.dialect.now + ")" // once for the statement, so that an index can be searched by it
 	// What an earlier claim left without an answer was cut off: its answer is unknown.
 	err := s.list(ctx, s.w, &found, "claim intents", `UPDATE intents SET fence = fence + 1, attempts = attempts + 1, due_at = `+now+` + ?,
@@ -41,7 +48,7 @@ func (s *Store) ClaimIntents(ctx context.Context, supplier string, n int, ttl ti
 		key = COALESCE(key, CAST(card_uuid AS TEXT)), first_asked_at = COALESCE(first_asked_at, `+now+`),
 		answer = CASE WHEN first_asked_at IS NULL THEN answer ELSE COALESCE(answer, 'unknown') END
 		WHERE card_uuid IN (SELECT q.card_uuid FROM intents q JOIN cards c ON c.uuid = q.card_uuid
-			WHERE q.state IN ('open', 'pending') AND q.due_at <= `+now+` AND c.payment_state = 'paid'
+			WHERE q.state IN ('open', 'pending') AND q.due_at <= `+now+` AND c.payment_state = 'paid' AND `+attested+`
 				AND NOT EXISTS (SELECT 1 FROM address_pools p WHERE p.currency = c.currency AND (p.conflict IS NOT NULL OR p.issue_after > `+now+`)) ORDER BY q.due_at, q.card_uuid LIMIT ?`+s.dialect.skipLocked+`)
 		RETURNING card_uuid, state, supplier, key, COALESCE(reference, '') AS reference, first_asked_at, due_at, answer, attempts, fence`,
 		ttl.Milliseconds(), supplier, n)

@@ -95,16 +95,23 @@ func (s *Store) BeginEpoch(ctx context.Context, l settle.Lease, e settle.Epoch) 
 		}
 		_, err = s.exec(ctx, t.t, "insert epoch", "INSERT INTO epochs (currency, epoch, started_at, first_position, reason) VALUES (?, ?, "+now+", ?, ?)",
 			e.Currency, e.Number, e.First, e.Reason)
-		if err != nil || e.ResetSince.IsZero() {
-			return err
-		}
-		return t.resetFeeds(ctx, e.ResetSince, fromMillis(row.Now))
+		return err
 	})
 	if err != nil {
 		return l, err
 	}
 	s.witness.note(l.Name, row, true)
 	return lease(l.Name, l.Holder, l.Fence, row, memory{}), nil
+}
+
+// ResetFeeds implements settle.Store.
+func (s *Store) ResetFeeds(ctx context.Context, l settle.Lease, since time.Time) error {
+	return s.inTx(ctx, func(t *tx) error {
+		if err := t.CheckLease(ctx, l); err != nil {
+			return err
+		}
+		return t.resetFeeds(ctx, since, l.Now)
+	})
 }
 
 // resetFeeds has the numbers of every account's events jump ahead. Events of which the database knows nothing may have had the next ones.
@@ -133,10 +140,15 @@ func (s *Store) ReleaseLease(ctx context.Context, l settle.Lease) error {
 }
 
 // CheckLease implements settle.Tx.
+// The lease of an epoch that was attested to in another history of the database is lost: the database was replaced since.
 func (t *tx) CheckLease(ctx context.Context, l settle.Lease) error {
+	database, err := t.s.history(ctx)
+	if err != nil {
+		return err
+	}
 	var fence int64
-	err := t.s.get(ctx, t.t, &fence, "check lease", "SELECT fence FROM leases WHERE name = ? AND holder = ? AND fence = ? AND expires_at > "+
-		t.s.dialect.now+t.s.dialect.forUpdate, l.Name, l.Holder, l.Fence)
+	err = t.s.get(ctx, t.t, &fence, "check lease", "SELECT fence FROM leases WHERE name = ? AND holder = ? AND fence = ? AND expires_at > "+
+		t.s.dialect.now+" AND (epoch IS NULL OR history = "+database+")"+t.s.dialect.forUpdate, l.Name, l.Holder, l.Fence)
 	if errors.Is(err, card.ErrNoRow) {
 		return card.ErrFenced
 	}

@@ -176,8 +176,8 @@ func TestBooks_NumbersOfEventsJumpOnlyWhereTheFeedWasReset(t *testing.T) {
 		l, err := s.AcquireLease(t.Context(), settle.LeaseName("monero"), "watcher", time.Hour)
 		check(t, err)
 		for i := range int64(2) {
-			l, err = s.BeginEpoch(t.Context(), l, settle.Epoch{Currency: "monero", Number: l.Now.UnixMilli() + i, ResetSince: l.Now.Add(-time.Minute)})
-			check(t, err)
+			l.Now = l.Now.Add(time.Duration(i) * time.Millisecond)
+			check(t, s.ResetFeeds(t.Context(), l, l.Now.Add(-time.Minute)))
 			insertEvents(t, s, newEvent(c, card.EventDetected), newEvent(c, card.EventLate), newEvent(c, card.EventExpired))
 		}
 		if got := seqs(t, s, c.AccountID); len(got) != 10 || got[2] < 1000 {

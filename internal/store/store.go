@@ -37,6 +37,7 @@ type Store struct {
 	writers chan struct{}            // has an element for each connection that writes; nil for no limit
 	hot     struct{ insertCard, cardByUUID, cardByKey, tokenByHash, dueDeliveries, saveDeliveries *sqlx.Stmt }
 	witness *witness
+	insist  atomic.Bool // see Insist
 	// historySQL is the expression of history, once it is known which one the database allows.
 	historySQL atomic.Pointer[string]
 }
@@ -167,12 +168,18 @@ func (s *Store) OperatorTx(ctx context.Context, f func(operator.Tx) error) error
 
 // IssueTx implements issue.Store.
 func (s *Store) IssueTx(ctx context.Context, f func(issue.Tx) error) error {
-	return s.inTx(ctx, func(t *tx) error { return f(t) })
+	return s.inTx(ctx, func(t *tx) error {
+		t.insist = s.insist.Load()
+		return f(t)
+	})
 }
 
 // WebhookTx implements webhook.Store.
 func (s *Store) WebhookTx(ctx context.Context, f func(webhook.Tx) error) error {
-	return s.inTx(ctx, func(t *tx) error { return f(t) })
+	return s.inTx(ctx, func(t *tx) error {
+		t.insist = s.insist.Load()
+		return f(t)
+	})
 }
 
 func (s *Store) inTx(ctx context.Context, f func(*tx) error) error {
@@ -236,8 +243,9 @@ func (s *Store) tryTx(ctx context.Context, f func(*tx) error) error {
 
 // tx implements the Tx of every actor.
 type tx struct {
-	s *Store
-	t *sqlx.Tx
+	s      *Store
+	t      *sqlx.Tx
+	insist bool // see Insist
 }
 
 var (

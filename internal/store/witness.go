@@ -80,6 +80,25 @@ func (w *witness) note(lease string, s sighting, own bool) {
 // Trust has s believe what other has seen, and the other way round. Both must be of one process, which can't be older than itself.
 func (s *Store) Trust(other *Store) { s.witness = other.witness }
 
+// Insist has cards issued and events numbered only while somebody attests that the database is as it was: after a restore, the next numbers
+// may have been used. What operators decide is not affected.
+func (s *Store) Insist() { s.insist.Store(true) }
+
+var errNotAttested = errors.New("nobody attests that the database is as it was")
+
+// attested returns the condition that somebody attests to an epoch, in the history that the database follows now.
+func (s *Store) attested(ctx context.Context) (string, error) {
+	database, err := s.history(ctx)
+	return "EXISTS (SELECT 1 FROM leases l WHERE l.epoch IS NOT NULL AND l.marked_at > " + s.dialect.now + " - " + markLasts +
+		" AND l.history = " + database + ")", err
+}
+
+// Doubt ends all epochs. A process that starts on SQLite calls it: the file may have been put back a moment ago, and nothing in it tells.
+func (s *Store) Doubt(ctx context.Context) error {
+	_, err := s.exec(ctx, s.w, "doubt epochs", "UPDATE leases SET epoch = NULL")
+	return err
+}
+
 // look reads the row of a lease, and returns it with what is remembered now. The error is card.ErrNoRow if there is none.
 func (s *Store) look(ctx context.Context, lease string) (seen sighting, known memory, err error) {
 	database, err := s.history(ctx)
