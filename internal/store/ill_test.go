@@ -63,7 +63,7 @@ func TestIllServer_IsUnavailableAndHealsByItself(t *testing.T) {
 	end := "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = 'cards'"
 	c.Exec(t, "CREATE ROLE shop LOGIN")
 	c.Exec(t, "CREATE DATABASE cards OWNER shop")
-	s := open(t, strings.Replace(c.URL("cards"), "//postgres@", "//shop@", 1))
+	s := openNew(t, strings.Replace(c.URL("cards"), "//postgres@", "//shop@", 1))
 	owner := newAccount(t, s)
 	insert := func() error { _, err := s.InsertCard(t.Context(), newCard(owner)); return err }
 	for _, x := range []struct {
@@ -108,7 +108,7 @@ func TestIllServer_IsUnavailableAndHealsByItself(t *testing.T) {
 func TestIllServer_RestartsAndStartingUp(t *testing.T) {
 	t.Parallel()
 	c := rig.NewCluster(t)
-	s := open(t, c.URL("postgres"))
+	s := openNew(t, c.URL("postgres"))
 	owner := newAccount(t, s)
 	warm(t, s)
 	c.Stop()
@@ -126,7 +126,7 @@ func TestIllServer_RestartsAndStartingUp(t *testing.T) {
 // nothing is left behind.
 func TestFrozenServer_EveryCallEndsWithItsContext(t *testing.T) {
 	c := rig.NewCluster(t)
-	s := open(t, c.URL("postgres"))
+	s := openNew(t, c.URL("postgres"))
 	owner := newAccount(t, s)
 	known := insertCard(t, s, newCard(owner))
 	warm(t, s)
@@ -181,7 +181,7 @@ func TestSeveralHosts_FindThePrimary(t *testing.T) {
 	primary := rig.NewCluster(t)
 	standby := primary.Standby(t, "second")
 	hosts := standby.Host() + "," + primary.Host()
-	s := open(t, "postgres://postgres@"+hosts+"/postgres?sslmode=disable")
+	s := openNew(t, "postgres://postgres@"+hosts+"/postgres?sslmode=disable")
 	owner := newAccount(t, s)
 	warm(t, s)
 	insertCard(t, s, newCard(owner))
@@ -205,7 +205,7 @@ func TestSeveralHosts_FindThePrimary(t *testing.T) {
 func TestSeveralHosts_TheURLHasTheLastWord(t *testing.T) {
 	t.Parallel()
 	primary := rig.NewCluster(t)
-	open(t, primary.URL("postgres"))
+	openNew(t, primary.URL("postgres"))
 	standby := primary.Standby(t, "second")
 	for _, url := range []string{
 		"postgres://postgres@" + primary.Host() + "," + standby.Host() + "/postgres?sslmode=disable&target_session_attrs=standby",
@@ -229,7 +229,7 @@ func TestPassword_IsRotatedWithoutARestart(t *testing.T) {
 	write := func(password string) { check(t, os.WriteFile(file, []byte("*:*:cards:shop:"+password+"\n"), 0o600)) }
 	write("old")
 	t.Setenv("PGPASSFILE", file)
-	s := open(t, strings.Replace(c.URL("cards"), "//postgres@", "//shop@", 1))
+	s := openNew(t, strings.Replace(c.URL("cards"), "//postgres@", "//shop@", 1))
 	check(t, s.Ping(t.Context()))
 	c.Exec(t, "ALTER ROLE shop PASSWORD 'new'")
 	check(t, s.Ping(t.Context())) // sessions that there are stay

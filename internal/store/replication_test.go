@@ -47,7 +47,7 @@ func waiting(t *testing.T, c *rig.Cluster, n int, do string) {
 func TestReplication_WhatIsAcknowledgedSurvivesTheFailover(t *testing.T) {
 	t.Parallel()
 	primary, standby := replicated(t)
-	s := open(t, primary.URL("postgres"))
+	s := openNew(t, primary.URL("postgres"))
 	owner := newAccount(t, s)
 	acknowledged := []uuid.UUID{insertCard(t, s, newCard(owner)).UUID}
 	unclear := insertAll(t, s, owner, primary, standby, &acknowledged)
@@ -155,7 +155,7 @@ func insertAll(t *testing.T, s *store.Store, owner uuid.UUID, primary, standby *
 func TestReplication_ReadersDoNotWaitForWriters(t *testing.T) {
 	t.Parallel()
 	primary, standby := replicated(t)
-	s := open(t, primary.URL("postgres"))
+	s := openNew(t, primary.URL("postgres"))
 	owner := newAccount(t, s)
 	c := insertCard(t, s, newCard(owner))
 	standby.Freeze()
@@ -186,7 +186,7 @@ func TestAwaitReplication_CostsOneRoundTrip(t *testing.T) {
 	primary.Exec(t, "CREATE ROLE shop LOGIN")
 	primary.Exec(t, "CREATE DATABASE cards OWNER shop")
 	proxy := startCountingProxy(t, primary.URL("cards"))
-	s := open(t, strings.Replace(proxy.url, "//postgres@", "//shop@", 1))
+	s := openNew(t, strings.Replace(proxy.url, "//postgres@", "//shop@", 1))
 	check(t, s.AwaitReplication(t.Context()))
 	before, log := proxy.ready.Load(), primary.Value(t, "SELECT pg_current_wal_lsn()")
 	check(t, s.AwaitReplication(t.Context()))

@@ -45,6 +45,14 @@ func open(t testing.TB, url string) *store.Store {
 	return s
 }
 
+// openNew opens a database that has no schema yet.
+func openNew(t testing.TB, url string) *store.Store {
+	t.Helper()
+	_, err := store.Migrate(t.Context(), url)
+	check(t, err)
+	return open(t, url)
+}
+
 var epoch = time.Date(2026, 11, 20, 14, 46, 0, 120e6, time.UTC)
 
 func newAccount(t testing.TB, s *store.Store) uuid.UUID {
