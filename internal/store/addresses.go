@@ -87,7 +87,9 @@ func (s *Store) AddressPool(ctx context.Context, currency string) (settle.Pool, 
 	}
 	err := s.get(ctx, s.r, &row, "count addresses", `SELECT a.position, a.address, p.next_position, p.paced_until,
 		(SELECT COALESCE(MAX(e.epoch), 0) FROM epochs e WHERE e.currency = p.currency) AS last_epoch
-		FROM address_pools p LEFT JOIN addresses a ON a.currency = p.currency WHERE p.currency = ? ORDER BY a.position DESC LIMIT 1`, currency)
+		FROM address_pools p LEFT JOIN addresses a ON a.currency = p.currency
+			AND a.position = (SELECT MAX(b.position) FROM addresses b WHERE b.currency = p.currency)
+		WHERE p.currency = ?`, currency)
 	if errors.Is(err, card.ErrNoRow) {
 		return settle.Pool{}, nil
 	}
