@@ -113,8 +113,9 @@ func BenchmarkCreateCard(b *testing.B) {
 	s := newBench(b)
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
-	go func() { // the process's own loop, which leases addresses ahead
+	go func() { // the process's own loops: marks, and addresses ahead
 		for ctx.Err() == nil {
+			_ = s.watcher.Mark(ctx)
 			_ = s.orders.Prepare(ctx)
 			time.Sleep(50 * time.Millisecond)
 		}
