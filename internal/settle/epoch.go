@@ -40,13 +40,15 @@ func (w *Watcher) dbNow() time.Time { return w.lease.Now.Add(w.cfg.Now().Sub(w.l
 // attend looks at the beacon. It returns card.ErrWalletShared if another database uses the wallet, and card.ErrFenced if another process
 // of this one does.
 func (w *Watcher) attend(ctx context.Context, cursor Cursor) error {
-	held, release := w.hold(ctx)
-	b, err := w.chain.Beacon(held)
-	if err := release(err); err != nil {
-		return fmt.Errorf("read beacon: %w", err)
+	if w.cfg.Beacon {
+		held, release := w.hold(ctx)
+		b, err := w.chain.Beacon(held)
+		if err := release(err); err != nil {
+			return fmt.Errorf("read beacon: %w", err)
+		}
+		w.beacon = b
 	}
-	w.beacon = b
-	mine := w.lease.Epoch
+	b, mine := w.beacon, w.lease.Epoch
 	switch {
 	case cursor.Conflict == Claimed: // the pass ends with a new epoch
 		return nil
@@ -84,10 +86,7 @@ func (w *Watcher) insist(ctx context.Context) error {
 		return nil
 	}
 	b.Conflict = true
-	if err := w.chain.SetBeacon(ctx, b, true); err != nil {
-		return fmt.Errorf("set beacon: %w", err)
-	}
-	return nil
+	return w.setBeacon(ctx, b, true)
 }
 
 // light has the wallet carry the present state. A durable beacon says which addresses may have been handed out.
