@@ -119,8 +119,11 @@ func (s *Service) fillMemory(ctx context.Context, currency string) error {
 	return nil
 }
 
-// staleAfter is the time without a mark after which a chain counts as not watched.
-const staleAfter = 10 * time.Second
+// Addresses are taken from the store only while both are younger than that.
+const (
+	MarkLasts  = 10 * time.Second // the last mark of whoever watches the chain
+	CheckLasts = time.Minute      // the last comparison of wallet and address pool
+)
 
 // Prepare takes addresses ahead of the requests that will need them. It also stops handing out addresses of a currency while payments to
 // them might not be seen for too long (Config.MaxBlind). Call it about every second. A failure of one currency does not affect the others.
@@ -155,16 +158,13 @@ func (p PoolState) trouble(currency string) error {
 	switch {
 	case p.Conflict:
 		return card.Unready("another database uses the wallet of " + currency + ": run 'cardmint wallet claim' for the one that shall have it")
-	case p.MarkedAgo > staleAfter:
+	case p.MarkedAgo > MarkLasts:
 		return card.Unready("no worker watches " + currency)
-	case p.CheckedAgo > poolCheckLasts:
+	case p.CheckedAgo > CheckLasts:
 		return card.Unready(currency + " is not watched: node or wallet is not ready")
 	}
 	return nil
 }
-
-// poolCheckLasts is how old the last comparison with the wallet may be.
-const poolCheckLasts = time.Minute
 
 // settledLooks is how many looks in a row must find the same trouble before it is logged: a process that starts with its worker finds the
 // marks of the last one.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
@@ -11,10 +12,10 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// poolCheckLasts is how long a comparison of wallet and address pool is valid, and markLasts how long a mark is, in milliseconds.
-const (
-	poolCheckLasts = "60000"
-	markLasts      = "10000"
+// In milliseconds, as SQL.
+var (
+	checkLasts = strconv.FormatInt(order.CheckLasts.Milliseconds(), 10)
+	markLasts  = strconv.FormatInt(order.MarkLasts.Milliseconds(), 10)
 )
 
 // TakeAddresses implements order.Store. It moves the pool's next position forward, so that no address before it is ever taken again. It
@@ -42,7 +43,7 @@ func (s *Store) TakeAddresses(ctx context.Context, currency string, n int) ([]st
 		var next int64
 		now := s.dialect.now
 		err := s.get(ctx, t.t, &next, "lock address pool", "SELECT next_position FROM address_pools WHERE currency = ? AND checked_at > "+
-			now+" - "+poolCheckLasts+" AND conflict IS NULL AND EXISTS (SELECT 1 FROM leases l WHERE l.name = ? AND l.epoch = ? AND l.mark >= ? AND l.marked_at > "+
+			now+" - "+checkLasts+" AND conflict IS NULL AND EXISTS (SELECT 1 FROM leases l WHERE l.name = ? AND l.epoch = ? AND l.mark >= ? AND l.marked_at > "+
 			now+" - "+markLasts+" AND ? = "+database+")"+s.dialect.forUpdate, currency, lease, seen.Epoch, seen.Mark, seen.Database)
 		if errors.Is(err, card.ErrNoRow) {
 			return nil
