@@ -2,7 +2,7 @@ package store
 
 import (
 	"context"
-	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -121,14 +121,11 @@ func (s *Store) Confirmations(ctx context.Context, coin card.Currency) (int, err
 
 // InsertCard implements operator.Tx.
 func (t *tx) InsertCard(ctx context.Context, c *card.Card) error {
-	rate, err := c.Rate.USD.Rescale(card.RateScale)
+	values, err := cardValues(c)
 	if err != nil {
-		return fmt.Errorf("insert card: rate %w", err)
+		return err
 	}
-	_, err = t.s.exec(ctx, t.t, "insert card", `INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source,
-		expires_at, confirmations_required, credit_due) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		c.UUID, c.AccountID, c.CreatedAt.UnixMilli(), int64(c.USD), c.Coin.Code, int64(c.Amount), c.Address, rate.Units, c.Rate.At.UnixMilli(), c.Rate.Source,
-		c.ExpiresAt.UnixMilli(), c.ConfirmationsRequired, int64(c.Credit.Due))
+	_, err = t.s.exec(ctx, t.t, "insert card", "INSERT INTO cards ("+cardColumns+") VALUES (?"+strings.Repeat(", ?", len(values)-1)+")", values...)
 	return err
 }
 

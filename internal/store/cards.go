@@ -19,14 +19,28 @@ import (
 // insertCard returns a statement that stores nothing if the address has already received money, because nobody could tell whose that is,
 // or if the account's open cards would add up to more than a limit; 0 for none.
 func (d dialect) insertCard() string {
-	return `INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source,
-	expires_at, confirmations_required, idempotency_key, request_hash, credit_due)
+	return "INSERT INTO cards (" + cardColumns + `)
 	SELECT CAST(? AS ` + d.uuidType + "), CAST(? AS " + d.uuidType + ")" + strings.Repeat(", CAST(? AS BIGINT)", 2) + `, CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT),
 	CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS INTEGER), CAST(? AS TEXT), CAST(? AS ` + d.bytes + `), CAST(? AS BIGINT)
 	WHERE NOT EXISTS (SELECT 1 FROM transfers t WHERE t.currency = ? AND t.address = ?)
 	AND CASE WHEN CAST(? AS BIGINT) = 0 THEN TRUE ELSE (SELECT COALESCE(SUM(o.usd_cents), 0) FROM cards o
 		WHERE o.account_id = CAST(? AS ` + d.uuidType + `) AND o.payment_state IN ('unpaid', 'underpaid')) + CAST(? AS BIGINT) <= CAST(? AS BIGINT) END
 	ON CONFLICT DO NOTHING`
+}
+
+// cardColumns are the columns of a new card.
+const cardColumns = `uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source,
+	expires_at, confirmations_required, idempotency_key, request_hash, credit_due`
+
+// cardValues returns the values of cardColumns.
+func cardValues(c *card.Card) ([]any, error) {
+	rate, err := c.Rate.USD.Rescale(card.RateScale)
+	if err != nil {
+		return nil, fmt.Errorf("insert card: rate %w", err)
+	}
+	return []any{c.UUID, c.AccountID, c.CreatedAt.UnixMilli(), int64(c.USD), c.Coin.Code, int64(c.Amount), c.Address,
+		rate.Units, c.Rate.At.UnixMilli(), c.Rate.Source, c.ExpiresAt.UnixMilli(), c.ConfirmationsRequired,
+		nullString(c.IdempotencyKey), c.RequestHash, int64(c.Credit.Due)}, nil
 }
 
 const selectCards = `SELECT c.uuid, c.account_id, c.created_at, c.usd_cents, c.currency, c.amount, c.address, c.rate, c.rate_at,
@@ -117,18 +131,15 @@ func (s *Store) InsertCardWithin(ctx context.Context, c *card.Card, limit card.U
 }
 
 func (s *Store) insertCard(ctx context.Context, c *card.Card, limit card.USD) (bool, error) {
-	rate, err := c.Rate.USD.Rescale(card.RateScale)
+	args, err := cardValues(c)
 	if err != nil {
-		return false, fmt.Errorf("insert card: rate %w", err)
+		return false, err
 	}
+	args = append(args, c.Coin.Code, c.Address, int64(limit), c.AccountID, int64(c.USD), int64(limit))
 	done, err := s.writing(ctx)
 	if err != nil {
 		return false, s.fail("insert card", err)
 	}
-	args := []any{c.UUID, c.AccountID, c.CreatedAt.UnixMilli(), int64(c.USD), c.Coin.Code,
-		int64(c.Amount), c.Address, rate.Units, c.Rate.At.UnixMilli(), c.Rate.Source, c.ExpiresAt.UnixMilli(),
-		c.ConfirmationsRequired, nullString(c.IdempotencyKey), c.RequestHash, int64(c.Credit.Due), c.Coin.Code, c.Address,
-		int64(limit), c.AccountID, int64(c.USD), int64(limit)}
 	var n int64
 	err = s.outlive(ctx, func(ctx context.Context) error {
 		defer done()

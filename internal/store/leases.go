@@ -86,8 +86,8 @@ func (s *Store) BeginEpoch(ctx context.Context, l settle.Lease, e settle.Epoch) 
 		}
 		if e.First > 0 { // otherwise the pool starts with its first address
 			_, err = s.exec(ctx, t.t, "begin address pool", `INSERT INTO address_pools (currency, next_position, checked_at, paced_until, issue_after)
-			VALUES (?, ?, `+now+`, ?, `+now+` + ?) ON CONFLICT (currency) DO UPDATE SET next_position = excluded.next_position,
-			paced_until = excluded.paced_until, issue_after = excluded.issue_after, conflict = NULL`,
+				VALUES (?, ?, `+now+`, ?, `+now+` + ?) ON CONFLICT (currency) DO UPDATE SET next_position = excluded.next_position,
+				paced_until = excluded.paced_until, issue_after = excluded.issue_after, conflict = NULL`,
 				e.Currency, e.First, e.PacedUntil.UnixMilli(), e.Quiet.Milliseconds())
 		}
 		if err != nil {
@@ -117,18 +117,16 @@ func (s *Store) ResetFeeds(ctx context.Context, l settle.Lease, since time.Time)
 // resetFeeds has the numbers of every account's events jump ahead. Events of which the database knows nothing may have had the next ones.
 // The milliseconds since 1970 are ahead of all of them, as long as no account has a thousand events a second.
 func (t *tx) resetFeeds(ctx context.Context, since, now time.Time) error {
-	var accounts []struct {
-		ID uuid.UUID `db:"id"`
-	}
+	var accounts []uuid.UUID
 	err := t.s.list(ctx, t.t, &accounts, "jump ahead", `UPDATE accounts SET last_seq = CASE WHEN last_seq < ? THEN ? ELSE last_seq END RETURNING id`,
 		now.UnixMilli(), now.UnixMilli())
 	if err != nil {
 		return err
 	}
 	events := make([]card.Event, len(accounts))
-	for i, a := range accounts {
+	for i, account := range accounts {
 		id := uuid.Must(uuid.NewV7())
-		events[i] = card.Event{ID: id, AccountID: a.ID, Type: card.EventFeedReset, Since: since, CreatedAt: card.TimeOf(id)}
+		events[i] = card.Event{ID: id, AccountID: account, Type: card.EventFeedReset, Since: since, CreatedAt: card.TimeOf(id)}
 	}
 	return t.InsertEvents(ctx, events)
 }
