@@ -137,36 +137,41 @@ func standbyOf(t *testing.T, primary *rig.Cluster) (standby *rig.Cluster, cut fu
 
 // TestDrill_Promotion promotes a standby that lags behind. The processes live on, and connect to it.
 func TestDrill_Promotion(t *testing.T) {
-	for range *drillRounds {
-		primary := rig.NewCluster(t)
-		standby, cut := standbyOf(t, primary)
-		d := newDrill(t, fmt.Sprintf("postgres://postgres@%s,%s/postgres?sslmode=disable", primary.Host(), standby.Host()))
-		d.start("all", "api", "api")
-		d.sell(20)
-		time.Sleep(time.Second)
-		cut()
-		age := d.age()
-		lost := d.sellFor(age)
-		var paid []string
-		if len(lost) > 0 {
-			paid = append(paid, d.pay(lost[len(lost)-1]))
-			d.generated(lost[len(lost)-1])
-		}
-		d.follow()
-		primary.Stop()
-		standby.Promote(t)
-		started := time.Now()
-		d.sell(1)
-		t.Logf("%s behind, %d orders forgotten, the next one sold after %s", age.Round(time.Millisecond), len(lost), time.Since(started).Round(time.Millisecond))
-		d.sell(min(len(lost), 500) + 60)
-		d.program.env = append(d.program.env, "CARDMINT_DATABASE_URL="+standby.URL("postgres"))
-		d.lists(paid...)
-		d.follow()
-		card := d.sell(1)[0]
-		d.pay(card)
-		d.generated(card)
-		d.agrees()
+	for round := range *drillRounds {
+		t.Run(fmt.Sprint(round), promote)
 	}
+}
+
+func promote(t *testing.T) {
+	t.Helper()
+	primary := rig.NewCluster(t)
+	standby, cut := standbyOf(t, primary)
+	d := newDrill(t, fmt.Sprintf("postgres://postgres@%s,%s/postgres?sslmode=disable", primary.Host(), standby.Host()))
+	d.start("all", "api", "api")
+	d.sell(20)
+	time.Sleep(time.Second)
+	cut()
+	age := d.age()
+	lost := d.sellFor(age)
+	var paid []string
+	if len(lost) > 0 {
+		paid = append(paid, d.pay(lost[len(lost)-1]))
+		d.generated(lost[len(lost)-1])
+	}
+	d.follow()
+	primary.Stop()
+	standby.Promote(t)
+	started := time.Now()
+	d.sell(1)
+	t.Logf("%s behind, %d orders forgotten, the next one sold after %s", age.Round(time.Millisecond), len(lost), time.Since(started).Round(time.Millisecond))
+	d.sell(min(len(lost), 500) + 60)
+	d.program.env = append(d.program.env, "CARDMINT_DATABASE_URL="+standby.URL("postgres"))
+	d.lists(paid...)
+	d.follow()
+	card := d.sell(1)[0]
+	d.pay(card)
+	d.generated(card)
+	d.agrees()
 }
 
 // TestDrill_TwoDatabases promotes a standby while the old primary lives on with a worker of its own, and both with the same wallet. Both
