@@ -63,7 +63,7 @@ func TestSimulatePayment_EverythingAPayerCanDo(t *testing.T) {
 			[]progress{{awaiting, "underpaid", half, rest, 10, false}, {awaiting, "detected", price, "0", 0, false}, {awaiting, "confirming", price, "0", 2, false}}},
 		{"too much", []client.SimulatePaymentRequest{pay("2", -1)}, []progress{{generated, "paid", "2", "0", 10, true}}},
 		{"more after it was paid", []client.SimulatePaymentRequest{{}, pay("1.5", -1)},
-			[]progress{{generated, "paid", price, "0", 10, true}, {generated, "paid", "2.483477576712", "0", 10, true}}},
+			[]progress{{generated, "paid", price, "0", 10, true}, {generated, "paid", "2.483477576712", "0", 20, true}}},
 		{"the smallest unit", []client.SimulatePaymentRequest{pay("0.000000000001", 0)}, []progress{{awaiting, "underpaid", "0.000000000001", "0.983477576711", 0, false}}},
 		{"more confirmations than needed", []client.SimulatePaymentRequest{pay("", 1000)}, []progress{{generated, "paid", price, "0", 1000, true}}},
 	} {

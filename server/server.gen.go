@@ -481,10 +481,10 @@ type Event struct {
 
 	// PaymentState How far the payment is, in more detail than the card's `status`:
 	// - `unpaid`: nothing has arrived.
-	// - `detected`: enough has arrived, but not all of it is in a block yet.
+	// - `detected`: enough has arrived, but a transfer that it takes is not in a block yet.
 	// - `underpaid`: something has arrived, but less than `amount`. Send `amount_due` to the same address.
-	// - `confirming`: enough is in blocks, but it does not have `confirmations_required` yet.
-	// - `paid`: the payment is confirmed. The card is issued or being issued.
+	// - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
+	// - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes nothing.
 	// - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
 	//   the operator.
 	// - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
@@ -555,10 +555,10 @@ type Payment struct {
 
 	// State How far the payment is, in more detail than the card's `status`:
 	// - `unpaid`: nothing has arrived.
-	// - `detected`: enough has arrived, but not all of it is in a block yet.
+	// - `detected`: enough has arrived, but a transfer that it takes is not in a block yet.
 	// - `underpaid`: something has arrived, but less than `amount`. Send `amount_due` to the same address.
-	// - `confirming`: enough is in blocks, but it does not have `confirmations_required` yet.
-	// - `paid`: the payment is confirmed. The card is issued or being issued.
+	// - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
+	// - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes nothing.
 	// - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
 	//   the operator.
 	// - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
@@ -592,13 +592,14 @@ type Payment struct {
 	// Example: 0.983456789012
 	AmountDue card.Decimal `json:"amount_due"`
 
-	// Confirmations How many confirmations the transfer with the fewest has. `0` while nothing has arrived or a transfer is not in a block yet.
+	// Confirmations The confirmations of the transfer that the card waits for. Of the transfers with the most confirmations that reach `amount`
+	// together, it is the one with the fewest. `0` while nothing has arrived or that transfer is not in a block yet.
 	//
 	//
 	// Example: 0
 	Confirmations int64 `json:"confirmations"`
 
-	// ConfirmationsRequired How many confirmations every transfer needs before the service issues the card.
+	// ConfirmationsRequired How many confirmations a transfer needs before it pays for the card.
 	//
 	// Example: 10
 	ConfirmationsRequired int32 `json:"confirmations_required"`
@@ -611,10 +612,10 @@ type Payment struct {
 
 // PaymentState How far the payment is, in more detail than the card's `status`:
 //   - `unpaid`: nothing has arrived.
-//   - `detected`: enough has arrived, but not all of it is in a block yet.
+//   - `detected`: enough has arrived, but a transfer that it takes is not in a block yet.
 //   - `underpaid`: something has arrived, but less than `amount`. Send `amount_due` to the same address.
-//   - `confirming`: enough is in blocks, but it does not have `confirmations_required` yet.
-//   - `paid`: the payment is confirmed. The card is issued or being issued.
+//   - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
+//   - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes nothing.
 //   - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
 //     the operator.
 //   - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.

@@ -1,6 +1,7 @@
 package card
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -52,7 +53,7 @@ type Assessment struct {
 	State       PaymentState
 	Received    Amount // sum of the counted transfers
 	Settled     Amount // what the payment was found Paid with, and must keep: the price, or what late money had to be worth, or what was accepted; 0 before
-	Height      int64  // highest block of the counted transfers; 0 if there are none or one is in the mempool
+	Height      int64  // block of the transfer that the card waits for; 0 if there is none, or it is in the mempool
 	Credit      Credit // what it credits
 	ReadyHeight int64  // tip at which the card must be assessed again without a new fact; 0 if never
 }
@@ -61,93 +62,165 @@ type Assessment struct {
 // same answer, however often and in whatever order they arrived. today is the current rate, needed only for money first seen
 // after the quote expired; the zero Rate means that none is known.
 //
+// Only firm transfers pay: those that have their confirmations and can be spent. The others never delay a card that the firm ones pay for.
+//
 // A generated card is never taken back: it is Paid, or Reversed once its money left the chain.
 func Assess(c *Card, transfers []Transfer, tip Tip, today Rate) Assessment {
-	sum := add(c, transfers)
-	a := Assessment{Received: sum.received, Height: sum.height}
-	kept, late := a.Received-c.Refunded, sum.inTime < a.Received
-	quoted := sum.inTime-c.Refunded >= c.Amount
-	// What was found enough once stays so, as long as it is there: the card may be being made.
-	enough := quoted || (c.Accepted > 0 && kept >= c.Accepted) || (c.Settled > 0 && kept >= c.Settled)
+	all := add(c, transfers, func(Transfer) bool { return true })
+	firm := add(c, transfers, func(t Transfer) bool { return c.firm(t, tip) })
+	a := Assessment{Received: all.kept + c.Refunded, Settled: c.Settled}
 	expired := !tip.Time.Before(c.ExpiresAt)
-	price := c.Amount // what is kept beyond it is a surplus
-	if !quoted {
-		price = max(price, c.Accepted)
-	}
+	pays, worth := firm, Amount(0) // what the card needs of it, once it is Paid
 	switch {
-	case c.Status == Generated && kept < c.Settled:
+	case c.Status == Generated && all.kept < c.Settled:
 		a.State = Reversed
 	case c.Status == Generated:
-		a.State = Paid
-	case kept <= 0 && expired:
+		a.State, pays = Paid, all
+	case all.kept <= 0 && expired:
 		a.State = Expired
-	case kept <= 0:
+	case all.kept <= 0:
 		a.State = Unpaid
-	case !enough && !late && expired:
+	case c.enough(firm):
+		a.State = Paid
+	case firm.late() && c.Coin.Covers(firm.kept, c.USD, today):
+		a.State = Paid
+		worth, _ = c.Coin.Price(c.USD, today) // or the fall of the rate would be given back as a surplus
+	case c.enough(all):
+		a.State = Confirming
+	case !all.late() && expired:
 		a.State = Late // too little, and its time is over
-	case !enough && !late:
+	case !all.late():
 		a.State = Underpaid
-	case a.Height == 0:
-		a.State = Detected
-	case tip.Height < sum.ready:
-		a.State, a.ReadyHeight = Confirming, sum.ready
-	case sum.locked:
-		a.State = Confirming // unlocking is a new fact
-	case enough:
-		a.State = Paid
-	case today.USD.Units == 0:
-		a.State, a.ReadyHeight = Confirming, tip.Height+1 // unknown never moves toward issuing: look again with a rate
-	case c.Coin.Covers(kept, c.USD, today):
-		a.State = Paid
-		worth, _ := c.Coin.Price(c.USD, today)
-		price = max(c.Amount, worth) // or the fall of the rate would be given back as a surplus
+	case firm.kept <= 0 || today.USD.Units == 0 || c.Coin.Covers(all.kept, c.USD, today):
+		a.State = Confirming // nothing moves toward issuing, or toward an operator, while its worth is unknown
 	default:
 		a.State = Late
 	}
-	a.Settled = c.Settled
-	if a.State == Paid && (a.Settled == 0 || kept < a.Settled) {
-		a.Settled = min(kept, price) // a generated card is Reversed then
+	if a.State == Paid && (a.Settled == 0 || pays.kept < a.Settled) {
+		a.Settled = min(pays.kept, c.price(pays, worth)) // a generated card is Reversed then
 	}
 	after := *c
 	after.State, after.Received, after.Settled = a.State, a.Received, a.Settled
+	a.Height = awaited(&after, transfers)
+	if a.State == Confirming && a.Height == 0 {
+		a.State, after.State = Detected, Detected
+	}
+	a.ReadyHeight = ready(&after, transfers, tip, all.late() && firm.kept > 0 && today.USD.Units == 0)
 	a.Credit = CreditOf(&after)
 	return a
 }
 
-// counted is what the counted transfers of a card come to.
-type counted struct {
-	received, inTime Amount
-	height           int64 // of the newest; 0 if there are none or one is in the mempool
-	ready            int64 // tip at which all of them have their confirmations, unless one is in the mempool
-	locked           bool  // one of them is
+// sum is what some transfers to a card come to, without what was given back.
+type sum struct {
+	kept   Amount
+	inTime Amount // of it, what was first seen before the quote expired
 }
 
-func add(c *Card, transfers []Transfer) counted {
-	var sum counted
-	mempool := false
+func (s sum) late() bool { return s.inTime < s.kept }
+
+func add(c *Card, transfers []Transfer, which func(Transfer) bool) sum {
+	s := sum{-c.Refunded, -c.Refunded}
 	for _, t := range transfers {
-		if !t.Counted {
+		if !t.Counted || !which(t) {
 			continue
 		}
-		sum.received += t.Amount
+		s.kept += t.Amount
 		if t.FirstSeenAt.Before(c.ExpiresAt) {
-			sum.inTime += t.Amount
+			s.inTime += t.Amount
 		}
-		mempool = mempool || t.Height == 0
-		sum.locked = sum.locked || t.Locked
-		sum.height = max(sum.height, t.Height)
 	}
-	if mempool {
-		sum.height = 0
+	return s
+}
+
+// firm reports whether a transfer has its confirmations and can be spent.
+func (c *Card) firm(t Transfer, tip Tip) bool {
+	return t.Height > 0 && tip.Height >= c.readyAt(t) && !t.Locked
+}
+
+// readyAt returns the tip at which a transfer that is in a block has its confirmations.
+func (c *Card) readyAt(t Transfer) int64 { return t.Height + int64(c.ConfirmationsRequired) - 1 }
+
+// enough reports whether no rate is needed to say that the price was paid. What was found enough once stays so, as long as it is there:
+// the card may be being made.
+func (c *Card) enough(s sum) bool {
+	return s.inTime >= c.Amount || c.Accepted > 0 && s.kept >= c.Accepted || c.Settled > 0 && s.kept >= c.Settled
+}
+
+// price returns what a card that is paid by s takes of it; the rest is a surplus. worth is the price at today's rate, if s was judged by it.
+func (c *Card) price(s sum, worth Amount) Amount {
+	switch {
+	case s.inTime >= c.Amount:
+		return c.Amount
+	case worth > 0:
+		return max(c.Amount, worth)
 	}
-	sum.ready = sum.height + int64(c.ConfirmationsRequired) - 1
-	return sum
+	return max(c.Amount, c.Accepted)
+}
+
+// awaited returns the block of the transfer that a card waits for, or waited for: of those with the most confirmations that reach what the
+// card needs, the newest. Transfers that their senders have locked come last. It returns 0 if it is in the mempool.
+func awaited(c *Card, transfers []Transfer) (height int64) {
+	need := c.Refunded + c.Amount
+	switch {
+	case c.Settled > 0:
+		need = c.Refunded + c.Settled
+	case c.Accepted > 0:
+		need = c.Refunded + min(c.Accepted, c.Amount)
+	}
+	byAge := slices.DeleteFunc(slices.Clone(transfers), func(t Transfer) bool { return !t.Counted })
+	slices.SortFunc(byAge, func(a, b Transfer) int {
+		switch {
+		case a.Locked && !b.Locked:
+			return 1
+		case b.Locked && !a.Locked:
+			return -1
+		}
+		return cmp.Compare(uint64(a.Height-1), uint64(b.Height-1)) // 0, the mempool, comes after all blocks
+	})
+	for _, t := range byAge {
+		if need <= 0 {
+			break
+		}
+		if t.Height == 0 {
+			return 0
+		}
+		height, need = max(height, t.Height), need-t.Amount
+	}
+	return height
+}
+
+// ready returns the tip at which the next transfer of a card that is not paid yet becomes firm. A card that waits for a rate looks again with
+// the next block.
+func ready(c *Card, transfers []Transfer, tip Tip, forRate bool) (height int64) {
+	if !slices.Contains([]PaymentState{Detected, Confirming, Late}, c.State) {
+		return 0
+	}
+	if forRate {
+		return tip.Height + 1
+	}
+	for _, t := range transfers {
+		if at := c.readyAt(t); t.Counted && t.Height > 0 && !t.Locked && at > tip.Height && (height == 0 || at < height) {
+			height = at
+		}
+	}
+	return height
+}
+
+// Firm returns what a card has received in transfers that have their confirmations and can be spent, without what was given back.
+func Firm(c *Card, transfers []Transfer, tip Tip) Amount {
+	return add(c, transfers, func(t Transfer) bool { return c.firm(t, tip) }).kept
+}
+
+// Unlocked returns what a card has received, without what is locked by its senders and what was given back.
+func Unlocked(c *Card, transfers []Transfer) Amount {
+	return add(c, transfers, func(t Transfer) bool { return !t.Locked }).kept
 }
 
 // Confirmed reports whether everything that was received for a card has its confirmations and can be spent.
 func Confirmed(c *Card, transfers []Transfer, tip Tip) bool {
-	sum := add(c, transfers)
-	return sum.height > 0 && tip.Height >= sum.ready && !sum.locked
+	counted := func(t Transfer) bool { return t.Counted }
+	return slices.ContainsFunc(transfers, counted) &&
+		!slices.ContainsFunc(transfers, func(t Transfer) bool { return t.Counted && !c.firm(t, tip) })
 }
 
 // Verdict is what Judge finds of a card, and what follows from it. All of it is stored together.

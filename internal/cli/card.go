@@ -300,6 +300,8 @@ func cantResolve(err error, id uuid.UUID) error {
 	case errors.Is(err, operator.ErrNotConfirmed):
 		return hint(err, "wait until it has its confirmations and is not locked: what is not may never be yours to give back. "+
 			"That a lock of more than a week has ended is noticed only by: cardmint wallet rescan")
+	case errors.Is(err, operator.ErrLocked):
+		return hint(err, "only its sender knew why; wait until it can be spent, and see how it stands with: cardmint card show %s", id)
 	case errors.Is(err, operator.ErrBeingMade):
 		return hint(err, "wait until the card is made; only if the supplier declines it can its money be given back")
 	case errors.Is(err, operator.ErrMade):

@@ -227,7 +227,7 @@ func TestAttribute_AForgottenCardIsCreatedAgain(t *testing.T) {
 		}
 		s.pay(c, 5, 10) // more to the same address
 		s.settle()
-		s.want(c, card.Generated, card.Paid, coin*3/4+5, 10)
+		s.want(c, card.Generated, card.Paid, coin*3/4+5, 20)
 		s.wantIssued(1)
 		s.wantBooks(operator.CoinBooks{Counted: coin*3/4 + 5, Made: coin * 3 / 4, Surplus: 5, Paid: 1, Issued: 1})
 		record, err := s.store.Record(t.Context(), c.UUID)

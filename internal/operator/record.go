@@ -81,6 +81,8 @@ var (
 	ErrBeingMade = errors.New("the card is being issued")
 	// ErrNotConfirmed means that money may still leave the chain, or can't be spent yet: it is not to be given back.
 	ErrNotConfirmed = errors.New("what was received is not confirmed, or is locked")
+	// ErrLocked means that nothing was received but money that can't be spent yet, by the will of its sender.
+	ErrLocked = errors.New("what was received is locked by its sender")
 	// ErrMade means that a card is made already.
 	ErrMade = errors.New("the card is made already")
 	// ErrNothingLost means that no money of a card has left the chain after it was made or given back.

@@ -105,24 +105,28 @@ func (s *Service) ground(ctx context.Context, tx Tx, c *card.Card) (g ground, er
 // to decide.
 func decide(c *card.Card, kind ResolutionKind, on ground) (amount card.Amount, nothing bool, err error) {
 	kept := c.Received - c.Refunded
+	unlocked, firm := card.Unlocked(c, on.transfers), card.Firm(c, on.transfers, on.tip)
 	parked := on.intent.waits() // or declined: both are the operator's to decide
 	switch kind {
 	case Accept:
 		switch {
 		case c.Status == card.Generated:
 			return 0, false, ErrMade
-		case c.State == card.Paid || (c.Accepted > 0 && kept >= c.Accepted):
+		case c.State == card.Paid || (c.Accepted > 0 && unlocked >= c.Accepted):
 			return 0, true, nil
 		case kept <= 0:
 			return 0, false, ErrNothingReceived
+		case unlocked <= 0:
+			return 0, false, ErrLocked
 		}
-		c.Accepted = min(kept, c.Amount)
+		c.Accepted = min(unlocked, c.Amount)
 		return c.Accepted, false, nil
 	case Refund:
 		amount = max(0, kept)
 		switch {
 		case c.Status == card.Generated:
 			amount = c.Credit.Surplus
+			firm -= c.Settled
 		case on.intent != nil && !parked && (c.State == card.Paid || on.intent.Attempts > 0):
 			return 0, false, ErrBeingMade
 		case c.Received == 0:
@@ -131,7 +135,7 @@ func decide(c *card.Card, kind ResolutionKind, on ground) (amount card.Amount, n
 		if amount == 0 {
 			return 0, true, nil
 		}
-		if !card.Confirmed(c, on.transfers, on.tip) {
+		if amount = min(amount, firm); amount <= 0 {
 			return 0, false, ErrNotConfirmed
 		}
 		c.Refunded += amount

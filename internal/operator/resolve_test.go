@@ -356,14 +356,14 @@ func TestResolve_LateMoneyThatWasFoundEnoughStaysEnough(t *testing.T) {
 		s.rates.usd = "10" // today it would be too little
 		s.pay(c, 1, 0)
 		s.tick()
-		s.want(c, card.AwaitingPayment, card.Detected, coin+1, 0)
+		s.want(c, card.AwaitingPayment, card.Paid, coin+1, 10) // one unit delays nothing
 		if _, err := s.desk.ResolveCard(t.Context(), operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Note: "x", Operator: "x"}); !errors.Is(err, operator.ErrBeingMade) {
 			t.Errorf("the supplier may have made it: %v", err)
 		}
 		s.pay(c, 0, 10)
 		s.tick()
 		s.again()
-		s.want(c, card.Generated, card.Paid, coin+1, 10)
+		s.want(c, card.Generated, card.Paid, coin+1, 20)
 		s.wantIssued(1)
 	})
 }

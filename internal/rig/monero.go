@@ -1,6 +1,9 @@
 package rig
 
 import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -167,6 +170,24 @@ func (n *MoneroNet) Mine(tb testing.TB, blocks int) {
 func (n *MoneroNet) MineTo(tb testing.TB, address string, blocks int) {
 	tb.Helper()
 	n.Daemon.Call(tb, "generateblocks", map[string]any{"amount_of_blocks": blocks, "wallet_address": address}, nil)
+}
+
+// MineAt mines a block that claims to be of another time. The node wants it to be after the median of the last 60 blocks.
+func (n *MoneroNet) MineAt(tb testing.TB, at time.Time) {
+	tb.Helper()
+	var template struct {
+		Blob string `json:"blocktemplate_blob"`
+	}
+	n.Daemon.Call(tb, "get_block_template", map[string]any{"wallet_address": payerAddress, "reserve_size": 1}, &template)
+	blob, err := hex.DecodeString(template.Blob)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	const start = 2 // after the versions
+	_, size := binary.Uvarint(blob[start:])
+	dated := binary.AppendUvarint(bytes.Clone(blob[:start]), uint64(at.Unix()))
+	dated = append(dated, blob[start+size:]...)
+	n.Daemon.Call(tb, "submit_block", []string{hex.EncodeToString(dated)}, nil)
 }
 
 // Pop removes the newest blocks from the chain. Their transactions, except coinbases, return to the mempool.

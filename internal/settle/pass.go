@@ -132,8 +132,12 @@ func (w *Watcher) apply(ctx context.Context, cursor Cursor, v View) (applied, er
 	if v.Tip.Height < cursor.Tip.Height {
 		return applied{}, fmt.Errorf("%w: its height is %d, but %d was applied", card.ErrChainNotReady, v.Tip.Height, cursor.Tip.Height)
 	}
+	// A miner's clock may be ahead, which must not expire cards, or behind, which must not bring their time back.
 	if now := w.cfg.Now(); v.Tip.Time.After(now) {
-		v.Tip.Time = now // a miner's clock may be ahead; it must not expire cards
+		v.Tip.Time = now
+	}
+	if v.Tip.Time.Before(cursor.Tip.Time) {
+		v.Tip.Time = cursor.Tip.Time
 	}
 	var done applied
 	err := w.store.SettleTx(ctx, func(tx Tx) error {
@@ -141,7 +145,7 @@ func (w *Watcher) apply(ctx context.Context, cursor Cursor, v View) (applied, er
 		if err := tx.CheckLease(ctx, *w.lease); err != nil {
 			return err
 		}
-		changed, err := applyTransfers(ctx, tx, w.currency, v, cursor.Believe)
+		changed, err := applyTransfers(ctx, tx, w.currency, cursor, v)
 		if err != nil {
 			return err
 		}
@@ -159,8 +163,9 @@ type transferKey struct {
 	output int64
 }
 
-// applyTransfers stores what is new or different, un-counts what is gone, and returns both.
-func applyTransfers(ctx context.Context, tx Tx, currency string, v View, believe bool) ([]card.Transfer, error) {
+// applyTransfers stores what is new or different, un-counts what is gone, and returns both. What is new was first seen no earlier than
+// the newest block that was applied before: a miner may date a block back by an hour or two.
+func applyTransfers(ctx context.Context, tx Tx, currency string, cursor Cursor, v View) ([]card.Transfer, error) {
 	stored, err := tx.TransfersSince(ctx, currency, v.Since)
 	if err != nil {
 		return nil, err
@@ -173,6 +178,9 @@ func applyTransfers(ctx context.Context, tx Tx, currency string, v View, believe
 	twice := make(map[transferKey]bool, len(v.Transfers))
 	for _, t := range v.Transfers {
 		t.Counted = true
+		if t.FirstSeenAt.Before(cursor.Tip.Time) {
+			t.FirstSeenAt = cursor.Tip.Time
+		}
 		key := transferKey{t.TxID, t.Output}
 		if twice[key] {
 			return nil, fmt.Errorf("transfer %s/%d appears twice in one view", t.TxID, t.Output)
@@ -186,7 +194,7 @@ func applyTransfers(ctx context.Context, tx Tx, currency string, v View, believe
 		}
 	}
 	for _, t := range gone {
-		if t.Height > 0 && t.Height <= v.Kept && !believe {
+		if t.Height > 0 && t.Height <= v.Kept && !cursor.Believe {
 			return nil, fmt.Errorf("%w: it no longer shows transaction %s of block %d, which is still in the chain", card.ErrWalletLost, t.TxID, t.Height)
 		}
 		t.Counted = false

@@ -377,7 +377,9 @@ func (h *history) end() {
 	}
 	deep := h.w.top
 	for _, tx := range h.w.txs {
-		deep = max(deep, tx.unlock)
+		if tx.unlock != never {
+			deep = max(deep, tx.unlock)
+		}
 	}
 	for _, until := range []int64{0, deep + 13, 0} { // 13 confirmations are more than any card needs
 		h.w.mineSome(1, 100)

@@ -2,6 +2,7 @@ package settle_test
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math/big"
 	"slices"
@@ -46,8 +47,9 @@ type sale struct {
 	attempts  int
 
 	facts string // by which late money was judged
-	worth bool   // it was found worth the dollars
-	unfit bool   // it was found worth less
+	worth bool   // what is firm was found worth the dollars
+	hope  bool   // it was not, but together with the rest it was
+	unfit bool   // not even that was
 	tried int64  // height at which there was no rate to judge it by
 }
 
@@ -62,12 +64,13 @@ func (x *sale) must() card.Amount {
 // isDue reports whether the supplier is to be asked.
 func (x *sale) isDue() bool { return x.state == card.Paid && !x.generated }
 
-// money is what an order got.
+// money is what an order got. What is firm is confirmed as often as required, and can be spent.
 type money struct {
-	total, early   card.Amount
-	pooled, locked bool
-	newest         int64
-	facts          string
+	total, early    card.Amount
+	firm, firmEarly card.Amount
+	unlocked        card.Amount
+	facts           string // what it depends on
+	parts           []fact
 }
 
 func (o *oracle) money(x *sale) money {
@@ -77,18 +80,35 @@ func (o *oracle) money(x *sale) money {
 		if f.address != x.address {
 			continue
 		}
+		firm := f.height > 0 && !f.locked && o.tip.Height-f.height+1 >= x.k
 		m.total += f.amount
-		if o.first(f).Before(x.expires) {
+		early := o.first(f).Before(x.expires)
+		if early {
 			m.early += f.amount
 		}
-		m.pooled = m.pooled || f.height == 0
-		m.locked = m.locked || f.locked
-		m.newest = max(m.newest, f.height)
-		facts = append(facts, fmt.Sprint(f.tx, f.output, f.height, f.locked))
+		if firm {
+			m.firm += f.amount
+		}
+		if firm && early {
+			m.firmEarly += f.amount
+		}
+		if !f.locked {
+			m.unlocked += f.amount
+		}
+		m.parts = append(m.parts, f)
+		facts = append(facts, fmt.Sprint(f.tx, f.output, f.height, f.locked, firm))
 	}
 	slices.Sort(facts)
 	m.facts = strings.Join(append(facts, fmt.Sprint(x.decisions)), " ")
 	return m
+}
+
+// newest returns the height of the newest block that has money for a card.
+func (o *oracle) newest(x *sale) (height int64) {
+	for _, f := range o.money(x).parts {
+		height = max(height, f.height)
+	}
+	return height
 }
 
 // first returns when a transfer was shown to have been seen first.
@@ -102,31 +122,44 @@ func (o *oracle) apply(s *sight) {
 	case s.tip.Height < o.tip.Height:
 		o.fail("applied a view of height %d after one of %d", s.tip.Height, o.tip.Height)
 	}
-	o.tip, o.facts = s.tip, s.facts
 	for _, f := range s.facts {
 		key := fmt.Sprint(f.tx, "/", f.output)
-		if at, known := o.firsts[key]; !known || f.seenAt.Before(at) {
-			o.firsts[key] = f.seenAt
+		if _, known := o.firsts[key]; !known {
+			o.firsts[key] = latest(f.seenAt, o.tip.Time) // whatever a miner says
 		}
 	}
+	s.tip.Time = latest(s.tip.Time, o.tip.Time)
+	o.tip, o.facts = s.tip, s.facts
 	for _, x := range o.orders {
 		o.judge(x)
 	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // judge takes note of what is found once and stays found.
 func (o *oracle) judge(x *sale) {
 	o.judgeLate(x)
 	m := o.money(x)
-	if kept := m.total - x.refunded; !x.generated && (x.found == 0 || kept < x.found) && kept > 0 && o.firm(x, m) && (o.enough(x, m) || x.worth && x.tried != o.tip.Height) {
+	if kept := m.firm - x.refunded; !x.generated && (x.found == 0 || kept < x.found) && o.pays(x, m) {
 		x.found = min(kept, o.cost(x, m))
 	}
 }
 
+// pays reports whether what is firm pays for a card.
+func (o *oracle) pays(x *sale, m money) bool {
+	return m.firm > x.refunded && (enough(x, m.firm, m.firmEarly) || x.worth && x.tried != o.tip.Height)
+}
+
 // cost returns what a card takes of the money that was found enough.
 func (o *oracle) cost(x *sale, m money) card.Amount {
-	switch kept := m.total - x.refunded; {
-	case m.early-x.refunded >= x.price:
+	switch kept := m.firm - x.refunded; {
+	case m.firmEarly-x.refunded >= x.price:
 		return x.price
 	case x.accepted > 0 && kept >= x.accepted:
 		return max(x.price, x.accepted)
@@ -138,17 +171,19 @@ func (o *oracle) cost(x *sale, m money) card.Amount {
 func (o *oracle) judgeLate(x *sale) {
 	m := o.money(x)
 	if x.facts != m.facts {
-		x.facts, x.worth, x.unfit, x.tried = m.facts, false, false, 0
+		x.facts, x.worth, x.hope, x.unfit, x.tried = m.facts, false, false, false, 0
 	}
-	if x.worth || x.unfit || !o.firm(x, m) || o.enough(x, m) || m.early == m.total || m.total-x.refunded <= 0 {
+	if x.worth || x.hope || x.unfit || m.firm <= x.refunded || m.early == m.total || enough(x, m.firm, m.firmEarly) {
 		return
 	}
 	if o.rate == 0 {
 		x.tried = o.tip.Height
 		return
 	}
-	x.worth = worth(m.total-x.refunded, o.rate).Cmp(cents(x.usd)) >= 0
-	x.unfit = !x.worth
+	buys := func(amount card.Amount) bool { return worth(amount-x.refunded, o.rate).Cmp(cents(x.usd)) >= 0 }
+	x.worth = m.firmEarly < m.firm && buys(m.firm)
+	x.hope = !x.worth && buys(m.total)
+	x.unfit = !x.worth && !x.hope
 }
 
 // worth returns the exact worth of an amount in cents.
@@ -173,15 +208,49 @@ func price(usd card.USD, rate int64) card.Amount {
 	return high
 }
 
-// firm reports whether everything that was counted is confirmed as often as required, and can be spent.
-func (o *oracle) firm(x *sale, m money) bool {
-	return m.newest > 0 && !m.pooled && !m.locked && o.tip.Height-m.newest+1 >= x.k
+// enough reports whether no rate is needed to say that the price was paid by a total, of which some was there early.
+func enough(x *sale, total, early card.Amount) bool {
+	kept := total - x.refunded
+	return early-x.refunded >= x.price || x.accepted > 0 && kept >= x.accepted || x.found > 0 && kept >= x.found
 }
 
-// enough reports whether no rate is needed to say that the price was paid.
-func (o *oracle) enough(x *sale, m money) bool {
-	kept := m.total - x.refunded
-	return m.early-x.refunded >= x.price || x.accepted > 0 && kept >= x.accepted || x.found > 0 && kept >= x.found
+// confirmations returns those of the transfer that a card waits for: the fewest among those with the most that reach what it needs. What is
+// locked is not waited for if there is enough without it.
+func (o *oracle) confirmations(x *sale, m money) int64 {
+	need := x.price
+	if x.accepted > 0 {
+		need = min(need, x.accepted)
+	}
+	if x.found > 0 {
+		need = x.found
+	}
+	need += x.refunded
+	confirmations := func(f fact) int64 {
+		if f.height == 0 {
+			return 0
+		}
+		return o.tip.Height - f.height + 1
+	}
+	fewest, taken := int64(0), card.Amount(0)
+	for _, locked := range []bool{false, true} {
+		var some []fact
+		for _, f := range m.parts {
+			if f.locked == locked {
+				some = append(some, f)
+			}
+		}
+		slices.SortFunc(some, func(a, b fact) int { return cmp.Compare(confirmations(b), confirmations(a)) })
+		for _, f := range some {
+			if taken >= need {
+				return fewest
+			}
+			if n := confirmations(f); taken == 0 || n < fewest {
+				fewest = n
+			}
+			taken += f.amount
+		}
+	}
+	return fewest
 }
 
 // demands returns the states that a card may be in.
@@ -189,8 +258,12 @@ func (o *oracle) demands(x *sale) []card.PaymentState {
 	m := o.money(x)
 	kept, over := m.total-x.refunded, !o.tip.Time.Before(x.expires)
 	nothing, late := kept <= 0, m.early < m.total
-	good := o.enough(x, m)
-	hopeful := !nothing && (good || late)
+	good := enough(x, m.total, m.early)
+	pays := o.pays(x, m)
+	// Money whose worth nobody knows waits; with a rate it may wait for the next block.
+	unsure := late && (m.firm <= x.refunded || x.hope || !x.worth && !x.unfit || x.tried == o.tip.Height)
+	waits := !x.generated && !nothing && !pays && (good || unsure)
+	pooled := waits && o.confirmations(x, m) == 0
 	var all []card.PaymentState
 	for _, rule := range []struct {
 		state card.PaymentState
@@ -200,14 +273,12 @@ func (o *oracle) demands(x *sale) []card.PaymentState {
 		{card.Paid, x.generated && kept >= x.settled},
 		{card.Unpaid, !x.generated && nothing && !over},
 		{card.Expired, !x.generated && nothing && over},
-		{card.Underpaid, !x.generated && !nothing && !hopeful && !over},
-		{card.Late, !x.generated && !nothing && !hopeful && over},
-		{card.Detected, !x.generated && hopeful && m.pooled},
-		{card.Confirming, !x.generated && hopeful && !m.pooled && !o.firm(x, m)},
-		{card.Paid, !x.generated && hopeful && o.firm(x, m) && (good || x.worth)},
-		{card.Late, !x.generated && hopeful && o.firm(x, m) && !good && x.unfit},
-		// Money whose worth nobody knows waits; with a rate it may wait for the next block.
-		{card.Confirming, !x.generated && hopeful && o.firm(x, m) && !good && (!x.worth && !x.unfit || x.tried == o.tip.Height)},
+		{card.Underpaid, !x.generated && !nothing && !good && !late && !over},
+		{card.Late, !x.generated && !nothing && !good && !late && over},
+		{card.Detected, waits && pooled},
+		{card.Confirming, waits && !pooled},
+		{card.Paid, !x.generated && !nothing && pays},
+		{card.Late, !x.generated && !nothing && !good && late && m.firm > x.refunded && x.unfit},
 	} {
 		if rule.holds {
 			all = append(all, rule.state)
@@ -221,19 +292,16 @@ func (o *oracle) check(x *sale, c *card.Card) {
 	m := o.money(x)
 	demanded := o.demands(x)
 	if !slices.Contains(demanded, c.State) {
-		o.fail("card %d is %s, must be %v: price %d, %d received, %d of it in time, %d kept, newest block %d, tip %d, locked %t",
-			x.index, c.State, demanded, x.price, m.total, m.early, m.total-x.refunded, m.newest, o.tip.Height, m.locked)
+		o.fail("card %d is %s, must be %v: price %d, %d received, %d of it in time, %d kept, %d firm, tip %d, %+v",
+			x.index, c.State, demanded, x.price, m.total, m.early, m.total-x.refunded, m.firm, o.tip.Height, m.parts)
 	}
-	if c.State == card.Confirming && x.tried == o.tip.Height {
-		x.worth, x.unfit = false, false // it will be judged with the next block
+	if x.tried == o.tip.Height && (c.State == card.Confirming || c.State == card.Detected) {
+		x.worth, x.hope, x.unfit = false, false, false // it will be judged with the next block
 	}
 	if c.Received != m.total {
 		o.fail("card %d received %d, must be %d", x.index, c.Received, m.total)
 	}
-	confirmations := int64(0)
-	if !m.pooled && m.newest > 0 {
-		confirmations = o.tip.Height - m.newest + 1
-	}
+	confirmations := o.confirmations(x, m)
 	if c.Confirmations() != confirmations {
 		o.fail("card %d has %d confirmations, must be %d", x.index, c.Confirmations(), confirmations)
 	}
@@ -330,19 +398,23 @@ func (o *oracle) checkBooks(b operator.Books, waits []string) {
 // checkEnd is what must be true when nothing fails any more and everything is deep in the chain: no card waits, and none that is
 // paid for is missing. It looks at the chain itself.
 func (o *oracle) checkEnd(x *sale, c *card.Card, w *world) {
-	var total, early card.Amount
+	var total, firm, early card.Amount
 	for _, tx := range w.txs {
 		for i, out := range tx.outputs {
 			if tx.height == 0 || out.address != x.address {
 				continue
 			}
 			total += out.amount
+			if tx.unlock == never {
+				continue
+			}
+			firm += out.amount
 			if o.firsts[fmt.Sprint(tx.id, "/", i)].Before(x.expires) {
 				early += out.amount
 			}
 		}
 	}
-	kept := total - x.refunded
+	kept, m := total-x.refunded, o.money(x)
 	var demanded card.PaymentState
 	switch {
 	case c.Status == card.Generated && kept >= x.settled:
@@ -351,8 +423,10 @@ func (o *oracle) checkEnd(x *sale, c *card.Card, w *world) {
 		demanded = card.Reversed
 	case kept <= 0:
 		demanded = card.Expired
-	case early-x.refunded >= x.price || x.accepted > 0 && kept >= x.accepted || x.found > 0 && kept >= x.found:
+	case enough(x, firm, early):
 		demanded = "made"
+	case firm <= x.refunded && m.early < m.total, enough(x, m.total, m.early), x.hope: // for ever, because of what is locked
+		demanded = card.Confirming
 	default:
 		demanded = card.Late // worth less at the rate when it was judged
 	}

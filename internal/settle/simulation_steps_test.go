@@ -20,7 +20,7 @@ type step struct {
 func (h *history) steps() []step {
 	return []step{
 		{9, h.create}, {22, h.pay}, {8, h.topUp}, {20, h.mine}, {9, h.reorganise}, {5, h.doubleSpend}, {4, h.relayAgain}, {9, h.passTime},
-		{6, h.moveRate}, {3, h.stopWatching}, {4, h.breakNode}, {2, h.breakWallet}, {5, h.rob}, {3, h.restart}, {4, h.takeOver}, {3, h.breakDisk}, {7, h.operate},
+		{6, h.moveRate}, {3, h.stopWatching}, {4, h.breakNode}, {2, h.breakWallet}, {5, h.rob}, {3, h.restart}, {4, h.takeOver}, {3, h.breakDisk}, {7, h.operate}, {6, h.grieve},
 	}
 }
 
@@ -137,6 +137,30 @@ func (h *history) send(outputs []output) {
 		how = "kept back"
 	}
 	h.note("%s pays %v, unlocks at %d: %s", tx.id, tx.outputs, tx.unlock, how)
+}
+
+// never is the height from which money can be spent that its sender locked for ever.
+const never = 1 << 40
+
+// grieve sends next to nothing to an order, in ways that must not stop it: locked for ever, or in each of the next blocks.
+func (h *history) grieve() {
+	x := h.anyOrder()
+	if x == nil {
+		return
+	}
+	if h.w.chance(50) {
+		tx := h.w.newTransaction(output{x.address, 1})
+		tx.unlock = never
+		if h.w.chance(50) {
+			h.w.relay(tx)
+		} else {
+			h.w.mine([]*transaction{tx})
+		}
+		h.note("%s is one unit for card %d, locked for ever", tx.id, x.index)
+		return
+	}
+	h.w.dustTo, h.w.dust = x.address, h.w.between(5, 40)
+	h.note("each of %d blocks has one unit for card %d", h.w.dust, x.index)
 }
 
 func (h *history) mine() {
@@ -377,7 +401,7 @@ func (h *history) whileIssuing(r *replica, x *sale) func() {
 			h.observe()
 			return
 		}
-		h.replace(int(h.w.height()-h.o.money(x).newest+1), 80)
+		h.replace(int(h.w.height()-h.o.newest(x)+1), 80)
 		h.w.mineSome(h.w.between(0, 3), 50)
 		_ = h.tick(h.active)
 	}
@@ -413,15 +437,15 @@ func (h *history) operate() {
 // resolve decides, and checks that the decision is one that may be taken and is about the right amount.
 func (h *history) resolve(x *sale, kind operator.ResolutionKind) {
 	m, parked := h.o.money(x), h.waits(x) != ""
-	kept, firm := m.total-x.refunded, h.o.firm(x, m)
+	kept, firm, unlocked := m.total-x.refunded, m.firm-x.refunded, m.unlocked-x.refunded
 	may, amount := false, card.Amount(0)
 	switch kind {
 	case operator.Accept:
-		may, amount = !x.generated && kept > 0 && x.state != card.Paid && (x.accepted == 0 || kept < x.accepted), min(kept, x.price)
+		may, amount = !x.generated && unlocked > 0 && x.state != card.Paid && (x.accepted == 0 || unlocked < x.accepted), min(unlocked, x.price)
 	case operator.Refund:
-		may, amount = kept > 0 && firm && (parked || x.state != card.Paid && x.attempts == 0), kept
+		may, amount = firm > 0 && (parked || x.state != card.Paid && x.attempts == 0), firm
 		if x.generated {
-			may, amount = kept > x.settled && firm, kept-x.settled
+			may, amount = firm > x.settled, firm-x.settled
 		}
 	case operator.WriteOff:
 		amount = x.must() - x.writeOffs - kept

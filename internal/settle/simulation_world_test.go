@@ -22,6 +22,8 @@ type world struct {
 	latest time.Time      // of all blocks there ever were; block times never go back
 	top    int64          // height of the longest chain there ever was
 	serial int
+	dustTo string // gets one unit in each of the next dust blocks
+	dust   int
 	frozen bool // time stands still: others read the clock meanwhile
 }
 
@@ -124,6 +126,13 @@ func (w *world) mine(txs []*transaction) {
 		at = w.latest
 	}
 	w.latest = at
+	if w.chance(15) { // and a node believes one that is behind the time of the newest blocks
+		at = at.Add(-time.Duration(w.between(1, 180)) * time.Minute)
+	}
+	if w.dust > 0 {
+		w.dust--
+		txs = append(txs, w.newTransaction(output{w.dustTo, 1}))
+	}
 	b := &block{hash: fmt.Sprintf("b%d", w.serial), at: at}
 	for _, tx := range txs {
 		other := w.rival(tx)

@@ -77,7 +77,7 @@ func TestWatcher_OverpaidIsOneCard(t *testing.T) {
 		s.settle()
 		s.pay(c, coin, 10)
 		s.settle()
-		s.want(c, card.Generated, card.Paid, 4*coin, 10)
+		s.want(c, card.Generated, card.Paid, 4*coin, 20)
 		s.wantIssued(1)
 	})
 }
@@ -410,7 +410,7 @@ func TestWatcher_ACardMadeForCheapLateMoneyIsNotReversedByDust(t *testing.T) {
 		s.want(c, card.Generated, card.Paid, coin*3/4, 10)
 		s.pay(c, 1, 10)
 		s.settle()
-		if got := s.want(c, card.Generated, card.Paid, coin*3/4+1, 10); got.Credit.Due != 0 {
+		if got := s.want(c, card.Generated, card.Paid, coin*3/4+1, 20); got.Credit.Due != 0 {
 			t.Errorf("due is %d", got.Credit.Due)
 		}
 	})

@@ -68,12 +68,11 @@ func (s *Store) transfers(ctx context.Context, on runner, query string, args ...
 	return ts, nil
 }
 
-// UpsertTransfers implements settle.Tx. A transfer that is already stored keeps the earlier of the two times at which it was first seen.
+// UpsertTransfers implements settle.Tx. A transfer that is already stored keeps the time at which it was first seen.
 func (t *tx) UpsertTransfers(ctx context.Context, ts []card.Transfer) error {
 	return insertAll(ctx, t, "upsert transfers", "transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at)",
 		"(?, ?, ?, ?, ?, ?, ?, ?, ?)", `ON CONFLICT (currency, txid, output) DO UPDATE SET address = excluded.address, amount = excluded.amount,
-			height = excluded.height, locked = excluded.locked, counted = excluded.counted, first_seen_at = CASE
-			WHEN excluded.first_seen_at < transfers.first_seen_at THEN excluded.first_seen_at ELSE transfers.first_seen_at END`,
+			height = excluded.height, locked = excluded.locked, counted = excluded.counted`,
 		ts, func(x card.Transfer) []any {
 			return []any{x.Currency, x.TxID, x.Output, x.Address, int64(x.Amount), x.Height, x.Locked, x.Counted, x.FirstSeenAt.UnixMilli()}
 		})
