@@ -446,6 +446,15 @@ type Payment struct {
 	// Example: unpaid
 	State PaymentState `json:"state"`
 
+	// Transfers What has arrived and is still in the blockchain or the mempool, first seen first. Only responses about one card that exists
+	// already have it, not the list of cards. It has at most 100 transfers: if more arrived, the largest of them.
+	Transfers []Transfer `json:"transfers,omitempty"`
+
+	// TransfersOmitted How many smaller transfers Transfers leaves out.
+	//
+	// Example: 17
+	TransfersOmitted int64 `json:"transfers_omitted,omitempty"`
+
 	// URI The payment instruction as a URI, for wallets and QR codes.
 	//
 	// Example: monero:8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3tVCK5cjSvCsJZ5oyScoGMxgAQjZfYAdpdJhYoQyyGbXfZKhUdWjQxFX3KpnYG6v?tx_amount=0.983456789012
@@ -515,6 +524,42 @@ type TestWebhookRequest struct {
 	//
 	// Example: card.generated
 	Type EventType `json:"type,omitempty"`
+}
+
+// Transfer An amount that arrived at the card's address.
+type Transfer struct {
+	// Amount In coins.
+	//
+	// Example: 0.983456789012
+	Amount decimal.Decimal `json:"amount"`
+
+	// Confirmations How many blocks confirm it, with its own. `0` while the transaction is in the mempool.
+	//
+	// Example: 4
+	Confirmations int64 `json:"confirmations"`
+
+	// FirstSeenAt When the service first knew of it, UTC. Transfers first seen before `expires_at` pay at the locked rate.
+	//
+	//
+	// Example: 2026-11-20T14:52:11.000Z
+	FirstSeenAt time.Time `json:"first_seen_at"`
+
+	// Height The height of its block. 0 while the transaction is in the mempool.
+	//
+	// Example: 3297112
+	Height int64 `json:"height"`
+
+	// Locked Whether its sender forbids to spend it for now. It does not pay for the card until the lock ends. Transfers of a usual wallet
+	// are never locked.
+	//
+	//
+	// Example: false
+	Locked bool `json:"locked"`
+
+	// TxID The transaction, as wallets and block explorers show it.
+	//
+	// Example: 6a1d6ba5f5c0a1e6a8a2f1f8d3c84a6b1f0a9d5c4b3e2f1a0b9c8d7e6f5a4b3c
+	TxID string `json:"txid"`
 }
 
 // UpdateWebhookRequest The changes to the webhook.

@@ -244,6 +244,19 @@ func wireCard(c *card.Card) Card {
 			Rate:                  c.Rate.USD,
 		},
 	}
+	if c.Transfers != nil {
+		w.Payment.Transfers = make([]Transfer, len(c.Transfers))
+	}
+	for i, t := range c.Transfers {
+		w.Payment.Transfers[i] = Transfer{TxID: t.TxID, Amount: c.Coin.Decimal(t.Amount), Confirmations: t.Confirmations(c.TipHeight), Locked: t.Locked,
+			FirstSeenAt: Time(t.FirstSeenAt)}
+		if t.Height > 0 {
+			w.Payment.Transfers[i].Height = &t.Height
+		}
+	}
+	if c.Omitted > 0 {
+		w.Payment.TransfersOmitted = &c.Omitted
+	}
 	if made := c.Credentials; made != nil {
 		w.Credentials = Credentials{
 			CardNumber:     ptr(made.CardNumber.Reveal()),

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cardmint/cardmint/client"
 	"github.com/cardmint/cardmint/internal/card"
@@ -37,6 +38,39 @@ type progress struct {
 
 func progressOf(c *client.Card) progress {
 	return progress{c.Status, c.Payment.State, c.Payment.AmountReceived.String(), c.Payment.AmountDue.String(), c.Payment.Confirmations, c.Credentials != client.Credentials{}}
+}
+
+func TestGetCard_ListsWhatArrived(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, setup{})
+	c, made := d.create(t, "150")
+	before := time.Now().Add(-time.Minute)
+	for _, step := range []client.SimulatePaymentRequest{pay("0.25", 3), pay("0.000000000001", 0)} {
+		_, err := c.SimulatePayment(t.Context(), made.UUID, step)
+		need(t, err)
+	}
+	got, err := c.GetCard(t.Context(), made.UUID)
+	need(t, err)
+	if len(got.Payment.Transfers) != 2 || got.Payment.TransfersOmitted != 0 {
+		t.Fatalf("transfers: %+v", got.Payment.Transfers)
+	}
+	for i, want := range []struct {
+		amount        string
+		mined         bool
+		confirmations int64
+	}{{"0.25", true, 3}, {"0.000000000001", false, 0}} {
+		x := got.Payment.Transfers[i]
+		if x.Amount.String() != want.amount || (x.Height != 0) != want.mined || x.Confirmations != want.confirmations || x.Locked || x.TxID == "" ||
+			x.FirstSeenAt.Before(before) {
+			t.Errorf("transfer %d is %+v, want %+v", i, x, want)
+		}
+	}
+	for listed, err := range c.ListCards(t.Context(), client.ListCardsOptions{}) {
+		need(t, err)
+		if listed.Payment.Transfers != nil {
+			t.Error("the list has transfers")
+		}
+	}
 }
 
 func TestSimulatePayment_EverythingAPayerCanDo(t *testing.T) {

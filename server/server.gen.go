@@ -608,6 +608,15 @@ type Payment struct {
 	//
 	// Example: 152.52
 	Rate card.Decimal `json:"rate"`
+
+	// Transfers What has arrived and is still in the blockchain or the mempool, first seen first. Only responses about one card that exists
+	// already have it, not the list of cards. It has at most 100 transfers: if more arrived, the largest of them.
+	Transfers []Transfer `json:"transfers,omitzero"`
+
+	// TransfersOmitted How many smaller transfers `transfers` leaves out. Absent if it has all of them.
+	//
+	// Example: 17
+	TransfersOmitted *int64 `json:"transfers_omitted,omitempty"`
 }
 
 // PaymentState How far the payment is, in more detail than the card's `status`:
@@ -709,6 +718,42 @@ type TestWebhookRequest struct {
 	//
 	// Example: card.generated
 	Type *EventType `json:"type,omitempty"`
+}
+
+// Transfer An amount that arrived at the card's address.
+type Transfer struct {
+	// TxID The transaction, as wallets and block explorers show it.
+	//
+	// Example: 6a1d6ba5f5c0a1e6a8a2f1f8d3c84a6b1f0a9d5c4b3e2f1a0b9c8d7e6f5a4b3c
+	TxID string `json:"txid"`
+
+	// Amount In coins.
+	//
+	// Example: 0.983456789012
+	Amount card.Decimal `json:"amount"`
+
+	// Height The height of its block. Null while the transaction is in the mempool.
+	//
+	// Example: 3297112
+	Height *int64 `json:"height"`
+
+	// Confirmations How many blocks confirm it, with its own. `0` while the transaction is in the mempool.
+	//
+	// Example: 4
+	Confirmations int64 `json:"confirmations"`
+
+	// Locked Whether its sender forbids to spend it for now. It does not pay for the card until the lock ends. Transfers of a usual wallet
+	// are never locked.
+	//
+	//
+	// Example: false
+	Locked bool `json:"locked"`
+
+	// FirstSeenAt When the service first knew of it, UTC. Transfers first seen before `expires_at` pay at the locked rate.
+	//
+	//
+	// Example: 2026-11-20T14:52:11.000Z
+	FirstSeenAt Time `json:"first_seen_at"`
 }
 
 // UpdateWebhookRequest The changes to the webhook.

@@ -54,6 +54,11 @@ type Card struct {
 	TipHeight int64  // of the chain, when the card was read
 	Sealed    *Sealed
 
+	// Transfers are those that are counted, first seen first, but only the largest if there are many; Omitted is how many of them are left
+	// out. They are set only where one card is read.
+	Transfers []Transfer
+	Omitted   int64
+
 	// What operators decided (ResolveCard).
 	Accepted   Amount // so much is enough, whatever was asked for; 0 if nothing was decided
 	Refunded   Amount // was given back
@@ -66,12 +71,15 @@ type Card struct {
 // TimeOf returns the time in a UUID version 7, in UTC and with millisecond precision.
 func TimeOf(id uuid.UUID) time.Time { return time.Unix(id.Time().UnixTime()).UTC() }
 
-// Confirmations returns the confirmations of the counted transfer that has the fewest.
-func (c *Card) Confirmations() int64 {
-	if c.Height == 0 {
+// Confirmations returns the confirmations of the transfer that the card waits for.
+func (c *Card) Confirmations() int64 { return confirmations(c.Height, c.TipHeight) }
+
+// confirmations returns those of a block; 0 for the mempool.
+func confirmations(height, tip int64) int64 {
+	if height == 0 {
 		return 0
 	}
-	return max(0, c.TipHeight-c.Height+1)
+	return max(0, tip-height+1)
 }
 
 // AsCreated returns the card as it was in the answer to the request that made it: unpaid, without credentials.
@@ -79,6 +87,7 @@ func (c *Card) AsCreated() *Card {
 	created := *c
 	created.Status, created.State = AwaitingPayment, Unpaid
 	created.Received, created.Settled, created.Height, created.Sealed = 0, 0, 0, nil
+	created.Transfers, created.Omitted = nil, 0
 	created.Accepted, created.Refunded, created.WrittenOff = 0, 0, 0
 	created.Credit = Credit{Due: c.Amount}
 	return &created

@@ -41,6 +41,9 @@ type Transfer struct {
 	Counted     bool
 }
 
+// Confirmations returns how many blocks confirm the transfer, with its own; 0 in the mempool.
+func (t Transfer) Confirmations(tip int64) int64 { return confirmations(t.Height, tip) }
+
 // Tip is the newest block of a chain.
 type Tip struct {
 	Height int64

@@ -3,9 +3,11 @@ package store
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,12 +45,27 @@ func cardValues(c *card.Card) ([]any, error) {
 		nullString(c.IdempotencyKey), c.RequestHash, int64(c.Credit.Due)}, nil
 }
 
-const selectCards = `SELECT c.uuid, c.account_id, c.created_at, c.usd_cents, c.currency, c.amount, c.address, c.rate, c.rate_at,
+// mostTransfers is how many transfers are read with a card.
+const mostTransfers = 100
+
+// selectOneCard is selectCards with the transfers that count toward the card, the largest first, as JSON.
+func (d dialect) selectOneCard() string {
+	const columns = "t.txid, t.output, t.amount, t.height, t.locked, t.first_seen_at FROM transfers t "
+	return "SELECT " + cardsSelected + `, CASE WHEN c.received > 0 THEN (SELECT ` + d.jsonRows + `(x.n, x.txid, x.amount, x.height, CASE WHEN x.locked THEN 1 ELSE 0 END, x.first_seen_at))
+		FROM (SELECT COUNT(*) OVER () AS n, y.* FROM (SELECT ` + columns + "WHERE t.currency = c.currency AND t.address = c.address AND t.counted AND " + notAttributed +
+		" UNION ALL SELECT " + columns + "JOIN " + attributionOf + ` WHERE a.card_uuid = c.uuid AND t.counted) y
+			ORDER BY y.amount DESC, y.txid, y.output LIMIT ` + strconv.Itoa(mostTransfers) + ") x) END AS transfers " + fromCards
+}
+
+const selectCards = "SELECT " + cardsSelected + " " + fromCards
+
+const cardsSelected = ` c.uuid, c.account_id, c.created_at, c.usd_cents, c.currency, c.amount, c.address, c.rate, c.rate_at,
 	c.rate_source, c.expires_at, c.confirmations_required, COALESCE(c.idempotency_key, '') AS idempotency_key, c.request_hash,
 	c.status, c.payment_state, c.received, c.settled, c.height, COALESCE(k.height, 0) AS tip_height, c.accepted, c.refunded, c.written_off,
 	c.credit_paid, c.credit_held, c.credit_surplus, c.credit_refunded, c.credit_lost, c.credit_written_off, c.credit_due,
-	s.card_number, s.expiration_date, s.security_code, s.url, s.url_password
-	FROM cards c LEFT JOIN chains k ON k.currency = c.currency LEFT JOIN credentials s ON s.card_uuid = c.uuid`
+	s.card_number, s.expiration_date, s.security_code, s.url, s.url_password`
+
+const fromCards = `FROM cards c LEFT JOIN chains k ON k.currency = c.currency LEFT JOIN credentials s ON s.card_uuid = c.uuid`
 
 type cardRow struct {
 	UUID                  uuid.UUID         `db:"uuid"`
@@ -166,15 +183,62 @@ func (s *Store) CardByIdempotencyKey(ctx context.Context, account uuid.UUID, key
 }
 
 func (s *Store) oneCard(ctx context.Context, stmt *sqlx.Stmt, args ...any) (*card.Card, error) {
-	var row cardRow
+	var row struct {
+		cardRow
+		Transfers transferList `db:"transfers"`
+	}
 	if err := stmt.GetContext(ctx, &row, args...); err != nil {
 		return nil, s.fail("select card", err)
 	}
-	c, err := s.card(&row)
+	c, err := s.card(&row.cardRow)
 	if err != nil {
 		return nil, damagedCard{row.UUID, err}
 	}
+	row.Transfers.addTo(c)
 	return c, nil
+}
+
+// transferList is the transfers of selectOneCard.
+type transferList []struct {
+	all, amount, height, locked, firstSeenAt int64
+	txID                                     string
+}
+
+// Scan implements sql.Scanner.
+func (l *transferList) Scan(from any) error {
+	var text []byte
+	switch from := from.(type) {
+	case nil:
+		return nil
+	case []byte:
+		text = from
+	case string:
+		text = []byte(from)
+	}
+	var rows [][]json.RawMessage
+	if err := json.Unmarshal(text, &rows); err != nil {
+		return err
+	}
+	*l = make(transferList, len(rows))
+	for i, row := range rows {
+		x := &(*l)[i]
+		for j, field := range []any{&x.all, &x.txID, &x.amount, &x.height, &x.locked, &x.firstSeenAt} {
+			if err := json.Unmarshal(row[j], field); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (l transferList) addTo(c *card.Card) {
+	c.Transfers = make([]card.Transfer, len(l))
+	for i, x := range l {
+		c.Transfers[i] = card.Transfer{Currency: c.Coin.Code, TxID: x.txID, Amount: card.Amount(x.amount), Height: x.height, Locked: x.locked == 1,
+			Counted: true, FirstSeenAt: fromMillis(x.firstSeenAt)}
+		c.Omitted = x.all - int64(len(l))
+	}
+	slices.SortStableFunc(c.Transfers, func(a, b card.Transfer) int { return a.FirstSeenAt.Compare(b.FirstSeenAt) })
 }
 
 // Cards implements order.Store.

@@ -28,6 +28,7 @@ func TestInsertCard_ReadsBackExactly(t *testing.T) {
 		c.Amount = math.MaxInt64
 		c.IdempotencyKey, c.RequestHash = `"~!'\ key`, []byte{0, 1, 255}
 		insertCard(t, s, c)
+		c.Transfers = []card.Transfer{}
 		byUUID, err := s.CardByUUID(t.Context(), c.AccountID, c.UUID)
 		check(t, err)
 		if diff := cmp.Diff(c, byUUID); diff != "" {
@@ -37,6 +38,53 @@ func TestInsertCard_ReadsBackExactly(t *testing.T) {
 		check(t, err)
 		if diff := cmp.Diff(c, byKey); diff != "" {
 			t.Error(diff)
+		}
+	})
+}
+
+func TestCardByUUID_HasTheTransfersThatCount(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		c, other := insertCard(t, s, newCard(newAccount(t, s))), insertCard(t, s, newCard(newAccount(t, s)))
+		locked, pooled, gone, moved, given := newTransfer("l", 0, c.Address, math.MaxInt64-7), newTransfer("p", 3, c.Address, 1), newTransfer("g", 0, c.Address, 1),
+			newTransfer("m", 0, c.Address, 1), newTransfer("x", 1, "elsewhere", 5)
+		locked.Locked, locked.FirstSeenAt, pooled.Height, gone.Counted = true, epoch.Add(time.Second), 0, false
+		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
+			if err := tx.UpsertTransfers(ctx, []card.Transfer{locked, pooled, gone, moved, given}); err != nil {
+				return err
+			}
+			return tx.SaveVerdicts(ctx, []card.Verdict{{Card: c, Assessment: card.Assessment{State: card.Confirming, Received: 6}}})
+		})
+		attribute(t, s, newAttribution(moved, uuid.Nil), newAttribution(given, c.UUID))
+		read := func(c *card.Card) *card.Card {
+			t.Helper()
+			got, err := s.CardByUUID(t.Context(), c.AccountID, c.UUID)
+			check(t, err)
+			return got
+		}
+		for _, x := range []*card.Transfer{&locked, &pooled, &given} { // what the contract does not show is not read
+			x.Address, x.Output = "", 0
+		}
+		got := read(c)
+		if diff := cmp.Diff([]card.Transfer{given, pooled, locked}, got.Transfers); diff != "" || got.Omitted != 0 {
+			t.Errorf("%s, %d more", diff, got.Omitted)
+		}
+		if got := read(other); got.Transfers == nil || len(got.Transfers) != 0 {
+			t.Errorf("of another card: %v", got.Transfers)
+		}
+
+		dust := make([]card.Transfer, 150)
+		for i := range dust {
+			dust[i] = newTransfer(fmt.Sprintf("d%03d", i), 0, c.Address, card.Amount(i%75+2))
+		}
+		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.UpsertTransfers(ctx, dust) })
+		got = read(c)
+		if len(got.Transfers) != 100 || got.Omitted != 53 || got.Transfers[99].TxID != "l" {
+			t.Errorf("%d, the last is %s, %d more", len(got.Transfers), got.Transfers[len(got.Transfers)-1].TxID, got.Omitted)
+		}
+		for _, x := range got.Transfers {
+			if x.Amount < 27 {
+				t.Errorf("%s of %d is not one of the largest", x.TxID, x.Amount)
+			}
 		}
 	})
 }

@@ -29,6 +29,7 @@ type dialect struct {
 	snapshot   sql.IsolationLevel // the level at which all statements of a transaction see the same moment
 	skipLocked string             // like forUpdate, for the table q, but skips rows that are already locked
 	hasTable   string             // whether there is a table of that name
+	jsonRows   string             // makes a JSON array of arrays of rows; the values in parentheses, and one more parenthesis, follow
 	arrays     bool               // whether one parameter can be a whole column of values
 	classify   func(error) class
 
@@ -82,6 +83,7 @@ var postgres = dialect{
 	forShare:   " FOR KEY SHARE OF w",
 	snapshot:   sql.LevelRepeatableRead,
 	hasTable:   "SELECT to_regclass(?) IS NOT NULL",
+	jsonRows:   "json_agg(json_build_array",
 	arrays:     true,
 	skipLocked: " FOR NO KEY UPDATE OF q SKIP LOCKED",
 	awaitReplication: `SELECT CASE WHEN current_setting('synchronous_standby_names') <> ''
@@ -114,6 +116,7 @@ var sqlite = dialect{
 	uuidType: "TEXT",
 	hasTable: "SELECT COUNT(*) > 0 FROM sqlite_master WHERE type = 'table' AND name = ?",
 	bytes:    "BLOB",
+	jsonRows: "json_group_array(json_array",
 	classify: func(err error) class {
 		var e *modernc.Error
 		if !errors.As(err, &e) {

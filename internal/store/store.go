@@ -137,8 +137,8 @@ func (s *Store) prepare(ctx context.Context) error {
 	}
 	all := []preparation{
 		{&s.hot.insertCard, s.w, s.dialect.insertCard()},
-		{&s.hot.cardByUUID, s.r, selectCards + " WHERE c.account_id = ? AND c.uuid = ?"},
-		{&s.hot.cardByKey, s.r, selectCards + " WHERE c.account_id = ? AND c.idempotency_key = ?"},
+		{&s.hot.cardByUUID, s.r, s.dialect.selectOneCard() + " WHERE c.account_id = ? AND c.uuid = ?"},
+		{&s.hot.cardByKey, s.r, s.dialect.selectOneCard() + " WHERE c.account_id = ? AND c.idempotency_key = ?"},
 		{&s.hot.tokenByHash, s.r, selectTokens + " WHERE t.hash = ?"},
 		{&s.hot.dueDeliveries, s.r, selectDeliveries("AND d.due_at <= ?", "d.due_at, d.seq")},
 	}
