@@ -28,7 +28,9 @@ func (b Beacon) proves(pool Pool, markedAt, now time.Time) bool {
 type beginning struct {
 	target int64 // the newest address that may have been handed out
 	from   int64 // the newest that is known
-	reset  bool  // the database went back, or may have
+	back   bool  // the database went back
+	reset  bool  // it did, or may have
+	lacked bool  // the wallet had not made the target yet
 	since  time.Time
 	reason string
 	told   time.Time
@@ -157,6 +159,13 @@ func (w *Watcher) beginEpoch(ctx context.Context, cursor Cursor) error {
 		w.wake.Pass()
 		return nil
 	}
+	if p.target > p.from && !p.lacked {
+		has, err := w.reserve(ctx, p.target, 0)
+		if err != nil {
+			return fmt.Errorf("skip addresses: %w", err)
+		}
+		p.lacked = !has
+	}
 	reached, err := w.skip(ctx, p)
 	if err != nil || !reached {
 		return err
@@ -183,7 +192,24 @@ func (w *Watcher) beginEpoch(ctx context.Context, cursor Cursor) error {
 	}
 	w.log.InfoContext(ctx, "epoch began", "currency", w.currency, "epoch", number, "reason", p.reason, "skipped", p.target-p.from)
 	w.lease, w.leasedAt, w.beginning = &l, w.cfg.Now(), nil
+	if err := w.lookBack(ctx, p); err != nil {
+		return err
+	}
 	return w.fillPool(ctx)
+}
+
+// lookBack has the wallet rescan its chain if it was put back together with the database: it has read blocks before it made addresses again
+// that these may pay to.
+func (w *Watcher) lookBack(ctx context.Context, p *beginning) error {
+	switch {
+	case !p.lacked:
+		return nil
+	case p.back:
+		return w.store.RequestRescan(ctx, w.currency, "the wallet went back with the database, and may have missed payments to addresses that it made again", false)
+	}
+	w.log.WarnContext(ctx, "the wallet has just made addresses that it may have made before; if it was restored, it may have missed payments to them: "+
+		"run 'cardmint wallet rescan'", "currency", w.currency, "after", p.from, "up_to", p.target)
+	return nil
 }
 
 // plan decides which addresses an epoch skips, and whether the database went back.
@@ -209,11 +235,11 @@ func (w *Watcher) plan(pool Pool, cursor Cursor) *beginning {
 		p.reason = "an operator claimed the wallet"
 		p.reset = true
 	case l.WentBack:
-		p.reason, p.reset = "the database went back, or another one took its place", true
+		p.reason, p.reset, p.back = "the database went back, or another one took its place", true, true
 	case b.Epoch > pool.LastEpoch, b.Epoch == pool.LastEpoch && b.Epoch > 0 && (b.MarkedAt.After(l.MarkedAt) || b.Position > pool.last()):
 		p.reason, p.reset = "the wallet knows a later time than the database", true
 	case cursor.Restored:
-		p.reason, p.reset = "the database was restored", true
+		p.reason, p.reset, p.back = "the database was restored", true, true
 	case w.cfg.Beacon && !l.MarkedAt.IsZero() && !b.proves(pool, l.MarkedAt, w.dbNow()):
 		p.reason, p.reset = "nothing proves that database and wallet are as they were", true
 	}
@@ -225,9 +251,8 @@ func (w *Watcher) skip(ctx context.Context, p *beginning) (bool, error) {
 	if p.target == p.from {
 		return true, nil
 	}
-	held, release := w.hold(ctx)
-	reached, err := w.chain.Reserve(held, p.target, w.cfg.FillBatch)
-	if err := release(err); err != nil {
+	reached, err := w.reserve(ctx, p.target, w.cfg.FillBatch)
+	if err != nil {
 		return false, fmt.Errorf("skip addresses: %w", err)
 	}
 	if reached {

@@ -27,6 +27,7 @@ type purse struct {
 	beacon settle.Beacon
 	kept   settle.Beacon // what its file has
 	asked  int           // how many addresses it was told to make
+	scans  int           // how often it rescanned its chain
 }
 
 func (p *purse) Currency() card.Currency { return chain.Currencies()[0] }
@@ -76,7 +77,10 @@ func (p *purse) SetBeacon(_ context.Context, b settle.Beacon, durable bool) erro
 	return nil
 }
 
-func (p *purse) Recover(context.Context, string, *settle.Address, func(string)) error { return nil }
+func (p *purse) Recover(context.Context, string, *settle.Address, func(string)) error {
+	p.scans++
+	return nil
+}
 
 // restarted returns the wallet as its file has it.
 func (p *purse) restarted() *purse { return &purse{made: p.made, beacon: p.kept, kept: p.kept} }
@@ -229,6 +233,49 @@ func TestWatcher_NoAddressTwiceWhateverWasRestored(t *testing.T) {
 				again.sell(2*branchPool+lost.sold, sold)
 			})
 		}
+	}
+}
+
+// A wallet that went back with the database reads blocks before it makes addresses again that they pay to.
+func TestWatcher_AWalletThatWentBackRescansOnlyIfItMayHaveMissedPayments(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		restored bool
+		lost     time.Duration
+		wallet   func(saved, now *purse) *purse
+		want     int
+	}{
+		"with its database, and lacks addresses": {true, time.Hour, func(saved, _ *purse) *purse { return saved }, 1},
+		"with its database, and has them":        {true, time.Second, func(saved, _ *purse) *purse { return saved }, 0},
+		"the database alone":                     {true, time.Second, func(_, now *purse) *purse { return now }, 0},
+		"a long pause":                           {false, time.Hour, func(saved, _ *purse) *purse { return saved }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBranch(t)
+			b.pass()
+			for range 20 { // it makes the addresses of ten minutes ahead
+				check(t, b.watcher.Tick(t.Context()))
+			}
+			b.sell(5, map[string]bool{})
+			copied, wallet := b.backup(), *b.purse
+			b.sell(30, map[string]bool{})
+			check(t, b.store.Close())
+			older(t, copied, tt.lost)
+			if tt.restored {
+				_, err := rig.OpenSQL(t, "sqlite:"+copied).Exec(fmt.Sprintf("INSERT INTO settings (name, value) VALUES ('restored_at', '%d')", time.Now().UnixMilli()))
+				check(t, err)
+			}
+			saved := &purse{made: wallet.made, beacon: aged(wallet.kept, tt.lost), kept: aged(wallet.kept, tt.lost)}
+			again := openBranch(t, copied, tt.wallet(saved, b.purse), b.account)
+			again.pass()
+			for range 3 {
+				check(t, again.watcher.Tick(t.Context()))
+			}
+			if again.purse.scans != tt.want {
+				t.Errorf("it rescanned %d times, want %d", again.purse.scans, tt.want)
+			}
+		})
 	}
 }
 

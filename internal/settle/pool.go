@@ -81,19 +81,35 @@ func (w *Watcher) fillPool(ctx context.Context) error {
 	return nil
 }
 
+// reserve has the wallet make up to n addresses until it has the one at upTo, and reports whether it has.
+func (w *Watcher) reserve(ctx context.Context, upTo int64, n int) (bool, error) {
+	held, release := w.hold(ctx)
+	reached, err := w.chain.Reserve(held, upTo, n)
+	return reached, release(err)
+}
+
+// In each pass the wallet makes so many batches of its runway, or what takes it so long.
+const (
+	runwayBatches = 8
+	runwayTime    = time.Second
+)
+
 // makeRunway has the wallet make more addresses than are stored, so that it sees payments to those that a lost past has handed out, and
-// so that an epoch which skips them begins at once. It makes one batch per pass.
+// so that an epoch which skips them begins at once.
 func (w *Watcher) makeRunway(ctx context.Context, pool Pool) error {
 	if w.pace.perSecond == 0 || w.runwayAt == pool.last() {
 		return nil
 	}
-	held, release := w.hold(ctx)
-	reached, err := w.chain.Reserve(held, pool.last()+w.pace.runway(), w.cfg.FillBatch)
-	if err := release(err); err != nil {
-		return fmt.Errorf("make addresses ahead: %w", err)
-	}
-	if reached {
-		w.runwayAt = pool.last()
+	started := time.Now()
+	for n := 0; n < runwayBatches && time.Since(started) < runwayTime; n++ {
+		reached, err := w.reserve(ctx, pool.last()+w.pace.runway(), w.cfg.FillBatch)
+		if err != nil {
+			return fmt.Errorf("make addresses ahead: %w", err)
+		}
+		if reached {
+			w.runwayAt = pool.last()
+			break
+		}
 	}
 	return nil
 }
