@@ -14,6 +14,7 @@ type loop struct {
 	every   time.Duration
 	woken   wake          // nil if nobody wakes it
 	longest time.Duration // pause while it keeps failing; 0 for longestPause
+	steady  bool          // it starts again within every, whether the last tick failed, and however long it took
 	tick    func(context.Context) error
 	coin    string                      // that can't be sold for while the loop is not well; "" for all
 	health  func(context.Context) error // what readiness asks; nil for nothing
@@ -51,6 +52,7 @@ func (l loop) run(ctx context.Context, log *slog.Logger) {
 	var lastAt time.Time
 	wait := l.every
 	for ctx.Err() == nil {
+		began := time.Now()
 		err := l.tick(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -62,12 +64,16 @@ func (l loop) run(ctx context.Context, log *slog.Logger) {
 			log.Info("well again", "after", last)
 			last = ""
 		}
-		if err == nil {
+		if err == nil || l.steady {
 			wait = l.every
 		} else {
 			wait = max(l.every, min(2*wait, cmp.Or(l.longest, longestPause)))
 		}
-		pause := time.NewTimer(wait*9/10 + rand.N(wait/5))
+		length := wait*9/10 + rand.N(wait/5)
+		if l.steady {
+			length = wait - rand.N(max(wait/10, 1)) - time.Since(began)
+		}
+		pause := time.NewTimer(length)
 		select {
 		case <-ctx.Done():
 		case <-pause.C:

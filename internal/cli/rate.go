@@ -78,7 +78,7 @@ func (f liveFlags) open(log *slog.Logger, codes []string) (*rate.Live, error) {
 	case f.RateQuorum < 1:
 		return nil, hint(errors.New("a quorum is at least 1"), "the default of --rate-quorum is 2: then no source alone is believed")
 	}
-	cfg := rate.Config{Coins: codes, Quorum: f.RateQuorum, MaxAge: f.RateMaxAge}
+	cfg := rate.Config{Coins: codes, Quorum: f.RateQuorum, MaxAge: f.RateMaxAge, Timeout: sourceTimeout(f.RateEvery)}
 	var err error
 	if cfg.MaxSpread, err = percent("rate-max-spread", f.RateMaxSpread); err != nil {
 		return nil, err
@@ -101,6 +101,16 @@ func (f liveFlags) open(log *slog.Logger, codes []string) (*rate.Live, error) {
 	}
 	live, err := rate.New(sources, log, cfg)
 	return live, hint(err, "see what the --rate flags take with: cardmint serve --help")
+}
+
+// sourceTimeout returns how long a source may take that is asked every so often. One that hangs must not delay the next round.
+func sourceTimeout(every time.Duration) time.Duration {
+	return min(max(every, time.Second), 10*time.Second)
+}
+
+// ratesLoop keeps rates fresh. After an outage the next good rate is there within one interval.
+func ratesLoop(live *rate.Live, every time.Duration) loop {
+	return loop{name: "rates", every: every, steady: true, tick: live.Tick}
 }
 
 func percent(flag, text string) (card.Decimal, error) {

@@ -206,7 +206,7 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 		passes[i] = make(wake, 1)
 	}
 	if p.live != nil {
-		w.add(loop{name: "rates", every: p.ratesEvery, tick: p.live.Tick})
+		w.add(ratesLoop(p.live, p.ratesEvery))
 		for _, coin := range p.orders.Currencies {
 			check := server.Check{Name: "rates", Coin: coin.Code, Ask: func(context.Context) error { return freshRate(p.live, coin.Code) }}
 			if len(p.orders.Currencies) > 1 { // where there is one coin, alerts know the short name
