@@ -176,6 +176,7 @@ func TestCLI_OperatorsMistakesAreExplained(t *testing.T) {
 		{"transfers attribute x --new --account shop --usd ten --note x", 1, `"ten" is not the balance of a card`},
 		{"wallet rescan", 1, "has no wallet yet"},
 		{"rate show --rate-sources nobody", 1, "nobody"},
+		{"rate show --rate-sources coinbase,coingecko,kraken", 1, "rate source coinbase has no market for monero"},
 		{"rate show --rate-max-spread x", 1, "--rate-max-spread"},
 	} {
 		stdout, stderr, code := p.run(strings.Fields(tt.args)...)

@@ -65,6 +65,8 @@ type played struct {
 
 func (p *played) Name() string { return p.name }
 
+func (p *played) Serves(string) bool { return true }
+
 func (p *played) Fetch(ctx context.Context, coins []string) (map[string]rate.Quote, error) {
 	return map[string]rate.Quote{"monero": {USD: parse("150"), At: time.Now()}}, p.fetch(ctx)
 }

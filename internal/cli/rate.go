@@ -26,7 +26,7 @@ type rateFlags struct {
 
 // liveFlags set which sources to ask, and when to trust their answers.
 type liveFlags struct {
-	RateSources   []string          `env:"CARDMINT_RATE_SOURCES" default:"bitfinex,coinbase,coingecko,kraken" placeholder:"NAME" help:"Sources to ask for live rates (${default})."`
+	RateSources   []string          `env:"CARDMINT_RATE_SOURCES" placeholder:"NAME" help:"Sources to ask for live rates. Without it, all that have a market for the coin."`
 	RateURL       map[string]string `name:"rate-url" env:"CARDMINT_RATE_URL" placeholder:"SOURCE=URL" help:"Another address of a source, for example that of a proxy."`
 	RateEvery     time.Duration     `env:"CARDMINT_RATE_EVERY" default:"1m" placeholder:"DURATION" help:"How often to ask them (${default})."`
 	RateQuorum    int               `env:"CARDMINT_RATE_QUORUM" default:"2" placeholder:"N" help:"How many must agree (${default})."`
@@ -71,6 +71,13 @@ func (f rateFlags) unmarked(log *slog.Logger, mode string, coins []card.Currency
 	return fixed, nil, hint(err, "--rate takes US dollars for one coin, for example %s=152.52", codes[0])
 }
 
+// markets returns the names of the markets of coins, by currency and source.
+func markets(codes []string) map[string]map[string]string {
+	all := chain.Markets()
+	maps.DeleteFunc(all, func(code string, _ map[string]string) bool { return !slices.Contains(codes, code) })
+	return all
+}
+
 func (f liveFlags) open(log *slog.Logger, codes []string) (*rate.Live, error) {
 	switch {
 	case f.RateEvery <= 0 || f.RateMaxAge <= f.RateEvery:
@@ -95,9 +102,9 @@ func (f liveFlags) open(log *slog.Logger, codes []string) (*rate.Live, error) {
 			return nil, hint(fmt.Errorf("rate floor of %s: %q %w", code, text, err), "--rate-floor takes US dollars for one coin, for example %s=50", codes[0])
 		}
 	}
-	sources, err := rate.Sources(f.RateSources, f.RateURL, chain.Markets())
+	sources, err := rate.Sources(f.RateSources, f.RateURL, markets(codes))
 	if err != nil {
-		return nil, hint(err, "see the sources with: cardmint rate show --help")
+		return nil, hint(err, "leave --rate-sources out to ask every source that has a market, or see them with: cardmint rate show --help")
 	}
 	live, err := rate.New(sources, log, cfg)
 	return live, hint(err, "see what the --rate flags take with: cardmint serve --help")
@@ -127,9 +134,13 @@ type rateShowCommand struct {
 }
 
 func (rateShowCommand) Help() string {
-	names := slices.Sorted(maps.Keys(rate.Known()))
-	return "Asks every source once and prints the rates that would follow. The sources are: " + strings.Join(names, ", ") +
-		".\n\nExamples:\n  cardmint rate show\n  cardmint rate show " + strings.Join(slices.Sorted(maps.Keys(chain.Markets())), " ") + " --rate-max-spread 1"
+	var sources []string
+	for code, names := range chain.Markets() {
+		sources = append(sources, "\n  "+code+": "+strings.Join(slices.Sorted(maps.Keys(names)), ", "))
+	}
+	slices.Sort(sources)
+	return "Asks every source once and prints the rates that would follow. The sources with a market are, for" + strings.Join(sources, "") +
+		"\n\nExamples:\n  cardmint rate show\n  cardmint rate show " + strings.Join(slices.Sorted(maps.Keys(chain.Markets())), " ") + " --rate-max-spread 1"
 }
 
 // Run asks the sources.
@@ -138,7 +149,7 @@ func (c rateShowCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(g.stderr, "asking", strings.Join(c.Flags.RateSources, ", "), "...")
+	fmt.Fprintln(g.stderr, "asking", strings.Join(live.Sources(), ", "), "...")
 	failed := live.Tick(ctx)
 	table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
 	for _, coin := range c.Coins {

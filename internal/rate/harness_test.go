@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,11 +46,14 @@ func (c *clock) pass(d time.Duration) { c.Time = c.Add(d) }
 
 // script is a source that says what a test wants.
 type script struct {
-	name  string
-	fetch func(ctx context.Context, coins []string) (map[string]rate.Quote, error)
+	name   string
+	serves []string // the coins; empty for all
+	fetch  func(ctx context.Context, coins []string) (map[string]rate.Quote, error)
 }
 
 func (s *script) Name() string { return s.name }
+
+func (s *script) Serves(coin string) bool { return len(s.serves) == 0 || slices.Contains(s.serves, coin) }
 
 func (s *script) Fetch(ctx context.Context, coins []string) (map[string]rate.Quote, error) {
 	return s.fetch(ctx, coins)

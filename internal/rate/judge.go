@@ -2,7 +2,6 @@ package rate
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math/big"
 	"slices"
@@ -42,13 +41,11 @@ func (d dropped) String() string {
 	return d.source + ": " + why
 }
 
-// missing returns the names of the dropped sources, except those that have no market for the coin.
+// missing returns the names of the dropped sources.
 func (s standing) missing() []string {
 	var names []string
 	for _, d := range s.dropped {
-		if !errors.Is(d.why, errNoMarket) {
-			names = append(names, d.source)
-		}
+		names = append(names, d.source)
 	}
 	return names
 }

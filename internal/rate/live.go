@@ -113,7 +113,7 @@ type Live struct {
 var _ order.Rates = (*Live)(nil)
 
 // New returns live rates, which are unknown until the first Tick. It returns an error if cfg is not valid, if two sources have the same
-// name, or if there are fewer sources than the quorum.
+// name, or if a coin has fewer sources than the quorum.
 func New(sources []Source, log *slog.Logger, cfg Config) (*Live, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -137,9 +137,27 @@ func New(sources []Source, log *slog.Logger, cfg Config) (*Live, error) {
 		l.cfg.Floor[coin] = floor
 	}
 	for _, coin := range cfg.Coins {
+		served := 0
+		for _, s := range l.sources {
+			if s.Serves(coin) {
+				served++
+			}
+		}
+		if served < cfg.Quorum {
+			return nil, fmt.Errorf("%s: %d of the sources have a market for it, and a quorum is %d", coin, served, cfg.Quorum)
+		}
 		l.coins[coin] = standing{why: errors.New("no source was asked yet")}
 	}
 	return l, nil
+}
+
+// Sources returns the names of the sources.
+func (l *Live) Sources() []string {
+	names := make([]string, len(l.sources))
+	for i, s := range l.sources {
+		names[i] = s.Name()
+	}
+	return names
 }
 
 // Tick asks all sources at the same time and updates the rates. The error says which coins have no new rate, and why. Their last rate
@@ -162,16 +180,19 @@ func (l *Live) Tick(ctx context.Context) error {
 	now := l.cfg.Now()
 	var without []error
 	for _, coin := range l.cfg.Coins {
-		quotes := make([]quoted, len(l.sources))
+		var quotes []quoted
 		for i, s := range l.sources {
+			if !s.Serves(coin) {
+				continue
+			}
 			quote, there := answers[i][coin]
 			switch {
 			case failures[i] != nil:
 				quote = Quote{Err: failures[i]}
 			case !there:
-				quote = Quote{Err: errNoMarket}
+				quote = Quote{Err: errNoQuote}
 			}
-			quotes[i] = quoted{s.Name(), quote}
+			quotes = append(quotes, quoted{s.Name(), quote})
 		}
 		before := l.standing(coin)
 		after := judge(coin, quotes, before, now, l.cfg)
@@ -192,7 +213,11 @@ func (l *Live) ask(ctx context.Context, s Source) (map[string]Quote, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, l.cfg.Timeout,
 		fmt.Errorf("no answer within %s: %w", l.cfg.Timeout, context.DeadlineExceeded))
 	defer cancel()
-	return s.Fetch(ctx, slices.Clone(l.cfg.Coins))
+	coins := slices.DeleteFunc(slices.Clone(l.cfg.Coins), func(coin string) bool { return !s.Serves(coin) })
+	if len(coins) == 0 {
+		return nil, nil
+	}
+	return s.Fetch(ctx, coins)
 }
 
 // Rate implements order.Rates. A rate expires with its age, even if Tick never runs again.

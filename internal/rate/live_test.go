@@ -3,6 +3,7 @@ package rate_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -99,7 +100,7 @@ func TestLive_BelowQuorumThereIsNoRate(t *testing.T) {
 	s[0].fails(errors.New("HTTP status 500"))
 	s[1].quotes(t, noon, nil)
 	clock.pass(time.Minute)
-	const why = "1 of 3 sources can be used, and 2 are needed: a: HTTP status 500; b: has no market for it"
+	const why = "1 of 3 sources can be used, and 2 are needed: a: HTTP status 500; b: answer has no quote for it"
 	if err := live.Tick(t.Context()); err == nil || err.Error() != "rate of monero: "+why {
 		t.Errorf("Tick: %v", err)
 	}
@@ -178,11 +179,29 @@ func TestLive_OneCoinsFailureDoesNotTouchTheOthers(t *testing.T) {
 	s[1].quotes(t, noon, map[string]string{"monero": "150", "bitcoin": "90000"})
 	err := live.Tick(t.Context())
 	const want = `rate of bitcoin: 1 of 2 sources can be used, and 2 are needed: a: torn
-rate of litecoin: 1 of 2 sources can be used, and 2 are needed: b: has no market for it`
+rate of litecoin: 1 of 2 sources can be used, and 2 are needed: b: answer has no quote for it`
 	if health := live.Health(); err == nil || health == nil || err.Error() != want || health.Error() != want {
 		t.Errorf("Tick: %v\nhealth: %v", err, health)
 	}
 	wantRate(t, live, "150")
+}
+
+func TestLive_SourcesAreAskedOnlyForCoinsThatTheyServe(t *testing.T) {
+	live, _, s := newLive(t, 4, rate.Config{Coins: []string{"monero", "bitcoin"}})
+	s[2].serves, s[3].serves = []string{"bitcoin"}, []string{"doge"}
+	for i, want := range []string{"[monero bitcoin]", "[monero bitcoin]", "[bitcoin]", "not at all"} {
+		s[i].fetch = func(_ context.Context, coins []string) (map[string]rate.Quote, error) {
+			if got := fmt.Sprint(coins); got != want {
+				t.Errorf("source %d was asked for %s, want %s", i, got, want)
+			}
+			return nil, errors.New("down")
+		}
+	}
+	const want = `rate of monero: 0 of 2 sources can be used, and 2 are needed: a: down; b: down
+rate of bitcoin: 0 of 3 sources can be used, and 2 are needed: a: down; b: down; c: down`
+	if err := live.Tick(t.Context()); err == nil || err.Error() != want {
+		t.Errorf("Tick: %v", err)
+	}
 }
 
 func TestLive_AHangingSourceDoesNotDelayTheOthersPastTheDeadline(t *testing.T) {
@@ -288,7 +307,8 @@ func TestLive_ASourceThatIsMissingFromARateIsLoggedOnce(t *testing.T) {
 	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
 	defer slog.SetDefault(before)
 	live, clock, s := newLive(t, 4, rate.Config{})
-	s[3].quotes(t, noon, nil) // never had a market
+	s[3].serves = []string{"bitcoin"}
+	s[3].quotes(t, noon, nil)
 	tick := func(want string) {
 		t.Helper()
 		logged.Reset()
@@ -302,7 +322,7 @@ func TestLive_ASourceThatIsMissingFromARateIsLoggedOnce(t *testing.T) {
 	}
 	tick("")
 	s[1].quotes(t, noon.Add(-time.Hour), map[string]string{"monero": "150"})
-	tick(`missing=[b] dropped="b: quote is 1h0m2s old, more than 5m0s; d: has no market for it"`)
+	tick(`missing=[b] dropped="b: quote is 1h0m2s old, more than 5m0s"`)
 	tick("")
 	s[1].quotes(t, noon, map[string]string{"monero": "150"})
 	tick("missing=[]")
@@ -318,6 +338,7 @@ func TestNew_WhatCanNotWorkIsRefused(t *testing.T) {
 	}{
 		"fewer sources than the quorum": {[]rate.Source{a}, nil, "1 sources can't make a quorum of 2"},
 		"no sources":                    {nil, nil, "0 sources"},
+		"too few with a market":         {[]rate.Source{a, b, &script{name: "c", serves: []string{"bitcoin"}}}, func(c *rate.Config) { c.Quorum = 3 }, "monero: 2 of the sources have a market for it, and a quorum is 3"},
 		"the same source twice":         {[]rate.Source{a, b, &script{name: "a"}}, nil, "rate source a is listed twice"},
 		"no coins":                      {[]rate.Source{a, b}, func(c *rate.Config) { c.Coins = nil }, "coins: at least one"},
 		"a coin twice":                  {[]rate.Source{a, b}, func(c *rate.Config) { c.Coins = []string{"monero", "monero"} }, "listed twice"},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -19,8 +20,10 @@ import (
 type Source interface {
 	// Name returns one word that no other source has.
 	Name() string
-	// Fetch returns a quote for each of the coins that the source has a market for. It must return when ctx ends. An error means that
-	// there are no quotes at all; if a single quote fails, that quote's Err says why.
+	// Serves reports whether the source has a market for a coin.
+	Serves(coin string) bool
+	// Fetch returns a quote for each of the coins, all of which it serves. It must return when ctx ends. An error means that there are no
+	// quotes at all; if a single quote fails, that quote's Err says why.
 	Fetch(ctx context.Context, coins []string) (map[string]Quote, error)
 }
 
@@ -34,7 +37,6 @@ type Quote struct {
 // Why a source is dropped.
 var (
 	errImplausible  = errors.New("quote is not a plain number of " + believed)
-	errNoMarket     = errors.New("has no market for it")
 	errNoQuote      = errors.New("answer has no quote for it")
 	errNoTime       = errors.New("quote has no time")
 	errTwoQuotes    = errors.New("answer has several quotes for it")
@@ -100,9 +102,9 @@ func Known() map[string]string {
 	return addresses
 }
 
-// Sources returns the sources with the given names, or all if names is empty. urls overrides the URLs of sources, for instance with a
-// mirror's; they must be https, or http on this machine. markets has the sources' names for the markets of coins, by currency code and
-// source name.
+// Sources returns the sources with the given names, or, if names is empty, all that have a market for one of the coins. urls overrides the
+// URLs of sources, for instance with a mirror's; they must be https, or http on this machine. markets has the sources' names for the markets
+// of the coins to fetch, by currency code and source name. A named source without any of them is an error: whoever names it relies on it.
 func Sources(names []string, urls map[string]string, markets map[string]map[string]string) ([]Source, error) {
 	addresses := Known()
 	all := make([]string, 0, len(addresses))
@@ -110,7 +112,7 @@ func Sources(names []string, urls map[string]string, markets map[string]map[stri
 		all = append(all, k.name)
 	}
 	if len(names) == 0 {
-		names = all
+		names = slices.DeleteFunc(slices.Clone(all), func(name string) bool { return len(at(name, markets)) == 0 })
 	}
 	for i, name := range names {
 		switch {
@@ -118,6 +120,8 @@ func Sources(names []string, urls map[string]string, markets map[string]map[stri
 			return nil, fmt.Errorf("rate source %q is not known, only %s", name, strings.Join(all, ", "))
 		case slices.Contains(names[:i], name):
 			return nil, fmt.Errorf("rate source %s is listed twice", name)
+		case len(at(name, markets)) == 0:
+			return nil, fmt.Errorf("rate source %s has no market for %s", name, strings.Join(slices.Sorted(maps.Keys(markets)), " or "))
 		}
 	}
 	for name, address := range urls {
@@ -172,6 +176,12 @@ type site struct {
 
 // Name implements Source.
 func (s site) Name() string { return s.name }
+
+// Serves implements Source.
+func (s site) Serves(coin string) bool {
+	_, has := s.markets[coin]
+	return has
+}
 
 // each calls quote for every market that coins have here, and returns the quotes by currency code.
 func (s site) each(coins []string, quote func(market string) Quote) map[string]Quote {

@@ -408,6 +408,20 @@ func TestSources_AreChosenByName(t *testing.T) {
 	if diff := cmp.Diff([]string{"bitfinex", "coinbase", "coingecko", "kraken"}, names(all)); diff != "" || err != nil {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
 	}
+	// Coinbase has no market for Monero.
+	some, err := rate.Sources(nil, nil, map[string]map[string]string{"monero": chain.Markets()["monero"]})
+	if diff := cmp.Diff([]string{"bitfinex", "coingecko", "kraken"}, names(some)); diff != "" || err != nil {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+	for _, s := range all {
+		if s.Serves("monero") == (s.Name() == "coinbase") || !s.Serves("bitcoin") || s.Serves("unheard-of") {
+			t.Errorf("%s serves other coins than it has markets for", s.Name())
+		}
+	}
+	const nowhere = "rate source coinbase has no market for monero"
+	if _, err := rate.Sources([]string{"coinbase", "kraken"}, nil, map[string]map[string]string{"monero": chain.Markets()["monero"]}); err == nil || err.Error() != nowhere {
+		t.Errorf("%v; want %s", err, nowhere)
+	}
 	two, err := rate.Sources([]string{"kraken", "bitfinex"}, map[string]string{"kraken": "http://localhost:1/mirror"}, chain.Markets())
 	if diff := cmp.Diff([]string{"bitfinex", "kraken"}, names(two)); diff != "" || err != nil {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
