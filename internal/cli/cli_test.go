@@ -45,6 +45,8 @@ func TestCLI_BadConfigurationEndsAtOnceWithOneLineAndAHint(t *testing.T) {
 		"no spread":           {"serve", "--simulated", "--rate-max-spread", "0"},
 		"no blindness":        {"serve", "--simulated", "--rate", "monero=150", "--max-blind", "0s"},
 		"bad floor":           {"serve", "--simulated", "--rate-floor", "monero=-1"},
+		"bad ceiling":         {"serve", "--simulated", "--rate-ceiling", "monero=5e3"},
+		"low ceiling":         {"serve", "--simulated", "--rate-floor", "monero=50", "--rate-ceiling", "monero=49"},
 		"bad markup":          {"serve", "--simulated", "--rate", "monero=150", "--markup", "-1"},
 		"large markup":        {"serve", "--simulated", "--rate", "monero=150", "--markup", "101"},
 		"negative limit":      {"serve", "--simulated", "--rate", "monero=150", "--max-open-usd", "-1"},

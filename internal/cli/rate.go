@@ -34,6 +34,7 @@ type liveFlags struct {
 	RateMaxSpread string            `env:"CARDMINT_RATE_MAX_SPREAD" default:"3" placeholder:"PERCENT" help:"Leave out a source that differs more from the median (${default})."`
 	RateMaxJump   string            `env:"CARDMINT_RATE_MAX_JUMP" default:"15" placeholder:"PERCENT" help:"Hold a rate that differs more from the last one until it has been seen three times (${default})."`
 	RateFloor     map[string]string `env:"CARDMINT_RATE_FLOOR" placeholder:"COIN=USD" help:"Sell no card below this rate, for example ${default_coin}=50."`
+	RateCeiling   map[string]string `env:"CARDMINT_RATE_CEILING" placeholder:"COIN=USD" help:"Sell no card above this rate, for example ${default_coin}=5000."`
 }
 
 // open returns the rates of coins and, if they are live, what keeps them fresh.
@@ -96,11 +97,11 @@ func (f liveFlags) open(log *slog.Logger, codes []string) (*rate.Live, error) {
 	if cfg.MaxSpread.Units == 0 || cfg.MaxJump.Units == 0 {
 		return nil, hint(errors.New("no two rates are quite the same"), "let --rate-max-spread and --rate-max-jump be more than 0 percent")
 	}
-	cfg.Floor = map[string]card.Decimal{}
-	for code, text := range f.RateFloor {
-		if cfg.Floor[code], err = card.ParseDecimal(text, card.RateScale); err != nil {
-			return nil, hint(fmt.Errorf("rate floor of %s: %q %w", code, text, err), "--rate-floor takes US dollars for one coin, for example %s=50", codes[0])
-		}
+	if cfg.Floor, err = bounds("floor", f.RateFloor); err != nil {
+		return nil, err
+	}
+	if cfg.Ceiling, err = bounds("ceiling", f.RateCeiling); err != nil {
+		return nil, err
 	}
 	sources, err := rate.Sources(f.RateSources, f.RateURL, markets(codes))
 	if err != nil {
@@ -108,6 +109,19 @@ func (f liveFlags) open(log *slog.Logger, codes []string) (*rate.Live, error) {
 	}
 	live, err := rate.New(sources, log, cfg)
 	return live, hint(err, "see what the --rate flags take with: cardmint serve --help")
+}
+
+// bounds reads the rates of a flag, by currency.
+func bounds(name string, texts map[string]string) (map[string]card.Decimal, error) {
+	all := map[string]card.Decimal{}
+	for code, text := range texts {
+		usd, err := card.ParseDecimal(text, card.RateScale)
+		if err != nil {
+			return nil, hint(fmt.Errorf("rate %s of %s: %q %w", name, code, text, err), "--rate-%s takes US dollars for one coin, for example %s=150", name, code)
+		}
+		all[code] = usd
+	}
+	return all, nil
 }
 
 // sourceTimeout returns how long a source may take that is asked every so often. One that hangs must not delay the next round.

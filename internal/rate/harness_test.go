@@ -53,7 +53,9 @@ type script struct {
 
 func (s *script) Name() string { return s.name }
 
-func (s *script) Serves(coin string) bool { return len(s.serves) == 0 || slices.Contains(s.serves, coin) }
+func (s *script) Serves(coin string) bool {
+	return len(s.serves) == 0 || slices.Contains(s.serves, coin)
+}
 
 func (s *script) Fetch(ctx context.Context, coins []string) (map[string]rate.Quote, error) {
 	return s.fetch(ctx, coins)

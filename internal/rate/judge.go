@@ -68,7 +68,8 @@ func (h hold) with(median int64, spread card.Decimal) hold {
 // judge decides what a coin is worth, from one Tick's quotes and the standing before. It has no side effects.
 //
 // If there is no new rate, the last one remains valid. But it is withdrawn if the market seems to be below it: if the median is below the
-// floor, or jumped down and is held. To keep quoting it would sell dollars for coin that may be worth less by now.
+// floor, or jumped down and is held. To keep quoting it would sell dollars for coin that may be worth less by now. It is also withdrawn if
+// the median is above the ceiling, where the operator wants no card to be sold.
 func judge(coin string, quotes []quoted, before standing, now time.Time, cfg Config) standing {
 	after := standing{last: before.last, withdrawn: before.withdrawn}
 	used, left := sift(quotes, now, cfg)
@@ -78,11 +79,15 @@ func judge(coin string, quotes []quoted, before standing, now time.Time, cfg Con
 		return after
 	}
 	rate := rateOf(used, now)
-	last, floor := before.last.USD, cfg.Floor[coin]
+	last, floor, ceiling := before.last.USD, cfg.Floor[coin], cfg.Ceiling[coin]
 	switch {
 	case rate.USD.Units < floor.Units:
 		after.withdrawn = true
 		after.why = fmt.Errorf("%s is below the floor of %s (%s)", rate.USD, floor, rate.Source)
+		return after
+	case ceiling.Units > 0 && rate.USD.Units > ceiling.Units:
+		after.withdrawn = true
+		after.why = fmt.Errorf("%s is above the ceiling of %s (%s)", rate.USD, ceiling, rate.Source)
 		return after
 	case last.Units > 0 && farther(rate.USD.Units, last.Units, cfg.MaxJump):
 		after.held = before.held.with(rate.USD.Units, cfg.MaxSpread)

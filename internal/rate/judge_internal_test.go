@@ -63,6 +63,9 @@ func TestJudge_OneTick(t *testing.T) {
 	floor := func(text string) func(*Config) {
 		return func(c *Config) { c.Floor = map[string]card.Decimal{"monero": usd(t, text)} }
 	}
+	ceiling := func(text string) func(*Config) {
+		return func(c *Config) { c.Ceiling = map[string]card.Decimal{"monero": usd(t, text)} }
+	}
 	for name, test := range map[string]struct {
 		quotes string
 		config func(*Config)
@@ -96,6 +99,9 @@ func TestJudge_OneTick(t *testing.T) {
 		"three that disagree":                  {quotes: "a=100 b=120 c=140", why: "1 of 3"},
 		"below the floor":                      {quotes: "a=99 b=99.99999999", config: floor("100"), why: "99.49999999 is below the floor of 100 (median a=99 b=99.99999999)"},
 		"on the floor":                         {quotes: "a=100 b=100", config: floor("100"), rate: "100", source: "median a=100 b=100"},
+		"above the ceiling":                    {quotes: "a=100.00000001 b=101", config: ceiling("100"), why: "100.5 is above the ceiling of 100 (median a=100.00000001 b=101)"},
+		"on the ceiling":                       {quotes: "a=100 b=100", config: ceiling("100"), rate: "100", source: "median a=100 b=100"},
+		"another coin's ceiling":               {quotes: "a=100 b=100", config: func(c *Config) { c.Ceiling = map[string]card.Decimal{"bitcoin": usd(t, "1")} }, rate: "100", source: "median a=100 b=100"},
 		"the least":                            {quotes: "a=0.01 b=0.01", rate: "0.01", source: "median a=0.01 b=0.01"},
 		"less than the least":                  {quotes: "a=0.00999999 b=1 c=1", rate: "1", source: "median b=1 c=1"},
 		"the most":                             {quotes: "a=100000000 b=100000000", rate: "100000000", source: "median a=100000000 b=100000000"},
@@ -166,12 +172,17 @@ func TestJudge_TickAfterTick(t *testing.T) {
 		"without a quorum a withdrawn rate stays so":     {{"a=100 b=100", "100", ""}, {"a=50 b=50", "withdrawn", held}, {"a=!down b=50", "withdrawn", "1 of 2"}},
 		"below the floor the old rate is withdrawn":      {{"a=100 b=100", "100", ""}, {"a=89 b=89", "withdrawn", "below the floor of 90"}, {"a=91 b=91", "91", ""}},
 		"the floor holds however long it stands":         {{"a=100 b=100", "100", ""}, {"a=50 b=50", "withdrawn", "floor"}, {"a=50 b=50", "withdrawn", "floor"}, {"a=50 b=50", "withdrawn", "floor"}, {"a=50 b=50", "withdrawn", "floor"}},
+		"above the ceiling the old rate is withdrawn":    {{"a=100 b=100", "100", ""}, {"a=111 b=111", "withdrawn", "above the ceiling of 110"}, {"a=109 b=109", "109", ""}},
+		"the ceiling holds however long it stands":       {{"a=100 b=100", "100", ""}, {"a=111 b=111", "withdrawn", "ceiling"}, {"a=111 b=111", "withdrawn", "ceiling"}, {"a=111 b=111", "withdrawn", "ceiling"}, {"a=111 b=111", "withdrawn", "ceiling"}},
 		"a jump is measured from the last accepted rate": {{"a=100 b=100", "100", ""}, {"a=110 b=110", "110", ""}, {"a=120 b=120", "120", ""}, {"a=132 b=132", "132", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(func(c *Config) {
 				if strings.Contains(name, "floor") {
 					c.Floor = map[string]card.Decimal{"monero": usd(t, "90")}
+				}
+				if strings.Contains(name, "ceiling") {
+					c.Ceiling = map[string]card.Decimal{"monero": usd(t, "110")}
 				}
 			})
 			var s standing

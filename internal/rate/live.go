@@ -34,6 +34,8 @@ type Config struct {
 	HoldTicks int
 	// Floor is the lowest rate at which a coin is quoted, in US dollars by currency code. Defaults to none.
 	Floor map[string]card.Decimal
+	// Ceiling is the highest rate at which a coin is quoted, likewise. Defaults to none.
+	Ceiling map[string]card.Decimal
 	// Timeout limits how long one source may take. Defaults to 10 s; at most a minute.
 	Timeout time.Duration
 	// Now is the clock. Defaults to time.Now.
@@ -83,10 +85,17 @@ func (c *Config) Validate() error {
 	const percent = "%s: must be more than 0 and at most 100 percent, with at most %d decimals"
 	refuse(!isPercent(c.MaxSpread) || c.MaxSpread.Units == 0, percent, "max spread", percentScale)
 	refuse(!isPercent(c.MaxJump) || c.MaxJump.Units == 0, percent, "max jump", percentScale)
-	for coin, usd := range c.Floor {
-		refuse(!slices.Contains(c.Coins, coin), "floor: %q is not one of the coins", coin)
-		floor, err := exact(usd)
-		refuse(err != nil || !plausible(floor), "floor of %s: must be %s, with at most %d decimals", coin, believed, card.RateScale)
+	for name, bounds := range map[string]map[string]card.Decimal{"floor": c.Floor, "ceiling": c.Ceiling} {
+		for coin, usd := range bounds {
+			refuse(!slices.Contains(c.Coins, coin), "%s: %q is not one of the coins", name, coin)
+			bound, err := exact(usd)
+			refuse(err != nil || !plausible(bound), "%s of %s: must be %s, with at most %d decimals", name, coin, believed, card.RateScale)
+		}
+	}
+	for coin, usd := range c.Ceiling {
+		ceiling, _ := exact(usd)
+		floor, _ := exact(c.Floor[coin])
+		refuse(ceiling.Units < floor.Units, "ceiling of %s: must not be below its floor", coin)
 	}
 	return errors.Join(wrong...)
 }
@@ -97,6 +106,15 @@ func exact(usd card.Decimal) (card.Decimal, error) {
 		return card.Decimal{}, errors.New("scale is negative")
 	}
 	return usd.Rescale(card.RateScale)
+}
+
+// exactly returns bounds that are valid, at the scale of rates.
+func exactly(bounds map[string]card.Decimal) map[string]card.Decimal {
+	all := map[string]card.Decimal{}
+	for coin, usd := range bounds {
+		all[coin], _ = exact(usd)
+	}
+	return all
 }
 
 // Live has the rates on which several sources agreed in the latest Ticks. It is safe for concurrent use.
@@ -128,14 +146,7 @@ func New(sources []Source, log *slog.Logger, cfg Config) (*Live, error) {
 			return nil, fmt.Errorf("rate source %s is listed twice", s.Name())
 		}
 	}
-	l.cfg.Coins, l.cfg.Floor = slices.Clone(cfg.Coins), map[string]card.Decimal{}
-	for coin, usd := range cfg.Floor {
-		floor, err := exact(usd)
-		if err != nil {
-			return nil, fmt.Errorf("floor of %s: %w", coin, err)
-		}
-		l.cfg.Floor[coin] = floor
-	}
+	l.cfg.Coins, l.cfg.Floor, l.cfg.Ceiling = slices.Clone(cfg.Coins), exactly(cfg.Floor), exactly(cfg.Ceiling)
 	for _, coin := range cfg.Coins {
 		served := 0
 		for _, s := range l.sources {

@@ -170,6 +170,20 @@ func TestLive_NeverBelowTheFloor(t *testing.T) {
 	}
 }
 
+func TestLive_NeverAboveTheCeiling(t *testing.T) {
+	live, clock, s := newLive(t, 2, rate.Config{Ceiling: map[string]card.Decimal{"monero": {Units: 1555, Scale: 1}}})
+	_ = live.Tick(t.Context())
+	wantRate(t, live, "150")
+	clock.pass(time.Second)
+	for _, s := range s {
+		s.quotes(t, noon, map[string]string{"monero": "155.50000001"})
+	}
+	for range 5 {
+		_ = live.Tick(t.Context())
+		wantNoRate(t, live, "155.50000001 is above the ceiling of 155.5")
+	}
+}
+
 func TestLive_OneCoinsFailureDoesNotTouchTheOthers(t *testing.T) {
 	live, _, s := newLive(t, 2, rate.Config{Coins: []string{"monero", "bitcoin", "litecoin"}})
 	s[0].fetch = func(context.Context, []string) (map[string]rate.Quote, error) {
@@ -357,7 +371,12 @@ func TestNew_WhatCanNotWorkIsRefused(t *testing.T) {
 		"floor of zero":                 {[]rate.Source{a, b}, func(c *rate.Config) { c.Floor = map[string]card.Decimal{"monero": {}} }, "floor of monero: must be 0.01 to"},
 		"negative floor":                {[]rate.Source{a, b}, func(c *rate.Config) { c.Floor = map[string]card.Decimal{"monero": {Units: -5}} }, "floor of monero"},
 		"floor with too many decimals":  {[]rate.Source{a, b}, func(c *rate.Config) { c.Floor = map[string]card.Decimal{"monero": {Units: 1_000_000_001, Scale: 9}} }, "floor of monero"},
-		"floor of a strange scale":      {[]rate.Source{a, b}, func(c *rate.Config) { c.Floor = map[string]card.Decimal{"monero": {Units: 1, Scale: -3}} }, "floor of monero"},
+		"ceiling of another coin":       {[]rate.Source{a, b}, func(c *rate.Config) { c.Ceiling = map[string]card.Decimal{"doge": {Units: 1}} }, `ceiling: "doge" is not one`},
+		"ceiling of zero":               {[]rate.Source{a, b}, func(c *rate.Config) { c.Ceiling = map[string]card.Decimal{"monero": {}} }, "ceiling of monero: must be 0.01 to"},
+		"ceiling below the floor": {[]rate.Source{a, b}, func(c *rate.Config) {
+			c.Floor, c.Ceiling = map[string]card.Decimal{"monero": {Units: 2}}, map[string]card.Decimal{"monero": {Units: 19, Scale: 1}}
+		}, "must not be below its floor"},
+		"floor of a strange scale": {[]rate.Source{a, b}, func(c *rate.Config) { c.Floor = map[string]card.Decimal{"monero": {Units: 1, Scale: -3}} }, "floor of monero"},
 	} {
 		cfg := good
 		if test.change != nil {
