@@ -45,6 +45,8 @@ func TestCLI_BadConfigurationEndsAtOnceWithOneLineAndAHint(t *testing.T) {
 		"no spread":           {"serve", "--simulated", "--rate-max-spread", "0"},
 		"no blindness":        {"serve", "--simulated", "--rate", "monero=150", "--max-blind", "0s"},
 		"bad floor":           {"serve", "--simulated", "--rate-floor", "monero=-1"},
+		"no move":             {"serve", "--simulated", "--rate-max-move", "0"},
+		"large move":          {"serve", "--simulated", "--rate-max-move", "101"},
 		"bad ceiling":         {"serve", "--simulated", "--rate-ceiling", "monero=5e3"},
 		"low ceiling":         {"serve", "--simulated", "--rate-floor", "monero=50", "--rate-ceiling", "monero=49"},
 		"bad markup":          {"serve", "--simulated", "--rate", "monero=150", "--markup", "-1"},

@@ -33,6 +33,7 @@ type liveFlags struct {
 	RateMaxAge    time.Duration     `env:"CARDMINT_RATE_MAX_AGE" default:"5m" placeholder:"DURATION" help:"How old a rate may be, by its source's own time (${default})."`
 	RateMaxSpread string            `env:"CARDMINT_RATE_MAX_SPREAD" default:"3" placeholder:"PERCENT" help:"Leave out a source that differs more from the median (${default})."`
 	RateMaxJump   string            `env:"CARDMINT_RATE_MAX_JUMP" default:"15" placeholder:"PERCENT" help:"Hold a rate that differs more from the last one until it has been seen three times (${default})."`
+	RateMaxMove   string            `env:"CARDMINT_RATE_MAX_MOVE" default:"30" placeholder:"PERCENT" help:"Sell no card at a rate that differs more from any within the last hour, until an operator accepts it with 'rate accept' (${default})."`
 	RateFloor     map[string]string `env:"CARDMINT_RATE_FLOOR" placeholder:"COIN=USD" help:"Sell no card below this rate, for example ${default_coin}=50."`
 	RateCeiling   map[string]string `env:"CARDMINT_RATE_CEILING" placeholder:"COIN=USD" help:"Sell no card above this rate, for example ${default_coin}=5000."`
 }
@@ -94,8 +95,11 @@ func (f liveFlags) open(log *slog.Logger, codes []string) (*rate.Live, error) {
 	if cfg.MaxJump, err = percent("rate-max-jump", f.RateMaxJump); err != nil {
 		return nil, err
 	}
-	if cfg.MaxSpread.Units == 0 || cfg.MaxJump.Units == 0 {
-		return nil, hint(errors.New("no two rates are quite the same"), "let --rate-max-spread and --rate-max-jump be more than 0 percent")
+	if cfg.MaxMove, err = percent("rate-max-move", f.RateMaxMove); err != nil {
+		return nil, err
+	}
+	if cfg.MaxSpread.Units == 0 || cfg.MaxJump.Units == 0 || cfg.MaxMove.Units == 0 {
+		return nil, hint(errors.New("no two rates are quite the same"), "let --rate-max-spread, --rate-max-jump and --rate-max-move be more than 0 percent")
 	}
 	if cfg.Floor, err = bounds("floor", f.RateFloor); err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package rate
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math/big"
 	"slices"
@@ -17,13 +18,27 @@ type quoted struct {
 	Quote
 }
 
+// ErrParked means that a rate is too far from those accepted before to be believed without an operator.
+var ErrParked = errors.New("no card is sold until an operator accepts it with: cardmint rate accept")
+
 // standing is what is known about a coin between two Ticks.
 type standing struct {
-	last      card.Rate // the last accepted rate, even if it is too old to quote: jumps are measured from it
+	past      past      // what rates are compared with
+	unread    error     // why past can't be relied on; nil if it can
+	last      card.Rate // the rate that this process accepted last, even if it is too old to quote
 	withdrawn bool      // last must not be quoted, however fresh
 	why       error     // why the latest Tick accepted no rate; nil if it did
 	dropped   []dropped // the sources that the latest Tick dropped, by name
 	held      hold
+	parked    *parked // the rate that waits for an operator; nil for none
+}
+
+// parked is a rate that waits for an operator.
+type parked struct {
+	card.Rate
+	why   string
+	since time.Time // since when rates of the coin wait
+	until time.Time // until when it can be accepted
 }
 
 // dropped is a source that was not used, and why.
@@ -50,36 +65,45 @@ func (s standing) missing() []string {
 	return names
 }
 
-// hold is a run of consecutive Ticks whose medians jumped to about the same rate.
+// hold is a run of consecutive Ticks whose medians were too far from what was accepted.
 type hold struct {
-	low, high int64
-	ticks     int
+	ticks     int   // in all
+	low, high int64 // of the latest ticks whose medians are about the same rate
+	alike     int   // the number of those
 }
 
-// with returns the run after another median: one longer, or a new run if the median is farther than spread from the others.
+// with returns the run after another median. If that is farther than spread from the others, the medians that are alike start again.
 func (h hold) with(median int64, spread card.Decimal) hold {
 	low, high := min(h.low, median), max(h.high, median)
 	if h.ticks == 0 || farther(high, low, spread) {
-		return hold{median, median, 1}
+		return hold{h.ticks + 1, median, median, 1}
 	}
-	return hold{low, high, h.ticks + 1}
+	return hold{h.ticks + 1, low, high, h.alike + 1}
 }
 
 // judge decides what a coin is worth, from one Tick's quotes and the standing before. It has no side effects.
 //
 // If there is no new rate, the last one remains valid. But it is withdrawn if the market seems to be below it: if the median is below the
 // floor, or jumped down and is held. To keep quoting it would sell dollars for coin that may be worth less by now. It is also withdrawn if
-// the median is above the ceiling, where the operator wants no card to be sold.
+// the median is above the ceiling, where the operator wants no card to be sold, or is parked.
 func judge(coin string, quotes []quoted, before standing, now time.Time, cfg Config) standing {
-	after := standing{last: before.last, withdrawn: before.withdrawn}
+	after := standing{past: before.past.recent(now), unread: before.unread, last: before.last, withdrawn: before.withdrawn}
 	used, left := sift(quotes, now, cfg)
 	after.dropped = left
 	if len(used) < cfg.Quorum {
+		after.parked = before.parked
 		after.why = fmt.Errorf("%d of %d sources can be used, and %d are needed: %s", len(used), len(quotes), cfg.Quorum, list(left))
+		if after.parked != nil {
+			after.why = fmt.Errorf("%s: %w; since then: %w", after.parked.why, ErrParked, after.why)
+		}
+		return after
+	}
+	if before.unread != nil {
+		after.why = fmt.Errorf("what was accepted before is not known: %w", before.unread)
 		return after
 	}
 	rate := rateOf(used, now)
-	last, floor, ceiling := before.last.USD, cfg.Floor[coin], cfg.Ceiling[coin]
+	floor, ceiling := cfg.Floor[coin], cfg.Ceiling[coin]
 	switch {
 	case rate.USD.Units < floor.Units:
 		after.withdrawn = true
@@ -89,16 +113,41 @@ func judge(coin string, quotes []quoted, before standing, now time.Time, cfg Con
 		after.withdrawn = true
 		after.why = fmt.Errorf("%s is above the ceiling of %s (%s)", rate.USD, ceiling, rate.Source)
 		return after
-	case last.Units > 0 && farther(rate.USD.Units, last.Units, cfg.MaxJump):
-		after.held = before.held.with(rate.USD.Units, cfg.MaxSpread)
-		if after.held.ticks < cfg.HoldTicks {
-			after.withdrawn = before.withdrawn || rate.USD.Units < last.Units
-			after.why = fmt.Errorf("%s is more than %s percent from the last rate %s, and is held until seen %d times (now %d; %s)",
-				rate.USD, cfg.MaxJump, last, cfg.HoldTicks, after.held.ticks, rate.Source)
-			return after
-		}
 	}
-	return standing{last: rate, dropped: left}
+	if after.compare(rate, before, now, cfg); after.why != nil {
+		return after
+	}
+	row := card.AcceptedRate{Currency: coin, USD: rate.USD, Source: rate.Source, At: now.UTC()}
+	return standing{past: after.past.with(row), last: rate, dropped: left}
+}
+
+// compare compares a rate with those that were accepted before. It sets s.why if the rate is not to be accepted now: a jump is held until it
+// stands, and a rate too far from one of the last hour, in one jump or in many steps, is then parked.
+func (s *standing) compare(rate card.Rate, before standing, now time.Time, cfg Config) {
+	last := s.past.last()
+	far, beyond := s.past.beyond(rate.USD.Units, cfg.MaxMove)
+	jumped := len(s.past) > 0 && farther(rate.USD.Units, last.USD.Units, cfg.MaxJump)
+	if !beyond && !jumped {
+		return
+	}
+	from := fmt.Sprintf("%s percent from the last rate %s", cfg.MaxJump, last.USD)
+	if !jumped {
+		from = fmt.Sprintf("%s percent from %s, accepted %s", cfg.MaxMove, far.USD, far.At.UTC().Format(time.RFC3339))
+	}
+	s.held = before.held.with(rate.USD.Units, cfg.MaxSpread)
+	switch {
+	case beyond && (s.held.ticks >= cfg.HoldTicks || before.parked != nil):
+		s.withdrawn = true
+		s.parked = &parked{Rate: rate, since: now, until: now.Add(cfg.MaxAge)}
+		if before.parked != nil {
+			s.parked.since = before.parked.since
+		}
+		s.parked.why = fmt.Sprintf("%s is more than %s percent from %s, accepted %s (%s)", rate.USD, cfg.MaxMove, far.USD, far.At.UTC().Format(time.RFC3339), rate.Source)
+		s.why = fmt.Errorf("%s: %w", s.parked.why, ErrParked)
+	case beyond || s.held.alike < cfg.HoldTicks:
+		s.withdrawn = before.withdrawn || rate.USD.Units < last.USD.Units
+		s.why = fmt.Errorf("%s is more than %s, and is held until seen %d times (now %d; %s)", rate.USD, from, cfg.HoldTicks, s.held.alike, rate.Source)
+	}
 }
 
 // sift returns the quotes to use and the sources to drop, both by name.

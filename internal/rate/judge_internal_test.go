@@ -160,12 +160,12 @@ func TestJudge_TickAfterTick(t *testing.T) {
 			{"a=84.99999999 b=84.99999999", "withdrawn", held + "1"}, {"a=84 b=84", "withdrawn", held + "2"}, {"a=84 b=84", "84", ""}},
 		"a spike passes": {{"a=100 b=100", "100", ""}, {"a=200 b=200", "100", held + "1"}, {"a=101 b=101", "101", ""}, {"a=200 b=200", "101", held + "1"}},
 		"a dip passes":   {{"a=100 b=100", "100", ""}, {"a=10 b=10", "withdrawn", held + "1"}, {"a=101 b=101", "101", ""}},
-		"a jump that moves on starts again": {{"a=100 b=100", "100", ""}, {"a=200 b=200", "100", held + "1"}, {"a=210 b=210", "100", held + "1"},
-			{"a=212 b=212", "100", held + "2"}, {"a=214 b=214", "214", ""}},
-		"a jump that creeps starts again: all must be close, not only neighbours": {{"a=100 b=100", "100", ""}, {"a=200 b=200", "100", held + "1"},
-			{"a=205 b=205", "100", held + "2"}, {"a=210 b=210", "100", held + "1"}},
-		"a jump to the other side starts again": {{"a=100 b=100", "100", ""}, {"a=200 b=200", "100", held + "1"}, {"a=50 b=50", "withdrawn", held + "1"},
-			{"a=200 b=200", "withdrawn", held + "1"}},
+		"a jump that moves on starts again": {{"a=100 b=100", "100", ""}, {"a=120 b=120", "100", held + "1"}, {"a=125 b=125", "100", held + "1"},
+			{"a=126 b=126", "100", held + "2"}, {"a=127 b=127", "127", ""}},
+		"a jump that creeps starts again: all must be close, not only neighbours": {{"a=100 b=100", "100", ""}, {"a=120 b=120", "100", held + "1"},
+			{"a=123 b=123", "100", held + "2"}, {"a=126 b=126", "100", held + "1"}},
+		"a jump to the other side starts again": {{"a=100 b=100", "100", ""}, {"a=120 b=120", "100", held + "1"}, {"a=80 b=80", "withdrawn", held + "1"},
+			{"a=120 b=120", "withdrawn", held + "1"}},
 		"Ticks without a quorum are not consecutive": {{"a=100 b=100", "100", ""}, {"a=200 b=200", "100", held + "1"}, {"a=200 b=200", "100", held + "2"},
 			{"a=200 b=!down", "100", "1 of 2"}, {"a=200 b=200", "100", held + "1"}},
 		"without a quorum the old rate goes on":          {{"a=100 b=100", "100", ""}, {"a=!down b=!down", "100", "0 of 2"}, {"a=101 b=101", "101", ""}},
@@ -174,7 +174,7 @@ func TestJudge_TickAfterTick(t *testing.T) {
 		"the floor holds however long it stands":         {{"a=100 b=100", "100", ""}, {"a=50 b=50", "withdrawn", "floor"}, {"a=50 b=50", "withdrawn", "floor"}, {"a=50 b=50", "withdrawn", "floor"}, {"a=50 b=50", "withdrawn", "floor"}},
 		"above the ceiling the old rate is withdrawn":    {{"a=100 b=100", "100", ""}, {"a=111 b=111", "withdrawn", "above the ceiling of 110"}, {"a=109 b=109", "109", ""}},
 		"the ceiling holds however long it stands":       {{"a=100 b=100", "100", ""}, {"a=111 b=111", "withdrawn", "ceiling"}, {"a=111 b=111", "withdrawn", "ceiling"}, {"a=111 b=111", "withdrawn", "ceiling"}, {"a=111 b=111", "withdrawn", "ceiling"}},
-		"a jump is measured from the last accepted rate": {{"a=100 b=100", "100", ""}, {"a=110 b=110", "110", ""}, {"a=120 b=120", "120", ""}, {"a=132 b=132", "132", ""}},
+		"a jump is measured from the last accepted rate": {{"a=100 b=100", "100", ""}, {"a=110 b=110", "110", ""}, {"a=120 b=120", "120", ""}, {"a=130 b=130", "130", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(func(c *Config) {
@@ -200,14 +200,169 @@ func TestJudge_TickAfterTick(t *testing.T) {
 	}
 }
 
+// Sources that agree on ten times the price must not be believed because they insist.
+func TestJudge_ARateTooFarFromWhatWasAcceptedNeedsAnOperator(t *testing.T) {
+	type tick struct {
+		after  time.Duration // since the one before
+		quotes string
+		want   string // the rate that goes on, "withdrawn", or "parked"
+		why    string // a part of it
+	}
+	const m = time.Minute
+	const held = "is held until seen 3 times (now "
+	for name, ticks := range map[string][]tick{
+		"ten times the price, however long it stands": {{0, "a=150 b=150", "150", ""}, {m, "a=1500 b=1500", "150", held + "1"}, {m, "a=1500 b=1500", "150", held + "2"},
+			{m, "a=1500 b=1500", "parked", "1500 is more than 30 percent from 150, accepted 2026-11-20T12:00:00Z (median a=1500 b=1500): no card is sold"},
+			{m, "a=1501 b=1501", "parked", "1501 is more than"}, {48 * time.Hour, "a=1500 b=1500", "parked", ErrParked.Error()}},
+		"a tenth of the price": {{0, "a=150 b=150", "150", ""}, {m, "a=15 b=15", "withdrawn", held + "1"}, {m, "a=15 b=15", "withdrawn", held + "2"},
+			{m, "a=15 b=15", "parked", "15 is more than 30 percent from 150"}},
+		"exactly the greatest move": {{0, "a=100 b=100", "100", ""}, {m, "a=130 b=130", "100", held + "1"}, {m, "a=130 b=130", "100", held + "2"}, {m, "a=130 b=130", "130", ""}},
+		"one unit more": {{0, "a=100 b=100", "100", ""}, {m, "a=130.00000001 b=130.00000001", "100", held + "1"}, {m, "a=130.00000001 b=130.00000001", "100", held + "2"},
+			{m, "a=130.00000001 b=130.00000001", "parked", "130.00000001 is more than 30 percent from 100"}},
+		"in steps that are no jumps": {{0, "a=100 b=100", "100", ""}, {m, "a=114 b=114", "114", ""}, {m, "a=129 b=129", "129", ""},
+			{m, "a=140 b=140", "129", "140 is more than 30 percent from 100, accepted 2026-11-20T12:00:00Z, and " + held + "1"}, {m, "a=139 b=139", "129", held + "2"},
+			{m, "a=140 b=140", "parked", "140 is more than 30 percent from 100"}},
+		"there and back": {{0, "a=100 b=100", "100", ""}, {m, "a=114 b=114", "114", ""}, {m, "a=129 b=129", "129", ""}, {m, "a=115 b=115", "115", ""},
+			{m, "a=100 b=100", "100", ""}, {m, "a=88 b=88", "withdrawn", "88 is more than 30 percent from 129"}},
+		"what was accepted more than an hour ago no longer bounds": {{0, "a=100 b=100", "100", ""}, {m, "a=114 b=114", "114", ""}, {time.Hour, "a=129 b=129", "129", ""},
+			{m, "a=140 b=140", "140", ""}},
+		"but the last one bounds, however old it is": {{0, "a=100 b=100", "100", ""}, {48 * time.Hour, "a=140 b=140", "100", held + "1"}, {m, "a=140 b=140", "100", held + "2"},
+			{m, "a=140 b=140", "parked", "140 is more than 30 percent from 100"}},
+		"a price that runs away is parked too": {{0, "a=100 b=100", "100", ""}, {m, "a=200 b=200", "100", held + "1"}, {m, "a=220 b=220", "100", held + "1"},
+			{m, "a=250 b=250", "parked", "250 is more"}},
+		"back to what was accepted": {{0, "a=100 b=100", "100", ""}, {m, "a=200 b=200", "100", held + "1"}, {m, "a=200 b=200", "100", held + "2"}, {m, "a=200 b=200", "parked", ""},
+			{m, "a=101 b=101", "101", ""}},
+		"back within the bound, by a jump": {{0, "a=100 b=100", "100", ""}, {m, "a=200 b=200", "100", held + "1"}, {m, "a=200 b=200", "100", held + "2"}, {m, "a=200 b=200", "parked", ""},
+			{m, "a=120 b=120", "withdrawn", held + "1"}, {m, "a=120 b=120", "withdrawn", held + "2"}, {m, "a=120 b=120", "120", ""}},
+		"without a quorum it still waits": {{0, "a=100 b=100", "100", ""}, {m, "a=200 b=200", "100", held + "1"}, {m, "a=200 b=200", "100", held + "2"}, {m, "a=200 b=200", "parked", ""},
+			{m, "a=200 b=!down", "parked", ErrParked.Error() + "; since then: 1 of 2"}, {m, "a=201 b=201", "parked", "201 is more"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s standing
+			now := noon
+			for i, tick := range ticks {
+				now = now.Add(tick.after)
+				quotes := said(t, tick.quotes)
+				for i := range quotes {
+					quotes[i].At = now
+				}
+				s = judge("monero", quotes, s, now, config(nil))
+				got := s.last.USD.String()
+				switch {
+				case s.parked != nil && s.withdrawn && errors.Is(s.why, ErrParked):
+					got = "parked"
+				case s.parked != nil || errors.Is(s.why, ErrParked):
+					t.Fatalf("Tick %d: half parked: %+v", i, s)
+				case s.withdrawn:
+					got = "withdrawn"
+				}
+				accepted := tick.want != "parked" && tick.want != "withdrawn" && tick.why == ""
+				if got != tick.want || (s.why == nil) != accepted || s.why != nil && !strings.Contains(s.why.Error(), tick.why) {
+					t.Fatalf("Tick %d: %s because %v; want %s because %q", i, got, s.why, tick.want, tick.why)
+				}
+			}
+		})
+	}
+}
+
+// Each element is "USD@ago", or "USD@ago!" if an operator accepted it.
+func accepted(t testing.TB, texts string) (p past) {
+	t.Helper()
+	for field := range strings.FieldsSeq(texts) {
+		price, ago, _ := strings.Cut(field, "@")
+		ago, byOperator := strings.CutSuffix(ago, "!")
+		d, err := time.ParseDuration(ago)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := card.AcceptedRate{Currency: "monero", USD: usd(t, price), At: noon.Add(-d)}
+		if byOperator {
+			r.Note = "I looked"
+		}
+		p = append(p, r)
+	}
+	return p
+}
+
+func TestJudge_IsComparedWithWhatIsStored(t *testing.T) {
+	for name, test := range map[string]struct {
+		past   string
+		quote  string
+		parked bool
+		held   bool
+	}{
+		"nothing is known":                           {"", "1500", false, false},
+		"the same":                                   {"150@1m", "150", false, false},
+		"a jump, after a restart":                    {"150@1m", "180", false, true},
+		"a jump, after a week":                       {"150@168h", "180", false, true},
+		"ten times":                                  {"150@1m", "1500", true, true},
+		"ten times, after a week":                    {"150@168h", "1500", true, true},
+		"of another process":                         {"150@50m 120@40m 150@1m", "157", true, true},
+		"an hour ago, which still counts":            {"100@1h 125@1m", "135", true, true},
+		"more than an hour ago":                      {"100@60m1s 125@1m", "135", false, false},
+		"an operator accepted it":                    {"150@1h 150@2m 1500@1m!", "1500", false, false},
+		"an operator accepted about that":            {"150@1h 150@2m 1500@1m!", "1600", false, false},
+		"an operator accepted something else":        {"150@1h 150@2m 1500@1m!", "150", true, true},
+		"what came after an acceptance counts":       {"150@1h 1500@30m! 1400@20m 1700@10m", "1300", false, true},
+		"an acceptance counts for the hour":          {"150@2h 1500@30m! 1700@10m", "1025", true, true},
+		"an acceptance of long ago":                  {"150@3h 1500@2h! 1700@1m", "1600", false, false},
+		"an acceptance is the last, however old":     {"150@3h 1500@2h!", "1500", false, false},
+		"accepted, by a clock that is ahead of this": {"150@-1m", "1500", true, true},
+	} {
+		cfg := config(func(c *Config) { c.HoldTicks = 2 })
+		quotes := said(t, "a="+test.quote+" b="+test.quote)
+		before := standing{past: accepted(t, test.past)}
+		first := judge("monero", quotes, before, noon, cfg)
+		second := judge("monero", quotes, first, noon, cfg)
+		if held := first.why != nil; held != test.held {
+			t.Errorf("%s: held %t because %v", name, held, first.why)
+		}
+		if parked := second.parked != nil; parked != test.parked || !parked && second.why != nil {
+			t.Errorf("%s: parked %t because %v", name, parked, second.why)
+		}
+	}
+}
+
+func TestJudge_WithoutKnowingWhatWasAcceptedNothingIs(t *testing.T) {
+	before := standing{unread: errors.New("database out of reach")}
+	after := judge("monero", said(t, "a=150 b=150"), before, noon, config(nil))
+	if after.why == nil || !strings.Contains(after.why.Error(), "database out of reach") || after.last != (card.Rate{}) || len(after.past) > 0 || after.unread == nil {
+		t.Errorf("%+v", after)
+	}
+}
+
+func TestPast_KeepsWhatBoundsTheNextRate(t *testing.T) {
+	s := standing{}
+	now := noon
+	for i := range 500 {
+		now = noon.Add(time.Duration(i) * 10 * time.Second)
+		quotes := said(t, fmt.Sprintf("a=%d b=%[1]d", 150+i%2))
+		quotes[0].At, quotes[1].At = now, now
+		s = judge("monero", quotes, s, now, config(nil))
+		if s.why != nil {
+			t.Fatal(s.why)
+		}
+	}
+	if n := len(s.past); n < 360 || n > 362 {
+		t.Errorf("%d rates are kept of an hour", n)
+	}
+	same := past{}
+	for i := range 500 {
+		same = same.with(card.AcceptedRate{USD: usd(t, "150"), At: noon.Add(time.Duration(i) * time.Second)})
+	}
+	if len(same) != 9 {
+		t.Errorf("a rate that stays the same is kept %d times in 500 seconds", len(same))
+	}
+}
+
 func TestJudge_AJumpIsHeldHoweverOldTheLastRateIs(t *testing.T) {
 	before := judge("monero", said(t, "a=100 b=100"), standing{}, noon, config(nil))
-	quotes := said(t, "a=200@48h b=200@48h")
+	quotes := said(t, "a=120@48h b=120@48h")
 	if after := judge("monero", quotes, before, noon.Add(48*time.Hour), config(nil)); after.held.ticks != 1 || after.why == nil {
 		t.Errorf("%+v", after)
 	}
 	once := config(func(c *Config) { c.HoldTicks = 1 })
-	if after := judge("monero", quotes, before, noon.Add(48*time.Hour), once); after.why != nil || after.last.USD.String() != "200" {
+	if after := judge("monero", quotes, before, noon.Add(48*time.Hour), once); after.why != nil || after.last.USD.String() != "120" {
 		t.Errorf("with 1 none is held: %+v", after)
 	}
 }

@@ -32,6 +32,9 @@ type Config struct {
 	// HoldTicks is the number of consecutive Ticks, with medians within MaxSpread, after which a jump is accepted. Defaults to 3; with 1,
 	// no jump is held.
 	HoldTicks int
+	// MaxMove is how far a rate may be from any that was accepted within the last hour, and from the last one however old, in percent of
+	// that. A rate that is farther for HoldTicks consecutive Ticks is parked: only an operator can accept it. Defaults to 30.
+	MaxMove card.Decimal
 	// Floor is the lowest rate at which a coin is quoted, in US dollars by currency code. Defaults to none.
 	Floor map[string]card.Decimal
 	// Ceiling is the highest rate at which a coin is quoted, likewise. Defaults to none.
@@ -50,6 +53,7 @@ func (c *Config) fill() {
 	set(&c.MaxSpread, card.Decimal{Units: 3})
 	set(&c.MaxJump, card.Decimal{Units: 15})
 	set(&c.HoldTicks, 3)
+	set(&c.MaxMove, card.Decimal{Units: 30})
 	set(&c.Timeout, 10*time.Second)
 	if c.Now == nil {
 		c.Now = time.Now
@@ -85,6 +89,7 @@ func (c *Config) Validate() error {
 	const percent = "%s: must be more than 0 and at most 100 percent, with at most %d decimals"
 	refuse(!isPercent(c.MaxSpread) || c.MaxSpread.Units == 0, percent, "max spread", percentScale)
 	refuse(!isPercent(c.MaxJump) || c.MaxJump.Units == 0, percent, "max jump", percentScale)
+	refuse(!isPercent(c.MaxMove) || c.MaxMove.Units == 0, percent, "max move", percentScale)
 	for name, bounds := range map[string]map[string]card.Decimal{"floor": c.Floor, "ceiling": c.Ceiling} {
 		for coin, usd := range bounds {
 			refuse(!slices.Contains(c.Coins, coin), "%s: %q is not one of the coins", name, coin)

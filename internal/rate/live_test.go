@@ -129,18 +129,18 @@ func TestLive_AJumpIsHeldUntilItStands(t *testing.T) {
 		_ = live.Tick(t.Context())
 	}
 	tick("150")
-	tick("200")
+	tick("180")
 	wantRate(t, live, "150")
-	tick("201")
+	tick("181")
 	wantRate(t, live, "150")
-	tick("202")
-	wantRate(t, live, "202")
-	tick("100")
-	wantNoRate(t, live, "100 is more than 15 percent from the last rate 202, and is held until seen 3 times (now 1; median a=100 b=100)")
-	tick("100")
+	tick("182")
+	wantRate(t, live, "182")
+	tick("150")
+	wantNoRate(t, live, "150 is more than 15 percent from the last rate 182, and is held until seen 3 times (now 1; median a=150 b=150)")
+	tick("150")
 	wantNoRate(t, live, "now 2")
-	tick("100")
-	wantRate(t, live, "100")
+	tick("150")
+	wantRate(t, live, "150")
 }
 
 func TestLive_AHeldJumpDoesNotProlongTheOldRate(t *testing.T) {
@@ -366,6 +366,7 @@ func TestNew_WhatCanNotWorkIsRefused(t *testing.T) {
 		"negative spread":               {[]rate.Source{a, b}, func(c *rate.Config) { c.MaxSpread.Units = -1 }, "max spread: "},
 		"written zero spread":           {[]rate.Source{a, b}, func(c *rate.Config) { c.MaxSpread = card.Decimal{Scale: 2} }, "max spread: "},
 		"too fine a jump":               {[]rate.Source{a, b}, func(c *rate.Config) { c.MaxJump = card.Decimal{Units: 1, Scale: 5} }, "max jump: "},
+		"no move":                       {[]rate.Source{a, b}, func(c *rate.Config) { c.MaxMove = card.Decimal{Scale: 2} }, "max move: "},
 		"jump over 100 percent":         {[]rate.Source{a, b}, func(c *rate.Config) { c.MaxJump = card.Decimal{Units: 101} }, "max jump: "},
 		"floor of another coin":         {[]rate.Source{a, b}, func(c *rate.Config) { c.Floor = map[string]card.Decimal{"doge": {Units: 1}} }, `"doge" is not one`},
 		"floor of zero":                 {[]rate.Source{a, b}, func(c *rate.Config) { c.Floor = map[string]card.Decimal{"monero": {}} }, "floor of monero: must be 0.01 to"},
