@@ -62,7 +62,8 @@ type commands struct {
 	} `cmd:"" help:"Transfers to addresses that belong to no card."`
 	Reconcile reconcileCommand `cmd:"" help:"Add up what was received and issued, and report discrepancies."`
 	Rate      struct {
-		Show rateShowCommand `cmd:"" help:"Ask the sources of live rates."`
+		Show   rateShowCommand   `cmd:"" help:"Ask the sources of live rates."`
+		Accept rateAcceptCommand `cmd:"" help:"Accept a rate that has moved too far to be believed without an operator."`
 	} `cmd:"" help:"What coins are worth."`
 	Keys struct {
 		Create keysCreateCommand `cmd:"" help:"Create a key file."`

@@ -93,8 +93,8 @@ type server struct {
 
 var urlLine = regexp.MustCompile(`url=(http://\S+)|(?m)^api: (http://\S+)$`)
 
-// serve starts a command that serves, and waits until it is ready.
-func (p *program) serve(tb testing.TB, args ...string) *server {
+// launch starts a command that serves.
+func (p *program) launch(tb testing.TB, args ...string) *server {
 	tb.Helper()
 	cmd := exec.Command(p.path, args...)
 	cmd.Env = p.env
@@ -104,12 +104,26 @@ func (p *program) serve(tb testing.TB, args ...string) *server {
 			tb.Logf("%v printed:\n%s", args, s.Output())
 		}
 	})
+	return s
+}
+
+// address returns the URL that the server has printed, or "".
+func (s *server) address() string {
+	found := urlLine.FindStringSubmatch(s.Output())
+	if found == nil {
+		return ""
+	}
+	return found[1] + found[2]
+}
+
+// serve starts a command that serves, and waits until it is ready.
+func (p *program) serve(tb testing.TB, args ...string) *server {
+	tb.Helper()
+	s := p.launch(tb, args...)
 	s.Ready(tb, 30*time.Second, func() error {
-		found := urlLine.FindStringSubmatch(s.Output())
-		if found == nil {
+		if s.url = s.address(); s.url == "" {
 			return fmt.Errorf("no address printed yet")
 		}
-		s.url = found[1] + found[2]
 		response, err := http.Get(s.url + "/readyz")
 		if err != nil {
 			return err

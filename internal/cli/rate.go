@@ -1,14 +1,11 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
@@ -133,50 +130,10 @@ func sourceTimeout(every time.Duration) time.Duration {
 	return min(max(every, time.Second), 10*time.Second)
 }
 
-// ratesLoop keeps rates fresh. After an outage the next good rate is there within one interval.
-func ratesLoop(live *rate.Live, every time.Duration) loop {
-	return loop{name: "rates", every: every, steady: true, tick: live.Tick}
-}
-
 func percent(flag, text string) (card.Decimal, error) {
 	p, err := card.ParseDecimal(text, 4)
 	if err != nil {
 		return p, hint(fmt.Errorf("--%s: %q %w", flag, text, err), "it takes a percentage, for example 1.5")
 	}
 	return p, nil
-}
-
-type rateShowCommand struct {
-	Coins []string  `arg:"" optional:"" default:"${default_coin}" help:"Codes of currencies (${default})."`
-	Flags liveFlags `embed:""`
-}
-
-func (rateShowCommand) Help() string {
-	var sources []string
-	for code, names := range chain.Markets() {
-		sources = append(sources, "\n  "+code+": "+strings.Join(slices.Sorted(maps.Keys(names)), ", "))
-	}
-	slices.Sort(sources)
-	return "Asks every source once and prints the rates that would follow. The sources with a market are, for" + strings.Join(sources, "") +
-		"\n\nExamples:\n  cardmint rate show\n  cardmint rate show " + strings.Join(slices.Sorted(maps.Keys(chain.Markets())), " ") + " --rate-max-spread 1"
-}
-
-// Run asks the sources.
-func (c rateShowCommand) Run(ctx context.Context, g *globals) error {
-	live, err := c.Flags.open(g.log, c.Coins)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintln(g.stderr, "asking", strings.Join(live.Sources(), ", "), "...")
-	failed := live.Tick(ctx)
-	table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
-	for _, coin := range c.Coins {
-		if r, err := live.Rate(coin); err == nil {
-			fmt.Fprintf(table, "%s\t%s USD\t%s\t%s\n", coin, r.USD, day(&r.At), r.Source)
-		}
-	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	return hint(failed, "leave a source out with --rate-sources, or move a bound: cardmint rate show --help")
 }

@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"runtime/debug"
@@ -13,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cardmint/cardmint/internal/account"
-	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/outbound"
@@ -206,14 +203,7 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 		passes[i] = make(wake, 1)
 	}
 	if p.live != nil {
-		w.add(ratesLoop(p.live, p.ratesEvery))
-		for _, coin := range p.orders.Currencies {
-			check := server.Check{Name: "rates", Coin: coin.Code, Ask: func(context.Context) error { return freshRate(p.live, coin.Code) }}
-			if len(p.orders.Currencies) > 1 { // where there is one coin, alerts know the short name
-				check.Name += " " + coin.Code
-			}
-			w.config.Checks = append(w.config.Checks, check)
-		}
+		w.addRates(p, dbs.worker)
 	}
 	if p.worker {
 		if err := g.wireWorker(w, v, dbs, poster, p, chains, passes, sending); err != nil {
@@ -290,12 +280,4 @@ func awaitReady(ctx context.Context, checks []server.Check) {
 			}
 		}
 	}
-}
-
-// freshRate fails if there is no fresh rate of a coin. The cause may name addresses and limits of the operator, so it is for the log only.
-func freshRate(live *rate.Live, coin string) error {
-	if _, err := live.Rate(coin); err == nil {
-		return nil
-	}
-	return fmt.Errorf("%w: %w", card.Unready("no fresh rate of "+coin), cmp.Or[error](live.Health(), card.ErrNoRate))
 }

@@ -129,8 +129,21 @@ type Live struct {
 	cfg     Config
 	turn    chan struct{} // lets one Tick run at a time
 
-	mu    sync.RWMutex // separate from turn, so that rates can be read while a Tick waits for its sources
-	coins map[string]standing
+	book    Book   // nil for none
+	process string // the name of this process in the book
+	booking sync.Mutex
+	stored  []card.ParkedRate // what the book has of this process; guarded by booking
+
+	mu       sync.RWMutex // separate from turn and booking, so that rates can be read while others wait for sources and the book
+	coins    map[string]standing
+	heard    map[string]heard
+	unstored map[string]past // what this process has accepted and the book may lack
+}
+
+// heard is what the latest Tick judged.
+type heard struct {
+	quotes []quoted
+	before standing
 }
 
 var _ order.Rates = (*Live)(nil)
@@ -144,7 +157,8 @@ func New(sources []Source, log *slog.Logger, cfg Config) (*Live, error) {
 	if len(sources) < cfg.Quorum {
 		return nil, fmt.Errorf("%d sources can't make a quorum of %d", len(sources), cfg.Quorum)
 	}
-	l := &Live{sources: slices.Clone(sources), log: log, cfg: cfg, turn: make(chan struct{}, 1), coins: map[string]standing{}}
+	l := &Live{sources: slices.Clone(sources), log: log, cfg: cfg, turn: make(chan struct{}, 1),
+		coins: map[string]standing{}, heard: map[string]heard{}, unstored: map[string]past{}}
 	slices.SortFunc(l.sources, func(a, b Source) int { return strings.Compare(a.Name(), b.Name()) })
 	for i, s := range l.sources[1:] {
 		if s.Name() == l.sources[i].Name() {
@@ -177,7 +191,8 @@ func (l *Live) Sources() []string {
 }
 
 // Tick asks all sources at the same time and updates the rates. The error says which coins have no new rate, and why. Their last rate
-// remains valid until it is too old, unless it was withdrawn. Tick returns once every source has answered or timed out, or when ctx ends.
+// remains valid until it is too old, unless it was withdrawn. The error also says if new rates could not be stored; they are valid
+// nevertheless. Tick returns once every source has answered or timed out, or when ctx ends.
 func (l *Live) Tick(ctx context.Context) error {
 	select {
 	case l.turn <- struct{}{}:
@@ -191,38 +206,50 @@ func (l *Live) Tick(ctx context.Context) error {
 	for i, s := range l.sources {
 		asking.Go(func() { answers[i], failures[i] = l.ask(ctx, s) })
 	}
+	asking.Go(func() { _, _ = l.read(ctx) }) // why it failed is in what is judged, and in what Follow returns
 	asking.Wait()
 
-	now := l.cfg.Now()
 	var without []error
 	for _, coin := range l.cfg.Coins {
-		var quotes []quoted
-		for i, s := range l.sources {
-			if !s.Serves(coin) {
-				continue
-			}
-			quote, there := answers[i][coin]
-			switch {
-			case failures[i] != nil:
-				quote = Quote{Err: failures[i]}
-			case !there:
-				quote = Quote{Err: errNoQuote}
-			}
-			quotes = append(quotes, quoted{s.Name(), quote})
-		}
-		before := l.standing(coin)
-		after := judge(coin, quotes, before, now, l.cfg)
-		l.mu.Lock()
-		l.coins[coin] = after
-		l.mu.Unlock()
+		before, after := l.judge(coin, answers, failures)
 		if after.why != nil {
 			without = append(without, fmt.Errorf("rate of %s: %w", coin, after.why))
-		} else if missing := after.missing(); ctx.Err() == nil && !slices.Equal(missing, before.missing()) {
+			continue
+		}
+		if missing := after.missing(); ctx.Err() == nil && !slices.Equal(missing, before.missing()) {
 			l.log.WarnContext(ctx, "the sources missing from a rate have changed", "currency", coin,
 				"missing", missing, "dropped", list(after.dropped))
 		}
+		if l.book != nil && len(before.past) == 0 {
+			l.log.WarnContext(ctx, "the first rate of a currency was compared with nothing", "currency", coin, "rate", after.last.USD, "source", after.last.Source)
+		}
 	}
-	return errors.Join(without...)
+	return errors.Join(append(without, l.write(ctx))...)
+}
+
+// judge judges a coin by the sources' answers. It returns the standing before and after.
+func (l *Live) judge(coin string, answers []map[string]Quote, failures []error) (before, after standing) {
+	var quotes []quoted
+	for i, s := range l.sources {
+		if !s.Serves(coin) {
+			continue
+		}
+		quote, there := answers[i][coin]
+		switch {
+		case failures[i] != nil:
+			quote = Quote{Err: failures[i]}
+		case !there:
+			quote = Quote{Err: errNoQuote}
+		}
+		quotes = append(quotes, quoted{s.Name(), quote})
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before = l.coins[coin]
+	after = judge(coin, quotes, before, l.cfg.Now(), l.cfg)
+	l.heard[coin] = heard{quotes, before}
+	l.adopt(coin, after)
+	return before, after
 }
 
 func (l *Live) ask(ctx context.Context, s Source) (map[string]Quote, error) {

@@ -4,7 +4,9 @@
 // several public sources, which its Tick asks. Fixed has the rates that the operator set. Markup lowers either. Arithmetic is exact, and
 // results are rounded down: a lower rate asks for more coin, so that the amount is never worth less than the dollars.
 //
-// Nothing is stored. After a crash there is no rate until the first Tick has ended, and jumps are measured from the first accepted rate.
+// Every process asks the sources for itself, so that none depends on another, and compares their rates with what any process has accepted:
+// a Book keeps that, and what operators accepted. What is stored is never quoted. After a crash there is no rate until the first Tick has
+// ended, and a jump since the last accepted rate is held like any other.
 package rate
 
 import (

@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/rate"
+)
+
+type rateAcceptCommand struct {
+	Coin     string `arg:"" optional:"" default:"${default_coin}" help:"Code of the currency (${default})."`
+	USD      string `name:"usd" placeholder:"USD" help:"The rate to accept, as the command without --yes says it."`
+	Note     string `required:"" placeholder:"TEXT" help:"Why, for those who ask later. It is kept."`
+	Operator string `placeholder:"NAME" help:"Who decided. Without it, the user of this machine."`
+	Yes      bool   `help:"Do it. Without it, the command only says what it would do."`
+}
+
+func (rateAcceptCommand) Help() string {
+	return `If all sources agree on a rate that is too far from those of the last hour (--rate-max-move of 'serve'), it may be the market, or the sources may be wrong together. Then no card is sold for that coin: /readyz, the log and 'rate show' say so. It goes on when the sources come back, or when you accept what they say. Look at the market elsewhere first.
+
+Without --yes the command says what it would do and changes nothing. With it, --usd must be what it said; if the sources say something else by now, farther than 3 percent from it, nothing is done. Within seconds every process sells at what its sources say, if that is near the accepted rate. Who accepted what, when and why is kept.
+
+Examples:
+  cardmint rate accept --note "the market says so too"
+  cardmint rate accept ` + chain.Coins()[0].Code + ` --note "the market says so too" --usd 215.4 --yes`
+}
+
+// Run accepts a rate, or says what it would do.
+func (c rateAcceptCommand) Run(ctx context.Context, g *globals) (err error) {
+	if c.Operator, err = decider(c.Note, c.Operator); err != nil {
+		return err
+	}
+	if _, known := chain.Markets()[c.Coin]; !known {
+		return hint(fmt.Errorf("%q is not the code of a currency", c.Coin), "it is one of: %s", coinVars()["coins"])
+	}
+	if c.Yes && c.USD == "" {
+		return hint(errors.New("--yes needs --usd"), "run the command without --yes first: it says the rate")
+	}
+	var usd card.Decimal
+	if c.USD != "" {
+		if usd, err = card.ParseDecimal(c.USD, card.RateScale); err != nil {
+			return hint(fmt.Errorf("--usd: %q %w", c.USD, err), "it takes US dollars for one coin, as the command without --yes says them")
+		}
+	}
+	return g.office(ctx, func(o office) error {
+		var stored ratesBefore
+		if stored.accepted, err = o.db.AcceptedRates(ctx, []string{c.Coin}, time.Hour); err != nil {
+			return err
+		}
+		if stored.parked, err = o.db.ParkedRates(ctx); err != nil {
+			return err
+		}
+		return c.decide(ctx, g, o, stored, usd)
+	})
+}
+
+// decide accepts usd, if it is among what waits.
+func (c rateAcceptCommand) decide(ctx context.Context, g *globals, o office, stored ratesBefore, usd card.Decimal) error {
+	last, _ := stored.last(c.Coin)
+	waiting := stored.waiting(c.Coin)
+	chosen, still := rate.Acceptable(waiting, usd)
+	switch {
+	case c.USD != "" && last.Note != "" && last.USD == usd:
+		fmt.Fprintf(g.stdout, "nothing left to do: %s accepted %s USD for %s %s\n", oneLine(last.By), usd, c.Coin, day(&last.At))
+		return nil
+	case len(waiting) == 0:
+		return hint(fmt.Errorf("no rate of %s waits for an operator", c.Coin),
+			"only processes that serve can tell: one reports it when its sources have said the same a few times; see: cardmint rate show %s", c.Coin)
+	case c.USD == "":
+		for _, p := range waiting {
+			fmt.Fprintf(g.stdout, "%s USD for %s, since %s, at %s: %s\n", p.USD, c.Coin, day(&p.Since), oneLine(p.By), p.Why)
+		}
+		fmt.Fprintf(g.stdout, "would accept %s USD for %s. Nothing was changed. To do it, add: --usd %[1]s --yes\n", waiting[0].USD, c.Coin)
+		return nil
+	case !still:
+		said := make([]string, len(waiting))
+		for i, p := range waiting {
+			said[i] = p.USD.String()
+		}
+		slices.Sort(said)
+		return hint(fmt.Errorf("the sources do not say %s USD for %s, but %s", usd, c.Coin, strings.Join(slices.Compact(said), " or ")),
+			"the market has moved on, or it is another rate: run the command without --yes again")
+	case !c.Yes:
+		fmt.Fprintf(g.stdout, "would accept %s USD for %s. Nothing was changed. To do it, add: --yes\n", usd, c.Coin)
+		return nil
+	}
+	err := o.db.InsertAcceptedRates(ctx, []card.AcceptedRate{{ID: uuid.Must(uuid.NewV7()), Currency: c.Coin, USD: usd, Source: chosen.Source, At: time.Now(),
+		By: c.Operator, Note: c.Note}}, time.Hour)
+	if err == nil {
+		fmt.Fprintf(g.stdout, "recorded: %s accepts %s USD for %s; within seconds every process knows\n", oneLine(c.Operator), usd, c.Coin)
+	}
+	return err
+}

@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+)
+
+type rateShowCommand struct {
+	Coins []string  `arg:"" optional:"" default:"${default_coin}" help:"Codes of currencies (${default})."`
+	Flags liveFlags `embed:""`
+}
+
+func (rateShowCommand) Help() string {
+	var sources []string
+	for code, names := range chain.Markets() {
+		sources = append(sources, "\n  "+code+": "+strings.Join(slices.Sorted(maps.Keys(names)), ", "))
+	}
+	slices.Sort(sources)
+	return "Asks every source once and prints the rates that would follow. It also shows what was accepted last, by which process or operator, and what waits for an operator. Nothing is changed. The sources with a market are, for" + strings.Join(sources, "") +
+		"\n\nExamples:\n  cardmint rate show\n  cardmint rate show " + strings.Join(slices.Sorted(maps.Keys(chain.Markets())), " ") + " --rate-max-spread 1"
+}
+
+// Run asks the sources.
+func (c rateShowCommand) Run(ctx context.Context, g *globals) error {
+	live, err := c.Flags.open(g.log, c.Coins)
+	if err != nil {
+		return err
+	}
+	known, err := g.ratesBefore(ctx, c.Coins)
+	if err != nil {
+		fmt.Fprintln(g.stderr, "what was accepted before can't be read, so that rates are compared with nothing:", err)
+	}
+	live.UseBook(known, processName())
+	fmt.Fprintln(g.stderr, "asking", strings.Join(live.Sources(), ", "), "...")
+	failed := live.Tick(ctx)
+	table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
+	advice := "leave a source out with --rate-sources, or move a bound: cardmint rate show --help"
+	for _, coin := range c.Coins {
+		if r, err := live.Rate(coin); err == nil {
+			fmt.Fprintf(table, "%s\t%s USD\t%s\t%s\n", coin, r.USD, day(&r.At), r.Source)
+		}
+		if last, ok := known.last(coin); ok {
+			fmt.Fprintf(table, "%s\taccepted: %s USD\t%s\tby %s: %s %s\n", coin, last.USD, day(&last.At), oneLine(last.By), last.Source, oneLine(last.Note))
+		}
+		for _, p := range known.waiting(coin) {
+			fmt.Fprintf(table, "%s\twaits for an operator: %s USD\t%s\tat %s: %s\n", coin, p.USD, day(&p.Since), oneLine(p.By), p.Why)
+			advice = "no card is sold for it: look at the market, then run: cardmint rate accept " + coin
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	return hint(failed, "%s", advice)
+}
+
+// ratesBefore are the rates that the database had at one moment. It implements rate.Book, and stores nothing.
+type ratesBefore struct {
+	accepted []card.AcceptedRate
+	parked   []card.ParkedRate
+}
+
+// ratesBefore reads what is stored about the rates of currencies. If it can't, it returns nothing and the reason.
+func (g *globals) ratesBefore(ctx context.Context, currencies []string) (*ratesBefore, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	db, err := g.openStore(ctx, 1)
+	if err != nil {
+		return &ratesBefore{}, err
+	}
+	defer func() { _ = db.Close() }()
+	var all ratesBefore
+	if all.accepted, err = db.AcceptedRates(ctx, currencies, time.Hour); err != nil {
+		return &ratesBefore{}, err
+	}
+	all.parked, err = db.ParkedRates(ctx)
+	return &all, err
+}
+
+// AcceptedRates implements rate.Book.
+func (b *ratesBefore) AcceptedRates(context.Context, []string, time.Duration) ([]card.AcceptedRate, error) {
+	return b.accepted, nil
+}
+
+// InsertAcceptedRates implements rate.Book.
+func (b *ratesBefore) InsertAcceptedRates(context.Context, []card.AcceptedRate, time.Duration) error {
+	return nil
+}
+
+// SaveParkedRates implements rate.Book.
+func (b *ratesBefore) SaveParkedRates(context.Context, string, []card.ParkedRate) error { return nil }
+
+// last returns the last accepted rate of a currency, if there is one.
+func (b *ratesBefore) last(currency string) (card.AcceptedRate, bool) {
+	for _, r := range slices.Backward(b.accepted) {
+		if r.Currency == currency {
+			return r, true
+		}
+	}
+	return card.AcceptedRate{}, false
+}
+
+// waiting returns the rates of a currency that wait for an operator, last seen first.
+func (b *ratesBefore) waiting(currency string) []card.ParkedRate {
+	return slices.DeleteFunc(slices.Clone(b.parked), func(p card.ParkedRate) bool { return p.Currency != currency })
+}
