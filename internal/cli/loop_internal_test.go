@@ -38,7 +38,7 @@ func TestRates_AGoodRateIsBackWithinOneInterval(t *testing.T) {
 					ended := make(chan struct{})
 					go func() {
 						defer close(ended)
-						ratesLoop(live, every).run(ctx, slog.New(slog.DiscardHandler))
+						ratesLoop(live, every, func() {}).run(ctx, slog.New(slog.DiscardHandler))
 					}()
 					for {
 						time.Sleep(every / 100)

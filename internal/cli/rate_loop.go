@@ -13,14 +13,16 @@ import (
 	"github.com/cardmint/cardmint/server"
 )
 
-// followEvery is how often a process looks for what operators have accepted.
+// followEvery is how often at least a process looks for what operators have accepted.
 const followEvery = 2 * time.Second
 
 // addRates adds the loops of live rates, which are compared with those in the database, and a readiness check for each coin.
-func (w *wired) addRates(p plan, book rate.Book) {
+func (w *wired) addRates(ctx context.Context, p plan, book rate.Book) {
 	p.live.UseBook(book, processName())
-	w.add(ratesLoop(p.live, p.ratesEvery))
-	w.add(loop{name: "accepted rates", every: followEvery, steady: true, tick: p.live.Follow})
+	_ = p.live.Follow(ctx) // so that the first round of the sources can be compared; the loop tells of errors
+	news := make(wake, 1)
+	w.add(loop{name: "accepted rates", every: followEvery, woken: news, steady: true, tick: p.live.Follow, close: p.live.Follow, grace: closeGrace})
+	w.add(ratesLoop(p.live, p.ratesEvery, news.up))
 	for _, coin := range p.orders.Currencies {
 		check := server.Check{Name: "rates", Coin: coin.Code, Ask: func(context.Context) error { return freshRate(p.live, coin.Code) }}
 		if len(p.orders.Currencies) > 1 { // where there is one coin, alerts know the short name
@@ -51,7 +53,11 @@ func freshRate(live *rate.Live, coin string) error {
 	return fmt.Errorf("%w: %w", card.Unready("no fresh rate of "+coin), cmp.Or[error](live.Health(), card.ErrNoRate))
 }
 
-// ratesLoop keeps rates fresh. After an outage the next good rate is there within one interval.
-func ratesLoop(live *rate.Live, every time.Duration) loop {
-	return loop{name: "rates", every: every, steady: true, tick: live.Tick}
+// ratesLoop keeps rates fresh, and calls asked after each round of the sources. After an outage the next good rate is there within one
+// interval.
+func ratesLoop(live *rate.Live, every time.Duration, asked func()) loop {
+	return loop{name: "rates", every: every, steady: true, tick: func(ctx context.Context) error {
+		defer asked()
+		return live.Tick(ctx)
+	}}
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -40,7 +41,7 @@ func (c rateShowCommand) Run(ctx context.Context, g *globals) error {
 	}
 	live.UseBook(known, processName())
 	fmt.Fprintln(g.stderr, "asking", strings.Join(live.Sources(), ", "), "...")
-	failed := live.Tick(ctx)
+	failed := errors.Join(live.Follow(ctx), live.Tick(ctx))
 	table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
 	advice := "leave a source out with --rate-sources, or move a bound: cardmint rate show --help"
 	for _, coin := range c.Coins {

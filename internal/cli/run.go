@@ -203,7 +203,7 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 		passes[i] = make(wake, 1)
 	}
 	if p.live != nil {
-		w.addRates(p, dbs.worker)
+		w.addRates(ctx, p, dbs.worker)
 	}
 	if p.worker {
 		if err := g.wireWorker(w, v, dbs, poster, p, chains, passes, sending); err != nil {

@@ -24,14 +24,13 @@ type Book interface {
 	SaveParkedRates(ctx context.Context, process string, rates []card.ParkedRate) error
 }
 
-// bookTimeout limits a call of the Book. Rates must not wait for a database for long.
+// bookTimeout limits a call of the Book, so that Follow soon tries again.
 const bookTimeout = 3 * time.Second
 
-// UseBook has l compare rates with those in a book, and keep its own there, under the name of this process. It must be called before the
-// first Tick. Without a book l knows only what it accepted itself.
+// UseBook has Follow compare rates with those in a book, and keep those of l there, under the name of this process. It must be called before
+// the first Tick. Without a book l knows only what it accepted itself.
 //
-// Until the book has been read once, no rate is accepted. After that, l goes on with what it knows whenever the book is out of reach, and
-// stores what it has accepted meanwhile as soon as it can.
+// Until the book has been read once, no rate is accepted. After that, l goes on with what it knows whenever the book is out of reach.
 func (l *Live) UseBook(book Book, process string) {
 	l.book, l.process = book, process
 	for coin, s := range l.coins {
@@ -40,8 +39,9 @@ func (l *Live) UseBook(book Book, process string) {
 	}
 }
 
-// Follow reads the book. If an operator has accepted a rate, or the book could not be read before, it judges again what the sources said
-// last, so that nobody waits for the next Tick. It also stores what could not be stored before.
+// Follow reads the book, and stores what was accepted and parked since. If an operator has accepted a rate, or the book was read for the
+// first time, it judges again what the sources said last, so that nobody waits for the next Tick. What could not be stored is stored by the
+// next Follow; nothing waits for that.
 func (l *Live) Follow(ctx context.Context) error {
 	if l.book == nil {
 		return nil

@@ -191,8 +191,8 @@ func (l *Live) Sources() []string {
 }
 
 // Tick asks all sources at the same time and updates the rates. The error says which coins have no new rate, and why. Their last rate
-// remains valid until it is too old, unless it was withdrawn. The error also says if new rates could not be stored; they are valid
-// nevertheless. Tick returns once every source has answered or timed out, or when ctx ends.
+// remains valid until it is too old, unless it was withdrawn. Tick returns once every source has answered or timed out, or when ctx ends. It
+// does not wait for the book, which is for Follow.
 func (l *Live) Tick(ctx context.Context) error {
 	select {
 	case l.turn <- struct{}{}:
@@ -206,7 +206,6 @@ func (l *Live) Tick(ctx context.Context) error {
 	for i, s := range l.sources {
 		asking.Go(func() { answers[i], failures[i] = l.ask(ctx, s) })
 	}
-	asking.Go(func() { _, _ = l.read(ctx) }) // why it failed is in what is judged, and in what Follow returns
 	asking.Wait()
 
 	var without []error
@@ -224,7 +223,7 @@ func (l *Live) Tick(ctx context.Context) error {
 			l.log.WarnContext(ctx, "the first rate of a currency was compared with nothing", "currency", coin, "rate", after.last.USD, "source", after.last.Source)
 		}
 	}
-	return errors.Join(append(without, l.write(ctx))...)
+	return errors.Join(without...)
 }
 
 // judge judges a coin by the sources' answers. It returns the standing before and after.
