@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/cardmint/cardmint/internal/card"
 )
 
@@ -79,5 +77,5 @@ func (p past) decision() (card.AcceptedRate, bool) {
 			return r, true
 		}
 	}
-	return card.AcceptedRate{ID: uuid.Nil}, false
+	return card.AcceptedRate{}, false
 }
