@@ -22,8 +22,8 @@ func priceFlags(t *testing.T, usd *atomic.Value) []string {
 	return []string{"--rate-sources", "coingecko,kraken", "--rate-url", "coingecko=" + coingecko(t, usd), "--rate-url", "kraken=" + kraken(t, usd)}
 }
 
-// readiness returns the status of /readyz, and the reason why there is no rate.
-func readiness(t *testing.T, s *server) (status int, reason string) {
+// ratesReady returns the status of /readyz, and the reason why there is no rate.
+func ratesReady(t *testing.T, s *server) (status int, reason string) {
 	t.Helper()
 	status, body := get(t, s.url+"/readyz")
 	var why struct{ Reasons map[string]string }
@@ -60,7 +60,7 @@ func TestServe_ARateThatMovesTooFarWaitsForAnOperator(t *testing.T) {
 	waits := func() {
 		t.Helper()
 		s.Ready(t, 20*time.Second, func() error {
-			if status, reason := readiness(t, s); status != http.StatusServiceUnavailable || reason != parked {
+			if status, reason := ratesReady(t, s); status != http.StatusServiceUnavailable || reason != parked {
 				return fmt.Errorf("%d, %q", status, reason)
 			}
 			return nil
@@ -83,7 +83,7 @@ func TestServe_ARateThatMovesTooFarWaitsForAnOperator(t *testing.T) {
 	restarted := time.Now()
 	s = p.starts(t, serve...)
 	for range 10 {
-		if status, _ := readiness(t, s); status == http.StatusOK {
+		if status, _ := ratesReady(t, s); status == http.StatusOK {
 			t.Fatalf("ready %s after the restart", time.Since(restarted))
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -114,7 +114,7 @@ func TestServe_ARateThatMovesTooFarWaitsForAnOperator(t *testing.T) {
 	dry := p.must(t, "rate", "accept", "--note", "the market says so too")
 	wantOutput(t, dry, "1500 is more than 30 percent from 150", "would accept 1500 USD for monero", "Nothing was changed", "--usd 1500 --yes")
 	wantOutput(t, p.must(t, "rate", "accept", "--note", "x", "--usd", "1500"), "Nothing was changed")
-	if status, _ := readiness(t, s); status == http.StatusOK {
+	if status, _ := ratesReady(t, s); status == http.StatusOK {
 		t.Error("saying what would be done did it")
 	}
 
@@ -122,7 +122,7 @@ func TestServe_ARateThatMovesTooFarWaitsForAnOperator(t *testing.T) {
 	wantOutput(t, done, "recorded: alice accepts 1500 USD for monero")
 	decided := time.Now()
 	s.Ready(t, 20*time.Second, func() error {
-		if status, reason := readiness(t, s); status != http.StatusOK {
+		if status, reason := ratesReady(t, s); status != http.StatusOK {
 			return errors.New(reason)
 		}
 		return nil
@@ -177,7 +177,7 @@ func TestServe_AnAcceptanceIsSeenWithinSeconds(t *testing.T) {
 	serve[3] = "4s"
 	s = p.starts(t, serve...)
 	s.Ready(t, 30*time.Second, func() error {
-		if _, reason := readiness(t, s); !strings.Contains(reason, "an operator must accept it") {
+		if _, reason := ratesReady(t, s); !strings.Contains(reason, "an operator must accept it") {
 			return errors.New(reason)
 		}
 		return nil
@@ -185,7 +185,7 @@ func TestServe_AnAcceptanceIsSeenWithinSeconds(t *testing.T) {
 	p.must(t, "rate", "accept", "--note", "x", "--usd", "300", "--yes")
 	decided := time.Now()
 	s.Ready(t, 20*time.Second, func() error {
-		if status, reason := readiness(t, s); status != http.StatusOK {
+		if status, reason := ratesReady(t, s); status != http.StatusOK {
 			return errors.New(reason)
 		}
 		return nil
@@ -208,7 +208,7 @@ func TestServe_RatesOutliveAFrozenDatabase(t *testing.T) {
 	s := p.serve(t, append([]string{"serve", "--simulated", "--rate-every", "200ms", "--rate-max-age", "2s"}, priceFlags(t, &usd)...)...)
 	c.Freeze()
 	for frozen := time.Now(); time.Since(frozen) < 8*time.Second; time.Sleep(100 * time.Millisecond) {
-		if _, reason := readiness(t, s); reason != "" {
+		if _, reason := ratesReady(t, s); reason != "" {
 			t.Fatalf("after %s: %s", time.Since(frozen), reason)
 		}
 	}
