@@ -146,9 +146,13 @@ var (
 	ErrWrongChain = errors.New("not the chain or wallet this database belongs to")
 	// ErrChainNotReady means that a chain can't be trusted at the moment: syncing, stale, or node and wallet disagree.
 	ErrChainNotReady = errors.New("chain is not ready")
-	// ErrWalletLost means that a wallet no longer knows what it knew: addresses it made, or transfers that are still in the chain.
+	// ErrWalletLost means that a wallet no longer knows what it knew: addresses it made, or transfers that are still in the chain, or what
+	// these came to.
 	// It is a case of ErrChainNotReady.
 	ErrWalletLost = fmt.Errorf("%w: the wallet lost what it knew", ErrChainNotReady)
+	// ErrWrongAnswer means that an answer of a node or wallet lacks something, or can't be right. Nothing is concluded from such an answer.
+	// It is a case of ErrChainNotReady.
+	ErrWrongAnswer = fmt.Errorf("%w: an answer can't be believed", ErrChainNotReady)
 
 	errKeyTaken = errors.New("idempotency key has a card")
 )

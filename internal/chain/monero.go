@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -96,8 +95,9 @@ type Monero struct {
 	// scanned is the primary address of the wallet that the last Scan read.
 	scanned atomic.Pointer[string]
 	beat    atomic.Pointer[settle.Beacon] // what the wallet carries that its file must not have
-	stretch int64                         // the most blocks whose transfers one call asks for
-	longest int64                         // the longest response to such a call, in bytes
+	ours    ours
+	stretch int64 // the most blocks whose transfers one call asks for
+	longest int64 // the longest response to such a call, in bytes
 }
 
 // NewMonero returns the adapter. It makes no calls yet. It returns an error if config is not valid.
@@ -125,7 +125,8 @@ func (m *Monero) Currency() card.Currency { return m.config.Coin }
 // another network than the node, every pass fails with card.ErrWrongChain.
 //
 // The error is card.ErrChainNotReady if node and wallet do not show the same, stable state of the chain: the node is synchronising or
-// cut off, the wallet is closed or at another height, or the top block changed during the pass. The next pass may succeed.
+// cut off, the wallet is closed or at another height, or the top block changed during the pass. The next pass may succeed. It is
+// card.ErrWrongAnswer, a case of that, if an answer lacks something or can't be right: unknown is never zero.
 //
 // Scan returns every incoming transfer, even if it can't belong to a card: to the primary address (directly or through an integrated
 // address), to other accounts, and coinbases. Locked means that the sender's unlock time is still ahead; the 10 blocks for which no
@@ -156,6 +157,9 @@ func (m *Monero) scan(ctx context.Context, known []card.Tip, since int64) (settl
 	if err != nil {
 		return settle.View{}, err
 	}
+	if err := m.confirmAddresses(ctx, wallet, entries); err != nil {
+		return settle.View{}, err
+	}
 	kept, err := m.kept(ctx, known, tip)
 	if err != nil {
 		return settle.View{}, err
@@ -173,7 +177,7 @@ func (m *Monero) scan(ctx context.Context, known []card.Tip, since int64) (settl
 	}
 	transfers, err := m.transfers(entries, tip)
 	if err != nil {
-		return settle.View{}, fmt.Errorf("get transfers: %w", err)
+		return settle.View{}, err
 	}
 	m.scanned.Store(&wallet)
 	return settle.View{Fingerprint: network + " " + wallet, Tip: tip, Since: since, Kept: kept, Deep: deep, Transfers: transfers}, nil
@@ -233,7 +237,10 @@ func (m *Monero) kept(ctx context.Context, known []card.Tip, tip card.Tip) (int6
 			continue // the chain is shorter now, or has another block there
 		}
 		there, err := m.block(ctx, k.Height)
-		if err != nil && !hasCode(err, codeTooBigHeight) {
+		if hasCode(err, codeTooBigHeight) {
+			return 0, fmt.Errorf("%w: the chain became shorter during the pass: %w", card.ErrChainNotReady, err)
+		}
+		if err != nil {
 			return 0, err
 		}
 		if there.Hash == k.Hash {
@@ -282,73 +289,6 @@ func (m *Monero) stillAt(ctx context.Context, tip card.Tip) error {
 		return fmt.Errorf("%w: top block changed from %d to %d during the pass", card.ErrChainNotReady, tip.Height, now.Height)
 	}
 	return nil
-}
-
-// transfers validates entries and converts them to transfers, one for each transaction and subaddress.
-func (m *Monero) transfers(entries []transferEntry, tip card.Tip) ([]card.Transfer, error) {
-	type key struct {
-		txID   string
-		output int64
-	}
-	now := m.config.Now()
-	at := make(map[key]int, len(entries))
-	transfers := make([]card.Transfer, 0, len(entries))
-	for _, e := range entries {
-		if e.Type == "pool" && e.DoubleSpendSeen {
-			continue
-		}
-		t, err := e.transfer(now, tip)
-		if err != nil {
-			return nil, err
-		}
-		t.Currency = m.config.Coin.Code
-		k := key{t.TxID, t.Output}
-		i, seen := at[k]
-		if !seen {
-			at[k] = len(transfers)
-			transfers = append(transfers, t)
-			continue
-		}
-		// monero-wallet-rpc sums what a transaction pays to a subaddress, so a second entry is the same money again
-		if known := transfers[i]; t.Amount < known.Amount || (t.Amount == known.Amount && known.Height == 0) {
-			transfers[i] = t
-		}
-	}
-	return transfers, nil
-}
-
-// transfer validates an entry and converts it.
-func (e transferEntry) transfer(now time.Time, tip card.Tip) (card.Transfer, error) {
-	mined := e.Type != "pool"
-	switch {
-	case !isHash(e.TxID):
-		return card.Transfer{}, errors.New("an entry has no transaction id")
-	case e.Type != "in" && e.Type != "block" && e.Type != "pool":
-		return card.Transfer{}, fmt.Errorf("%s: unknown type %q", e.TxID, e.Type)
-	case e.Address == "":
-		return card.Transfer{}, fmt.Errorf("%s: has no address", e.TxID)
-	case e.Amount > math.MaxInt64:
-		return card.Transfer{}, fmt.Errorf("%s: amount %d is too large", e.TxID, e.Amount)
-	case e.Subaddress.Major > math.MaxInt32:
-		return card.Transfer{}, fmt.Errorf("%s: account %d is too large", e.TxID, e.Subaddress.Major)
-	case mined && e.Height <= 0, !mined && e.Height != 0:
-		return card.Transfer{}, fmt.Errorf("%s: type %q at height %d", e.TxID, e.Type, e.Height)
-	case e.Height > tip.Height:
-		return card.Transfer{}, fmt.Errorf("%w: %s is in block %d, node is at %d", card.ErrChainNotReady, e.TxID, e.Height, tip.Height)
-	}
-	seen := time.Unix(e.Timestamp, 0).UTC()
-	if e.Timestamp <= 0 || seen.After(now) {
-		seen = now
-	}
-	return card.Transfer{
-		TxID:        e.TxID,
-		Output:      int64(e.Subaddress.Major)<<32 | int64(e.Subaddress.Minor), // account 0: the subaddress index
-		Address:     e.Address,
-		Amount:      card.Amount(e.Amount),
-		Height:      e.Height,
-		Locked:      e.Locked && e.UnlockTime != 0,
-		FirstSeenAt: seen,
-	}, nil
 }
 
 // Holds implements settle.Chain (get_address). The error is card.ErrWrongChain if the wallet has another address in newest's position,

@@ -3,7 +3,6 @@ package chain
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -27,7 +26,14 @@ func (m *Monero) newAddresses(ctx context.Context, after int64, n int) ([]settle
 		if err != nil {
 			return nil, err
 		}
-		return made, m.asScanned(ctx)
+		all, err := m.subaddresses(ctx, made[0].Position, n)
+		if err != nil {
+			return nil, err
+		}
+		if i := firstDifference(made, all); i >= 0 {
+			return nil, refuse("create address", "the address at index %d is %s, but get_address says %s", made[i].Position, made[i].Address, all[i].Address)
+		}
+		return all, m.asScanned(ctx)
 	}
 	if _, err := m.reserve(ctx, after, after+int64(n), n); err != nil {
 		return nil, err
@@ -37,6 +43,16 @@ func (m *Monero) newAddresses(ctx context.Context, after int64, n int) ([]settle
 		return nil, err
 	}
 	return all, m.asScanned(ctx)
+}
+
+// firstDifference returns the index of the first address that differs, -1 if none does.
+func firstDifference(made, all []settle.Address) int {
+	for i := range made {
+		if made[i] != all[i] {
+			return i
+		}
+	}
+	return -1
 }
 
 // makeAddresses makes n addresses and has the wallet write them to its file.
@@ -89,24 +105,13 @@ func (m *Monero) subaddresses(ctx context.Context, first int64, n int) ([]settle
 	for i := range indices {
 		indices[i] = first + int64(i)
 	}
-	var answer struct {
-		Addresses []struct {
-			Address string `json:"address"`
-			Index   int64  `json:"address_index"`
-		} `json:"addresses"`
-	}
-	if err := m.askWallet(ctx, m.large(), "get_address", map[string]any{"account_index": 0, "address_index": indices}, &answer); err != nil {
+	addresses, err := m.addressesAt(ctx, 0, indices)
+	if err != nil {
 		return nil, err
 	}
-	if len(answer.Addresses) != n {
-		return nil, fmt.Errorf("get address: asked for %d, got %d", n, len(answer.Addresses))
-	}
 	all := make([]settle.Address, n)
-	for i, a := range answer.Addresses {
-		if a.Index != indices[i] || a.Address == "" {
-			return nil, fmt.Errorf("get address: asked for subaddress %d, got %d", indices[i], a.Index)
-		}
-		all[i] = settle.Address{Currency: m.config.Coin.Code, Address: a.Address, Position: a.Index}
+	for i, address := range addresses {
+		all[i] = settle.Address{Currency: m.config.Coin.Code, Address: address, Position: indices[i]}
 	}
 	return all, nil
 }
@@ -132,7 +137,7 @@ func (m *Monero) Beacon(ctx context.Context) (settle.Beacon, error) {
 
 func (m *Monero) readBeacon(ctx context.Context) (settle.Beacon, error) {
 	var answer struct {
-		Value *string `json:"value"`
+		Value string `json:"value"`
 	}
 	err := m.askWallet(ctx, m.small(), "get_attribute", map[string]any{"key": beaconKey}, &answer)
 	if hasCode(err, codeNoAttribute) {
@@ -142,11 +147,12 @@ func (m *Monero) readBeacon(ctx context.Context) (settle.Beacon, error) {
 		return settle.Beacon{}, err
 	}
 	var b beacon
-	if answer.Value == nil {
-		return settle.Beacon{}, errors.New("get attribute: no value")
+	if err := decode([]byte(answer.Value), &b); err != nil {
+		return settle.Beacon{}, fmt.Errorf("get attribute: value of %q is not what this program wrote: %w", beaconKey, err)
 	}
-	if err := json.Unmarshal([]byte(*answer.Value), &b); err != nil || b.Epoch <= 0 {
-		return settle.Beacon{}, fmt.Errorf("the wallet's attribute %q is not what this program wrote", beaconKey)
+	if b.Epoch <= 0 || b.Position < settle.NoPosition {
+		return settle.Beacon{}, refuse("get attribute", "value of %q is not what this program wrote: epoch is %d and position %d",
+			beaconKey, b.Epoch, b.Position)
 	}
 	return settle.Beacon{Epoch: b.Epoch, Position: b.Position, PacedUntil: time.UnixMilli(b.PacedUntil).UTC(), MarkedAt: time.UnixMilli(b.MarkedAt).UTC(),
 		Stored: b.Stored, Conflict: b.Conflict, Claimed: b.Claimed}, nil

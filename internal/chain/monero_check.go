@@ -83,10 +83,10 @@ func fitting(viewOnly bool, primary, network string) error {
 	return sameNetwork(primary, network)
 }
 
-// sameNetwork returns card.ErrWrongChain if the wallet is for another network than the node. It returns nil if either is not known: a
-// busy node does not tell its network.
+// sameNetwork returns card.ErrWrongChain if the wallet is for another network than the node. It returns nil if that is not known: a busy
+// node does not tell its network.
 func sameNetwork(primary, network string) error {
-	if of := networkOf(primary); of != "" && network != "" && of != network && !(of == "mainnet" && network == "fakechain") {
+	if of := networkOf(primary); network != "" && of != network && !(of == "mainnet" && network == "fakechain") {
 		return fmt.Errorf("check wallet: %w: wallet is for %s, node for %s", card.ErrWrongChain, of, network)
 	}
 	return nil
@@ -127,21 +127,13 @@ func (m *Monero) addresses(ctx context.Context) (primary string, n int, err erro
 	if err := m.askWallet(ctx, m.large(), "get_address", map[string]any{"account_index": 0}, &answer); err != nil {
 		return "", 0, err
 	}
-	return answer.Address, len(answer.Addresses), nil
-}
-
-// networkOf returns the network that a primary address is for, or "". Regtest uses the addresses of mainnet.
-// Source: https://docs.getmonero.org/public-address/standard-address/
-func networkOf(primary string) string {
-	switch {
-	case primary == "":
-		return ""
-	case primary[0] == '4':
-		return "mainnet"
-	case primary[0] == '9', primary[0] == 'A':
-		return "testnet"
-	case primary[0] == '5':
-		return "stagenet"
+	if err := checkAddressAt(answer.Address, answer.Address, 0, 0); err != nil {
+		return "", 0, refuse("get address", "address %w", err)
 	}
-	return ""
+	for i, a := range answer.Addresses {
+		if a.Index != int64(i) {
+			return "", 0, refuse("get address", "addresses[%d].address_index is %d", i, a.Index)
+		}
+	}
+	return answer.Address, len(answer.Addresses), nil
 }

@@ -21,16 +21,17 @@ import (
 func busy(t *testing.T, tip int64, hangs func(first, last int64) bool) (m *chain.Monero, asked func() int) {
 	t.Helper()
 	s, m := newScript(t)
-	s.set("get_info", fmt.Sprintf(`{"height":%d,"synchronized":true,"nettype":"mainnet","status":"OK"}`, tip+1))
+	s.set("get_info", info(map[string]any{"height": tip + 1}))
 	s.set("get_last_block_header", header(tip, "a"))
 	s.set("get_height", fmt.Sprintf(`{"height":%d}`, tip+1))
 	var mu sync.Mutex
 	calls := 0
-	rest := &script{answers: s.answers}
+	rest := &script{wallet: s.wallet, answers: s.answers}
 	s.raw = func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		var request struct {
+			ID     string
 			Method string
 			Params struct {
 				Min  int64 `json:"min_height"`
@@ -55,15 +56,22 @@ func busy(t *testing.T, tip int64, hangs func(first, last int64) bool) (m *chain
 		}
 		var entries []string
 		for h := first; h <= last; h++ {
-			entries = append(entries, entry(t, map[string]any{"height": h, "txid": fmt.Sprintf("%064x", h)}))
+			entries = append(entries, entryAt(t, h, tip))
 		}
-		_, _ = fmt.Fprintf(w, `{"id":"0","jsonrpc":"2.0","result":{"in":[%s]}}`, strings.Join(entries, ","))
+		_, _ = fmt.Fprintf(w, `{"id":%q,"jsonrpc":"2.0","result":{"in":[%s]}}`, request.ID, strings.Join(entries, ","))
 	}
 	return m, func() int {
 		mu.Lock()
 		defer mu.Unlock()
 		return calls
 	}
+}
+
+// entryAt returns the entry of the payment in a block.
+func entryAt(t *testing.T, height, tip int64) string {
+	t.Helper()
+	return entry(t, map[string]any{"height": int(height), "txid": fmt.Sprintf("%064x", height), "confirmations": tip + 1 - height,
+		"locked": height > tip-9})
 }
 
 func never(int64, int64) bool { return false }
@@ -87,7 +95,7 @@ func wantBlocks(t *testing.T, v settle.View, tip int64) {
 
 func TestMonero_AnAnswerThatIsTooLongIsAskedForInSmallerParts(t *testing.T) {
 	const tip = 3000
-	one := int64(len(entry(t, map[string]any{"height": tip, "txid": hash("b")})) + 1)
+	one := int64(len(entryAt(t, tip/2, tip)) + 1)
 	for _, fit := range []int64{200, 500, tip - 1} { // so many payments in one answer
 		m, _ := busy(t, tip, never)
 		m.Longest(fit*one + 60)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"syscall"
 	"time"
 
@@ -14,6 +16,9 @@ import (
 // This file has the methods of monerod (https://docs.getmonero.org/rpc-library/monerod-rpc/) and monero-wallet-rpc
 // (https://docs.getmonero.org/rpc-library/wallet-rpc/) that the adapter calls, with the fields it reads. For both, a height is the number
 // of blocks; functions in this file return the height of the top block, which is one less.
+//
+// What a decision needs is a field that must be in the answer; see decode. What decode can't know is checked here, and for transfers in
+// monero_transfers.go: then, too, the error is card.ErrWrongAnswer.
 
 // Codes of wallet_rpc_server_error_codes.h and core_rpc_server_error_codes.h.
 const (
@@ -22,6 +27,7 @@ const (
 	codeDenied        = -7
 	codeCoreBusy      = -9
 	codeNotOpen       = -13
+	codeAccountIndex  = -14
 	codeAddressIndex  = -15
 	codeNoWalletDir   = -23
 	codeWatchOnly     = -29
@@ -40,26 +46,6 @@ const (
 	maxAddressesPerCall = 64     // more are refused: "Count must be between 1 and 64."
 )
 
-// transferEntry is one entry of get_transfers: what one transaction pays to one subaddress. If several outputs go to the same
-// subaddress, the entry has their sum.
-type transferEntry struct {
-	Address         string       `json:"address"`
-	Amount          uint64       `json:"amount"` // piconero
-	DoubleSpendSeen bool         `json:"double_spend_seen"`
-	Height          int64        `json:"height"` // 0 in the mempool
-	Locked          bool         `json:"locked"`
-	Subaddress      subaddressID `json:"subaddr_index"`
-	Timestamp       int64        `json:"timestamp"` // Unix seconds: of the block, or when the wallet saw it in the mempool
-	TxID            string       `json:"txid"`
-	Type            string       `json:"type"` // in, block (a coinbase) or pool
-	UnlockTime      uint64       `json:"unlock_time"`
-}
-
-type subaddressID struct {
-	Major uint32 `json:"major"`
-	Minor uint32 `json:"minor"`
-}
-
 // daemonInfo is the result of get_info.
 type daemonInfo struct {
 	Height       int64  `json:"height"` // number of blocks
@@ -77,7 +63,7 @@ func (i daemonInfo) ready() error {
 	reason := ""
 	switch {
 	case i.Status != "OK":
-		reason = fmt.Sprintf("node answers with status %q", i.Status)
+		reason = fmt.Sprintf("node answers with status %q", excerpt([]byte(i.Status)))
 	case i.Untrusted:
 		reason = "node answers for a bootstrap daemon; run monerod without --bootstrap-daemon-address"
 	case i.Offline && i.Network != "fakechain":
@@ -87,12 +73,29 @@ func (i daemonInfo) ready() error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("%w: %s", card.ErrChainNotReady, reason)
+	return fmt.Errorf("get info: %w: %s", card.ErrChainNotReady, reason)
 }
 
-func (m *Monero) daemonInfo(ctx context.Context) (info daemonInfo, err error) {
-	err = m.askDaemon(ctx, "get_info", struct{}{}, &info)
-	return info, err
+func (m *Monero) daemonInfo(ctx context.Context) (daemonInfo, error) {
+	var info daemonInfo
+	if err := m.askDaemon(ctx, "get_info", struct{}{}, &info); err != nil {
+		return daemonInfo{}, err
+	}
+	if info.Status != "OK" { // the other fields mean nothing
+		return daemonInfo{Status: info.Status}, nil
+	}
+	switch {
+	case info.Height < 1 || info.Height > maxHeight:
+		return daemonInfo{}, refuse("get info", "height is %d", info.Height)
+	case !slices.Contains([]string{"mainnet", "testnet", "stagenet", "fakechain"}, info.Network):
+		return daemonInfo{}, refuse("get info", "nettype is %q", excerpt([]byte(info.Network)))
+	}
+	return info, nil
+}
+
+// refuse returns a card.ErrWrongAnswer that says what is wrong in the answer of a method.
+func refuse(method, format string, args ...any) error {
+	return fmt.Errorf("%s: %w", method, wrongAnswer(fmt.Errorf(format, args...)))
 }
 
 // header is the result of get_last_block_header and get_block_header_by_height.
@@ -100,37 +103,52 @@ type header struct {
 	BlockHeader struct {
 		Hash      string `json:"hash"`
 		Height    int64  `json:"height"`
-		Timestamp int64  `json:"timestamp"` // Unix seconds
+		Timestamp int64  `json:"timestamp"` // Unix seconds; 0 of the genesis block
 	} `json:"block_header"`
-	Status string `json:"status"`
+	Status    string `json:"status"`
+	Untrusted bool   `json:"untrusted"`
 }
 
-func (h header) tip() (card.Tip, error) {
-	b := h.BlockHeader
-	if h.Status != "OK" {
-		return card.Tip{}, fmt.Errorf("%w: node answers with status %q", card.ErrChainNotReady, h.Status)
+// blockHeader asks for a block. The error is card.ErrChainNotReady if the node can't be trusted now.
+func (m *Monero) blockHeader(ctx context.Context, method string, params any) (card.Tip, error) {
+	var h header
+	if err := m.askDaemon(ctx, method, params, &h); err != nil {
+		return card.Tip{}, err
 	}
-	if !isHash(b.Hash) || b.Height < 0 {
-		return card.Tip{}, errors.New("block header has no hash or no height")
+	b, name := h.BlockHeader, methodName(method)
+	switch {
+	case h.Status != "OK":
+		return card.Tip{}, fmt.Errorf("%s: %w: node answers with status %q", name, card.ErrChainNotReady, excerpt([]byte(h.Status)))
+	case h.Untrusted:
+		return card.Tip{}, fmt.Errorf("%s: %w: node answers for a bootstrap daemon", name, card.ErrChainNotReady)
+	case !isHash(b.Hash):
+		return card.Tip{}, refuse(name, "block_header.hash is %q", excerpt([]byte(b.Hash)))
+	case b.Height < 0 || b.Height > maxHeight:
+		return card.Tip{}, refuse(name, "block_header.height is %d", b.Height)
+	case b.Timestamp < moneroBegan && b.Height > 0, b.Timestamp < 0, b.Timestamp > m.config.Now().Add(clockLeeway).Unix():
+		return card.Tip{}, refuse(name, "block_header.timestamp is %d, and this machine's clock shows %d", b.Timestamp, m.config.Now().Unix())
 	}
 	return card.Tip{Height: b.Height, Hash: b.Hash, Time: time.Unix(b.Timestamp, 0).UTC()}, nil
 }
 
+// What can't be exceeded.
+const (
+	moneroBegan = 1397800000     // Unix time before Monero's first block
+	maxHeight   = 500_000_000    // CRYPTONOTE_MAX_BLOCK_NUMBER; an unlock time is a height if it is below
+	clockLeeway = 24 * time.Hour // by which the time of a block or a wallet may be ahead of ours
+)
+
 func (m *Monero) topBlock(ctx context.Context) (card.Tip, error) {
-	var h header
-	if err := m.askDaemon(ctx, "get_last_block_header", struct{}{}, &h); err != nil {
-		return card.Tip{}, err
-	}
-	return h.tip()
+	return m.blockHeader(ctx, "get_last_block_header", struct{}{})
 }
 
 // block returns the block that is now at a height. The error has codeTooBigHeight if there is none.
 func (m *Monero) block(ctx context.Context, height int64) (card.Tip, error) {
-	var h header
-	if err := m.askDaemon(ctx, "get_block_header_by_height", map[string]any{"height": height}, &h); err != nil {
-		return card.Tip{}, err
+	b, err := m.blockHeader(ctx, "get_block_header_by_height", map[string]any{"height": height})
+	if err == nil && b.Height != height {
+		return card.Tip{}, refuse("get block header by height", "block_header.height is %d, though %d was asked for", b.Height, height)
 	}
-	return h.tip()
+	return b, err
 }
 
 func (m *Monero) genesis(ctx context.Context) (hash string, err error) {
@@ -152,42 +170,66 @@ func (m *Monero) walletHeight(ctx context.Context) (int64, error) {
 	if err := m.askWallet(ctx, m.small(), "get_height", struct{}{}, &answer); err != nil {
 		return 0, err
 	}
+	if answer.Height < 1 || answer.Height > maxHeight {
+		return 0, refuse("get height", "height is %d", answer.Height)
+	}
 	return answer.Height - 1, nil
 }
 
 // primaryAddress returns subaddress 0 of account 0, which identifies the wallet.
 func (m *Monero) primaryAddress(ctx context.Context) (string, error) {
-	var answer struct {
-		Address string `json:"address"`
-	}
-	params := map[string]any{"account_index": 0, "address_index": []int{0}}
-	if err := m.askWallet(ctx, m.small(), "get_address", params, &answer); err != nil {
+	all, err := m.addressesAt(ctx, 0, []int64{0})
+	if err != nil {
 		return "", err
 	}
-	if answer.Address == "" {
-		return "", errors.New("get address: wallet has no primary address")
-	}
-	return answer.Address, nil
+	return all[0], nil
 }
 
 // subaddress returns a subaddress of account 0, or "" if the wallet has none at the index.
 func (m *Monero) subaddress(ctx context.Context, index int64) (string, error) {
-	var answer struct {
-		Addresses []struct {
-			Address string `json:"address"`
-		} `json:"addresses"`
-	}
-	params := map[string]any{"account_index": 0, "address_index": []int64{index}}
-	err := m.askWallet(ctx, m.small(), "get_address", params, &answer)
+	all, err := m.addressesAt(ctx, 0, []int64{index})
 	switch {
 	case hasCode(err, codeAddressIndex):
 		return "", nil
 	case err != nil:
 		return "", err
-	case len(answer.Addresses) != 1 || answer.Addresses[0].Address == "":
-		return "", fmt.Errorf("get address: asked for one, got %d", len(answer.Addresses))
 	}
-	return answer.Addresses[0].Address, nil
+	return all[0], nil
+}
+
+// addressesAt returns the addresses of an account at the indices. The error has codeAddressIndex if the wallet lacks one.
+func (m *Monero) addressesAt(ctx context.Context, account int64, indices []int64) ([]string, error) {
+	var answer struct {
+		Address   string `json:"address"` // the account's
+		Addresses []struct {
+			Address string `json:"address"`
+			Index   int64  `json:"address_index"`
+		} `json:"addresses"`
+	}
+	params := map[string]any{"account_index": account, "address_index": indices}
+	if err := m.askWallet(ctx, m.large(), "get_address", params, &answer); err != nil {
+		return nil, err
+	}
+	if len(answer.Addresses) != len(indices) {
+		return nil, refuse("get address", "addresses has %d entries, though %d were asked for", len(answer.Addresses), len(indices))
+	}
+	if err := checkAddressAt(answer.Address, answer.Address, account, 0); err != nil {
+		return nil, refuse("get address", "address %w", err)
+	}
+	all, seen := make([]string, len(indices)), make(map[string]int64, len(indices))
+	for i, a := range answer.Addresses {
+		if a.Index != indices[i] {
+			return nil, refuse("get address", "addresses[%d].address_index is %d, though %d was asked for", i, a.Index, indices[i])
+		}
+		if err := checkAddressAt(a.Address, answer.Address, account, a.Index); err != nil {
+			return nil, refuse("get address", "addresses[%d].address %w", i, err)
+		}
+		if first, twice := seen[a.Address]; twice && first != a.Index {
+			return nil, refuse("get address", "addresses[%d].address is that of index %d, too", i, first)
+		}
+		all[i], seen[a.Address] = a.Address, a.Index
+	}
+	return all, nil
 }
 
 // incoming returns what all accounts received above the height since up to tip, and in the mempool. A long stretch, as after a rescan, is
@@ -220,17 +262,34 @@ func (m *Monero) incoming(ctx context.Context, since, tip int64) ([]transferEntr
 // received returns what all accounts received in that many blocks above the height from, and, if these reach tip, in the mempool.
 func (m *Monero) received(ctx context.Context, from, blocks, tip int64) ([]transferEntry, error) {
 	var answer struct {
-		In   []transferEntry `json:"in"`
-		Pool []transferEntry `json:"pool"`
+		In   []transferEntry `json:"in,omitempty"`
+		Pool []transferEntry `json:"pool,omitempty"`
 	}
 	params := map[string]any{"in": true, "all_accounts": true, "filter_by_height": true, "min_height": from} // exclusive
+	to := int64(math.MaxInt64)
 	if from+blocks >= tip {
 		params["pool"] = true // not filtered by height
 	} else {
-		params["max_height"] = from + blocks // inclusive
+		to = from + blocks
+		params["max_height"] = to // inclusive
 	}
-	err := m.askWallet(ctx, m.large(), "get_transfers", params, &answer)
-	return append(answer.In, answer.Pool...), err
+	if err := m.askWallet(ctx, m.large(), "get_transfers", params, &answer); err != nil {
+		return nil, err
+	}
+	for i, e := range answer.In {
+		switch {
+		case e.Type != "in" && e.Type != "block":
+			return nil, refuse("get transfers", "in[%d].type is %q", i, excerpt([]byte(e.Type)))
+		case e.Height <= from || e.Height > to:
+			return nil, refuse("get transfers", "in[%d].height is %d, though blocks from %d were asked for", i, e.Height, from+1)
+		}
+	}
+	for i, e := range answer.Pool {
+		if e.Type != "pool" {
+			return nil, refuse("get transfers", "pool[%d].type is %q", i, excerpt([]byte(e.Type)))
+		}
+	}
+	return append(answer.In, answer.Pool...), nil
 }
 
 // tooMuch reports whether the wallet may have failed because the blocks have too many transfers for one response.
@@ -238,7 +297,7 @@ func tooMuch(ctx context.Context, err error) bool {
 	return errors.Is(err, errTooLong) || errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
 }
 
-// createAddresses makes 1 to maxAddressesPerCall subaddresses of account 0.
+// createAddresses makes 1 to maxAddressesPerCall subaddresses of account 0. They follow each other.
 func (m *Monero) createAddresses(ctx context.Context, n int) ([]settle.Address, error) {
 	var answer struct {
 		Addresses []string `json:"addresses"`
@@ -249,11 +308,26 @@ func (m *Monero) createAddresses(ctx context.Context, n int) ([]settle.Address, 
 		return nil, err
 	}
 	if len(answer.Addresses) != n || len(answer.Indices) != n {
-		return nil, fmt.Errorf("create address: asked for %d, got %d with %d indices", n, len(answer.Addresses), len(answer.Indices))
+		return nil, refuse("create address", "addresses has %d entries and address_indices %d, though %d were asked for",
+			len(answer.Addresses), len(answer.Indices), n)
+	}
+	base := "" // of the wallet, if it is known
+	if scanned := m.scanned.Load(); scanned != nil {
+		base = *scanned
 	}
 	made := make([]settle.Address, n)
-	for i := range made {
-		made[i] = settle.Address{Currency: m.config.Coin.Code, Address: answer.Addresses[i], Position: answer.Indices[i]}
+	for i, address := range answer.Addresses {
+		index := answer.Indices[i]
+		if index < 1 || index > maxSubaddress || index != answer.Indices[0]+int64(i) {
+			return nil, refuse("create address", "address_indices[%d] is %d", i, index)
+		}
+		if err := checkAddressAt(address, base, 0, index); err != nil {
+			return nil, refuse("create address", "addresses[%d] %w", i, err)
+		}
+		if slices.Contains(answer.Addresses[:i], address) {
+			return nil, refuse("create address", "addresses[%d] is there twice", i)
+		}
+		made[i] = settle.Address{Currency: m.config.Coin.Code, Address: address, Position: index}
 	}
 	return made, nil
 }

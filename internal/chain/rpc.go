@@ -10,7 +10,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/icholy/digest"
@@ -22,6 +24,7 @@ import (
 var (
 	errLogin    = errors.New("login refused (HTTP status 401): check the configured user and password")
 	errNoResult = errors.New("answer has neither result nor error")
+	errNotAsked = errors.New("answer belongs to another request")
 	errTooLong  = errors.New("answer is longer")
 )
 
@@ -36,6 +39,7 @@ type rpc struct {
 	// turn lets one call run at a time. Monero's servers accept a login's nonces only in order and on one connection, and a wallet does
 	// one thing at a time anyway.
 	turn chan struct{}
+	sent atomic.Int64 // requests, by which they are numbered
 }
 
 // rpcLimit limits one call.
@@ -81,17 +85,22 @@ func newRPC(base, user string, password card.Secret) *rpc {
 	}
 }
 
-// call calls a method and stores its result in the value that result points to. Errors name the method. The error is an *rpcError if
-// the endpoint reported it, context.DeadlineExceeded if the time ran out, and errTooLong if the response exceeds the limit.
+// call calls a method and stores its result in the value that result points to, which must have all its fields; see decode. Errors name
+// the method. The error is an *rpcError if the endpoint reported it, context.DeadlineExceeded if the time ran out, errTooLong if the
+// response exceeds the limit, and card.ErrWrongAnswer if the response is not what the method promises.
 func (c *rpc) call(ctx context.Context, limit rpcLimit, method string, params, result any) error {
 	if err := c.exchange(ctx, limit, method, params, result); err != nil {
-		return fmt.Errorf("%s: %w", strings.ReplaceAll(method, "_", " "), err)
+		return fmt.Errorf("%s: %w", methodName(method), err)
 	}
 	return nil
 }
 
+// methodName is how errors call a method.
+func methodName(method string) string { return strings.ReplaceAll(method, "_", " ") }
+
 func (c *rpc) exchange(ctx context.Context, limit rpcLimit, method string, params, result any) error {
-	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": "0", "method": method, "params": params})
+	id := strconv.FormatInt(c.sent.Add(1), 10)
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 	if err != nil {
 		return err
 	}
@@ -103,26 +112,29 @@ func (c *rpc) exchange(ctx context.Context, limit rpcLimit, method string, param
 		return err
 	}
 	var envelope struct {
-		Result json.RawMessage `json:"result"`
-		Error  *rpcError       `json:"error"`
+		ID     json.RawMessage `json:"id,omitempty"`
+		Result json.RawMessage `json:"result,omitempty"`
+		Error  *rpcError       `json:"error,omitempty"`
 	}
-	err = json.Unmarshal(answer, &envelope)
+	err = decode(answer, &envelope)
+	ours := string(envelope.ID) == strconv.Quote(id)
 	switch {
 	case status == http.StatusUnauthorized:
 		return errLogin
+	case err == nil && envelope.Error != nil && !ours: // its code must not decide anything
+		return wrongAnswer(fmt.Errorf("%w: %s", errNotAsked, envelope.Error))
 	case err == nil && envelope.Error != nil:
 		return envelope.Error
 	case status != http.StatusOK:
 		return fmt.Errorf("HTTP status %d from %s", status, c.url)
 	case err != nil:
 		return fmt.Errorf("answer of %s is not JSON-RPC: %w", c.url, err)
-	case len(envelope.Result) == 0 || string(envelope.Result) == "null":
-		return errNoResult
+	case envelope.Result == nil:
+		return wrongAnswer(errNoResult)
+	case !ours:
+		return wrongAnswer(errNotAsked)
 	}
-	if err := json.Unmarshal(envelope.Result, result); err != nil {
-		return fmt.Errorf("result is not what the method promises: %w", err)
-	}
-	return nil
+	return decode(envelope.Result, result)
 }
 
 func (c *rpc) post(ctx context.Context, limit int64, body []byte) (status int, answer []byte, err error) {

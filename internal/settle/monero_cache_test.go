@@ -142,8 +142,9 @@ func TestWatcher_MoneroWhatAWalletShowedWronglyIsUncountedOnlyIfAnOperatorSaysSo
 		height, at := s.top()
 		var index struct{ Index map[string]any }
 		s.net.Wallet.Call(t, "get_address_index", map[string]any{"address": c.Address}, &index)
-		entry = map[string]any{"address": c.Address, "amount": int64(coin), "height": height, "subaddr_index": index.Index,
-			"timestamp": at.Unix(), "txid": strings.Repeat("ab", 32), "type": "in"}
+		entry = map[string]any{"address": c.Address, "amount": int64(coin), "confirmations": 1, "double_spend_seen": false,
+			"height": height, "locked": true, "subaddr_index": index.Index, "timestamp": at.Unix(), "txid": strings.Repeat("ab", 32),
+			"type": "in", "unlock_time": 0}
 		s.tick()
 		s.want(c, card.AwaitingPayment, card.Confirming, coin, 1)
 		before := s.facts(c)

@@ -188,7 +188,7 @@ func (w *Watcher) react(ctx context.Context, err error) error {
 		w.poolAt = time.Time{}
 		if !w.recoveredAt.IsZero() {
 			return errors.Join(err, w.store.NoteRescan(ctx, w.currency,
-				"a rescan did not help: "+err.Error()+"; was the wallet restored from too late a height? If the money never came: cardmint wallet rescan --believe"))
+				"a rescan did not help: "+err.Error()+"; was the wallet restored from too late a height? If the money never came, or the wallet is right now: cardmint wallet rescan --believe"))
 		}
 		return errors.Join(err, w.store.RequestRescan(ctx, w.currency, err.Error(), false))
 	}
@@ -237,6 +237,8 @@ func (w *Watcher) Health() error {
 		why = "node or wallet is not the one that this database belongs to"
 	case errors.Is(err, card.ErrWalletLost):
 		why = "the wallet lost what it knew, and is to look through the whole chain again"
+	case errors.Is(err, card.ErrWrongAnswer):
+		why = "node or wallet gave an answer that can't be right"
 	case errors.Is(err, card.ErrChainNotReady):
 		why = "node or wallet is not ready"
 	}

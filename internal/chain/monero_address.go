@@ -1,0 +1,102 @@
+package chain
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/bits"
+	"strings"
+
+	"golang.org/x/crypto/sha3"
+)
+
+// An address is a byte that says network and kind, two public keys of 32 bytes, and the first 4 bytes of the Keccak-256 of all that, in
+// Monero's base58. Source: https://docs.getmonero.org/public-address/standard-address/
+const (
+	addressBytes  = 69
+	checksumBytes = 4
+)
+
+// addressKind is what an address says about itself.
+type addressKind struct {
+	network string // mainnet, testnet or stagenet; regtest uses the addresses of mainnet
+	sub     bool
+}
+
+var addressKinds = map[byte]addressKind{
+	18: {"mainnet", false}, 42: {"mainnet", true},
+	53: {"testnet", false}, 63: {"testnet", true},
+	24: {"stagenet", false}, 36: {"stagenet", true},
+}
+
+// parseAddress returns the kind of an address. An error continues a sentence that begins with the name of the field.
+func parseAddress(address string) (addressKind, error) {
+	data, ok := decodeBase58(address)
+	if !ok || len(data) != addressBytes {
+		return addressKind{}, fmt.Errorf("is no address: %q", excerpt([]byte(address)))
+	}
+	body, checksum := data[:addressBytes-checksumBytes], data[addressBytes-checksumBytes:]
+	hash := sha3.NewLegacyKeccak256()
+	_, _ = hash.Write(body)
+	kind, known := addressKinds[data[0]]
+	if !known || !bytes.Equal(hash.Sum(nil)[:checksumBytes], checksum) {
+		return addressKind{}, fmt.Errorf("is no address: %q", excerpt([]byte(address)))
+	}
+	return kind, nil
+}
+
+// decodeBase58 decodes Monero's base58: each 8 bytes are 11 digits, and what is left over has as many as it needs.
+func decodeBase58(text string) (data []byte, ok bool) {
+	sizes := map[int]int{2: 1, 3: 2, 5: 3, 6: 4, 7: 5, 9: 6, 10: 7, 11: 8} // bytes by digits
+	for len(text) > 0 {
+		block := text[:min(11, len(text))]
+		text = text[len(block):]
+		size, known := sizes[len(block)]
+		if !known {
+			return nil, false
+		}
+		var n uint64
+		for _, digit := range []byte(block) {
+			value := strings.IndexByte(base58, digit)
+			high, low := bits.Mul64(n, 58)
+			sum, carry := bits.Add64(low, uint64(max(0, value)), 0)
+			if value < 0 || high != 0 || carry != 0 {
+				return nil, false
+			}
+			n = sum
+		}
+		if size < 8 && n>>(8*size) != 0 {
+			return nil, false
+		}
+		for i := size - 1; i >= 0; i-- {
+			data = append(data, byte(n>>(8*i)))
+		}
+	}
+	return data, true
+}
+
+// checkAddressAt returns an error unless an address can be the one at an index of an account whose own address is base; "" is not compared.
+// Only the first of the first account is no subaddress.
+func checkAddressAt(address, base string, account, index int64) error {
+	kind, err := parseAddress(address)
+	switch {
+	case err != nil:
+		return err
+	case kind.sub == (account == 0 && index == 0):
+		return fmt.Errorf("can't be at index %d of account %d: %s", index, account, address)
+	case base != "" && (index == 0) != (address == base):
+		return fmt.Errorf("is %s at index %d, and %s at 0", address, index, base)
+	case base != "" && networkOf(base) != kind.network:
+		return errors.New("is of another network")
+	}
+	return nil
+}
+
+// networkOf returns the network that an address is for, or "".
+func networkOf(address string) string {
+	kind, err := parseAddress(address)
+	if err != nil {
+		return ""
+	}
+	return kind.network
+}
