@@ -54,12 +54,12 @@ func checkCoin(ctx context.Context, g *globals, coin enabled) error {
 
 type walletRescanCommand struct {
 	Currency string        `arg:"" optional:"" default:"${default_coin}" help:"Currency of the wallet (${default})."`
-	Believe  bool          `help:"Trust the wallet: no longer count what it does not show afterwards, though its block is still in the chain. For money that never came."`
+	Believe  bool          `help:"Trust the wallet: no longer count what it does not show afterwards, and count what it shows otherwise, though the block is still in the chain. For money that never came."`
 	Wait     time.Duration `default:"24h" placeholder:"DURATION" help:"How long to wait for the end; 0 not to wait (${default})."`
 }
 
 func (walletRescanCommand) Help() string {
-	return `For a wallet that has lost data, or could not follow a deep reorganisation. The worker that watches the chain does it in its next pass: it has the wallet create its addresses again and scan the whole chain, and compares every transfer with what is stored. Interrupting it loses nothing. New payments are seen when it is done. A worker that notices that its wallet has lost something starts a rescan by itself. If the wallet still lacks a transfer whose block is in the chain, the worker does not trust it, and credits nothing of that coin until this is solved: restore the wallet from an earlier height, or use --believe.
+	return `For a wallet that has lost data, or could not follow a deep reorganisation. The worker that watches the chain does it in its next pass: it has the wallet create its addresses again and scan the whole chain, and compares every transfer with what is stored. Interrupting it loses nothing. New payments are seen when it is done. A worker that notices that its wallet has lost something starts a rescan by itself. If the wallet still lacks a transfer whose block is in the chain, or shows another amount of it, the worker does not trust it, and credits nothing of that coin until this is solved: restore the wallet from an earlier height, or use --believe.
 
 Examples:
   cardmint wallet rescan

@@ -117,6 +117,7 @@ type Cursor struct {
 	Conflict string
 	// Restored means that the database was restored by the program since the last epoch began.
 	Restored bool
-	// Believe means that transfers which the wallet still lacks after the rescan are un-counted, as an operator asked.
+	// Believe means that transfers which the wallet still lacks after the rescan are un-counted, and those that it shows otherwise changed, as
+	// an operator asked.
 	Believe bool
 }

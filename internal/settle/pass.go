@@ -123,7 +123,8 @@ type applied struct {
 // Its cost depends on how much changed, not on how many cards wait.
 //
 // The error is card.ErrWrongChain if the view is of another network or wallet, card.ErrChainNotReady if the chain is shorter than the
-// cursor, card.ErrWalletLost if a transfer is missing although its block is still in the chain, and card.ErrFenced if the lease was lost.
+// cursor, card.ErrWalletLost if a transfer is missing or another although its block is still in the chain, and card.ErrFenced if the lease
+// was lost.
 // After any of these errors nothing has changed.
 func (w *Watcher) apply(ctx context.Context, cursor Cursor, v View) (applied, error) {
 	if cursor.Fingerprint != "" && cursor.Fingerprint != v.Fingerprint {
@@ -188,6 +189,11 @@ func applyTransfers(ctx context.Context, tx Tx, currency string, cursor Cursor, 
 		twice[key] = true
 		old, known := gone[key]
 		delete(gone, key)
+		if known && !cursor.Believe {
+			if err := contradiction(old, t, cursor, v); err != nil {
+				return nil, err
+			}
+		}
 		same := known && old.Address == t.Address && old.Amount == t.Amount && old.Height == t.Height && old.Locked == t.Locked
 		if !same {
 			changed = append(changed, t)

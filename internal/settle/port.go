@@ -36,7 +36,7 @@ type Store interface {
 	DistrustPool(ctx context.Context, currency string) error
 
 	// RequestRescan requests a rescan by the currency's wallet; a no-op if one is pending, except that believe then applies to that one.
-	// With believe, transfers that the wallet still lacks after the rescan are un-counted. The error is card.ErrNoRow if the currency
+	// With believe, transfers that the wallet still lacks after the rescan are un-counted, and those that it shows otherwise changed. The error is card.ErrNoRow if the currency
 	// has no wallet yet.
 	RequestRescan(ctx context.Context, currency, reason string, believe bool) error
 	// NoteRescan records the progress of the pending rescan.

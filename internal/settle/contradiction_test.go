@@ -1,0 +1,157 @@
+package settle_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/settle"
+)
+
+// retold is a chain whose transfers a test changes.
+type retold struct {
+	settle.Chain
+	tell func(t *card.Transfer) // if set
+}
+
+func (r *retold) Scan(ctx context.Context, known []card.Tip, since, newest int64) (settle.View, error) {
+	v, err := r.Chain.Scan(ctx, known, since, newest)
+	for i := range v.Transfers {
+		if r.tell != nil {
+			r.tell(&v.Transfers[i])
+		}
+	}
+	return v, err
+}
+
+func (*retold) Recover(context.Context, string, *settle.Address, func(string)) error { return nil }
+
+func TestWatcher_WhatChangedInABlockThatIsStillThereIsNotBelieved(t *testing.T) {
+	for name, tt := range map[string]struct {
+		tell func(t *card.Transfer)
+		says string
+	}{
+		"less":                {func(t *card.Transfer) { t.Amount-- }, "its amount to "},
+		"nothing":             {func(t *card.Transfer) { t.Amount = 0 }, "is now 0, not"},
+		"more":                {func(t *card.Transfer) { t.Amount *= 2 }, "its amount to "},
+		"another address":     {func(t *card.Transfer) { t.Address = "another" }, "it now pays to another"},
+		"another block":       {func(t *card.Transfer) { t.Height-- }, "it is now in block "},
+		"back in the mempool": {func(t *card.Transfer) { t.Height = 0 }, "it is now in block 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, s *shop) {
+				issued, waiting := s.order(), s.order()
+				s.pay(issued, coin, 10)
+				s.settle()
+				s.pay(waiting, coin-1, 1) // one more would be enough
+				wallet := &retold{Chain: s.chain}
+				w := s.watch(wallet, settle.Config{FillBatch: 200})
+				check(t, w.Tick(t.Context()))
+				s.mine(20)
+				check(t, w.Tick(t.Context()))
+				wallet.tell = func(x *card.Transfer) { tt.tell(x) }
+				for range 3 { // the second pass is after a rescan
+					s.mine(1)
+					err := w.Tick(t.Context())
+					if !errors.Is(err, card.ErrWalletLost) || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), "still in the chain") {
+						t.Errorf("error %v", err)
+					}
+					if err := w.Health(); err == nil {
+						t.Error("it is ready")
+					}
+					s.want(issued, card.Generated, card.Paid, coin, 31)
+					s.want(waiting, card.AwaitingPayment, card.Underpaid, coin-1, 21)
+				}
+				if note := s.pending(); !strings.Contains(note, tt.says) || !strings.Contains(note, "rescan --believe") {
+					t.Errorf("an operator reads %q", note)
+				}
+				s.wantIssued(1)
+				wallet.tell = nil
+				check(t, w.Tick(t.Context()))
+				s.want(issued, card.Generated, card.Paid, coin, 34)
+				if note := s.pending(); note != "" {
+					t.Errorf("a rescan is pending: %s", note)
+				}
+			})
+		})
+	}
+}
+
+func TestWatcher_AnOperatorMayBelieveAnotherAmount(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin, 10)
+		s.settle()
+		wallet := &retold{Chain: s.chain, tell: func(x *card.Transfer) { x.Amount = coin / 2 }}
+		w := s.watch(wallet, settle.Config{FillBatch: 200})
+		if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWalletLost) {
+			t.Errorf("error %v", err)
+		}
+		check(t, s.store.RequestRescan(t.Context(), "monero", "an operator asked", true))
+		check(t, w.Tick(t.Context()))
+		s.want(c, card.Generated, card.Reversed, coin/2, 10)
+		check(t, w.Tick(t.Context())) // it is what is stored now
+		wallet.tell = nil
+		if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWalletLost) { // the operator's word holds for one rescan
+			t.Errorf("error %v", err)
+		}
+		s.doubts = append(s.doubts, lost)
+	})
+}
+
+// Of two outputs with one key the mempool shows both in full. A block that takes the second shows by how much it is larger, if at all.
+func TestWatcher_AnAmountInTheMempoolMayFallButNotGrow(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.order()
+		s.pay(c, coin, 0)
+		wallet := &retold{Chain: s.chain}
+		w := s.watch(wallet, settle.Config{FillBatch: 200})
+		height := int64(0)
+		amount := func(a card.Amount) error {
+			wallet.tell = func(x *card.Transfer) { x.Amount, x.Height = a, height }
+			return w.Tick(t.Context())
+		}
+		check(t, amount(coin/2))
+		s.want(c, card.AwaitingPayment, card.Underpaid, coin/2, 0)
+		for _, more := range []card.Amount{coin/2 + 1, coin} {
+			if err := amount(more); !errors.Is(err, card.ErrWalletLost) || !strings.Contains(err.Error(), "of the mempool") {
+				t.Errorf("error %v", err)
+			}
+		}
+		s.want(c, card.AwaitingPayment, card.Underpaid, coin/2, 0)
+		check(t, amount(coin/4))
+		s.want(c, card.AwaitingPayment, card.Underpaid, coin/4, 0)
+		cursor, err := s.store.Cursor(t.Context(), wallet.Currency())
+		check(t, err)
+		height = cursor.Tip.Height + 1 // that block takes it
+		s.mine(10)
+		if err := amount(coin); !errors.Is(err, card.ErrWalletLost) {
+			t.Errorf("error %v", err)
+		}
+		s.want(c, card.AwaitingPayment, card.Underpaid, coin/4, 0)
+		check(t, amount(coin/8))
+		s.want(c, card.AwaitingPayment, card.Underpaid, coin/8, 10)
+		s.wantIssued(0)
+	})
+}
+
+// After blocks were replaced, the other one of two outputs with one key may be the first.
+func TestWatcher_AnAmountMayGrowIfBlocksWereReplaced(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		q := s.pebbles()
+		w := s.watch(&walled{derived: derived{q}}, settle.Config{FillBatch: 200})
+		check(t, w.Tick(t.Context()))
+		c := s.orderPebbles()
+		q.pay(c.Address, c.Amount/2)
+		check(t, w.Tick(t.Context()))
+		s.want(c, card.AwaitingPayment, card.Underpaid, c.Amount/2, 1)
+		paid := q.paid[0]
+		q.replace(1)
+		paid.Amount = c.Amount
+		q.paid = append(q.paid, paid)
+		check(t, w.Tick(t.Context()))
+		s.want(c, card.AwaitingPayment, card.Paid, c.Amount, 2)
+	})
+}
