@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/cardmint/cardmint/internal/card"
 )
@@ -20,9 +22,9 @@ import (
 //
 // The error names the field, as in "in[3].amount is missing", and is card.ErrWrongAnswer.
 func decode(text []byte, result any) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber() // or a skipped or misplaced one could be too large
-	err := decodeValue(d, reflect.ValueOf(result).Elem(), "")
+	d := decoder{Decoder: json.NewDecoder(bytes.NewReader(text))}
+	d.UseNumber() // or a misplaced one could be too large for the error that it is
+	err := d.value(reflect.ValueOf(result).Elem())
 	if err == nil {
 		if _, more := d.Token(); !errors.Is(more, io.EOF) {
 			err = errors.New("something follows the answer")
@@ -39,114 +41,180 @@ func wrongAnswer(err error) error {
 	return fmt.Errorf("%w: %w", card.ErrWrongAnswer, err)
 }
 
-// decodeValue decodes the next value. path names it in errors.
-func decodeValue(d *json.Decoder, v reflect.Value, path string) error {
-	switch v.Kind() {
-	case reflect.Struct:
-		return decodeObject(d, v, path)
-	case reflect.Slice:
-		if v.Type() != reflect.TypeFor[json.RawMessage]() {
-			return decodeList(d, v, path)
-		}
+// fieldError says what is wrong with a field.
+type fieldError struct {
+	path string // of the field, as in "in[3].amount"; "" for the whole answer
+	what string
+}
+
+func (e *fieldError) Error() string {
+	if e.path == "" {
+		return "the answer " + e.what
 	}
-	var text json.RawMessage
-	if err := d.Decode(&text); err != nil {
+	return strings.TrimPrefix(e.path, ".") + " " + e.what
+}
+
+// under adds where a field is to an error about it. Paths are put together only in errors, as an answer may have 100,000 entries.
+func under(where string, err error) error {
+	if e, ok := errors.AsType[*fieldError](err); ok {
+		e.path = where + e.path
+	}
+	return err
+}
+
+// decoder reads one answer.
+type decoder struct {
+	*json.Decoder
+	text json.RawMessage // of the last value, to be used again
+}
+
+// value decodes the next value.
+func (d *decoder) value(v reflect.Value) error {
+	isText := v.Type() == reflect.TypeFor[json.RawMessage]()
+	switch {
+	case v.Kind() == reflect.Struct:
+		return d.object(v)
+	case v.Kind() == reflect.Slice && !isText:
+		return d.list(v)
+	}
+	if err := d.Decode(&d.text); err != nil {
 		return err
 	}
-	switch isNull := string(text) == "null"; {
+	switch isNull := string(d.text) == "null"; {
 	case isNull && v.Kind() == reflect.Pointer:
 		return nil
 	case isNull:
-		return fmt.Errorf("%s is null", named(path))
+		return &fieldError{what: "is null"}
+	case isText:
+		v.SetBytes(bytes.Clone(d.text))
+		return nil
 	case v.Kind() == reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		return decodeValue(json.NewDecoder(bytes.NewReader(text)), v.Elem(), path)
+		inner := decoder{Decoder: json.NewDecoder(bytes.NewReader(bytes.Clone(d.text)))}
+		return inner.value(v.Elem())
 	}
-	if json.Unmarshal(text, v.Addr().Interface()) != nil {
-		return fmt.Errorf("%s is %s, not a value of type %s", named(path), excerpt(text), v.Type())
+	if !setScalar(v, d.text) {
+		return &fieldError{what: fmt.Sprintf("is %s, not a value of type %s", excerpt(d.text), v.Type())}
 	}
 	return nil
 }
 
-func decodeObject(d *json.Decoder, v reflect.Value, path string) error {
-	if err := decodeOpening(d, '{', path); err != nil {
+// setScalar stores a boolean, a number or a string. It returns false if v has another type, or can't hold it.
+func setScalar(v reflect.Value, text []byte) bool {
+	switch v.Kind() {
+	case reflect.Bool:
+		v.SetBool(string(text) == "true")
+		return string(text) == "true" || string(text) == "false"
+	case reflect.Int64:
+		n, err := strconv.ParseInt(string(text), 10, 64)
+		v.SetInt(n)
+		return err == nil
+	case reflect.Uint64, reflect.Uint32:
+		n, err := strconv.ParseUint(string(text), 10, v.Type().Bits())
+		v.SetUint(n)
+		return err == nil
+	case reflect.String:
+		if text[0] == '"' && bytes.IndexByte(text, '\\') < 0 {
+			v.SetString(string(text[1 : len(text)-1]))
+			return true
+		}
+	}
+	return json.Unmarshal(text, v.Addr().Interface()) == nil
+}
+
+// field is a field of a type that answers are decoded into.
+type field struct {
+	name     string
+	optional bool
+}
+
+var fieldsOf sync.Map // the fields by reflect.Type
+
+func fields(t reflect.Type) []field {
+	known, _ := fieldsOf.Load(t)
+	if all, ok := known.([]field); ok {
+		return all
+	}
+	all := make([]field, t.NumField())
+	for i := range all {
+		name, option, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		all[i] = field{name, option == "omitempty"}
+	}
+	fieldsOf.Store(t, all)
+	return all
+}
+
+func (d *decoder) object(v reflect.Value) error {
+	if err := d.opening('{', "is no object"); err != nil {
 		return err
 	}
-	fields := make(map[string]int, v.NumField())
-	for i := range v.NumField() {
-		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-		fields[name] = i
-	}
-	seen := make(map[string]bool, len(fields))
+	wanted := fields(v.Type())
+	var seen uint64 // a bit for each field
 	for d.More() {
 		key, err := d.Token()
 		if err != nil {
 			return err
 		}
 		name, _ := key.(string) // Token returns nothing else here
-		i, known := fields[name]
-		if !known {
-			var skipped json.RawMessage
-			if err := d.Decode(&skipped); err != nil {
-				return err
+		i := 0
+		for i < len(wanted) && name != wanted[i].name {
+			i++
+		}
+		switch {
+		case i == len(wanted):
+			err = d.Decode(&d.text) // skipped
+		case seen&(1<<i) != 0:
+			err = under("."+wanted[i].name, &fieldError{what: "is there twice"})
+		default:
+			seen |= 1 << i
+			if err = d.value(v.Field(i)); err != nil {
+				err = under("."+wanted[i].name, err)
 			}
-			continue
 		}
-		if seen[name] {
-			return fmt.Errorf("%s is there twice", named(within(path, name)))
-		}
-		seen[name] = true
-		if err := decodeValue(d, v.Field(i), within(path, name)); err != nil {
+		if err != nil {
 			return err
 		}
 	}
-	for i := range v.NumField() { // in the order in which they are declared
-		name, option, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-		if !seen[name] && option != "omitempty" {
-			return fmt.Errorf("%s is missing", named(within(path, name)))
+	for i, f := range wanted {
+		if seen&(1<<i) == 0 && !f.optional {
+			return under("."+f.name, &fieldError{what: "is missing"})
 		}
 	}
 	_, err := d.Token() // the end of the object
 	return err
 }
 
-func decodeList(d *json.Decoder, v reflect.Value, path string) error {
-	if err := decodeOpening(d, '[', path); err != nil {
+func (d *decoder) list(v reflect.Value) error {
+	if err := d.opening('[', "is no list"); err != nil {
 		return err
 	}
-	list := reflect.MakeSlice(v.Type(), 0, 0)
+	v.SetLen(0)
 	for i := 0; d.More(); i++ {
-		list = reflect.Append(list, reflect.Zero(v.Type().Elem()))
-		if err := decodeValue(d, list.Index(i), fmt.Sprintf("%s[%d]", path, i)); err != nil {
-			return err
+		if i == v.Cap() {
+			v.Grow(1)
+		}
+		v.SetLen(i + 1)
+		v.Index(i).SetZero()
+		if err := d.value(v.Index(i)); err != nil {
+			return under(fmt.Sprintf("[%d]", i), err)
 		}
 	}
-	v.Set(list)
 	_, err := d.Token() // the end of the list
 	return err
 }
 
-// decodeOpening reads the beginning of an object or a list.
-func decodeOpening(d *json.Decoder, want json.Delim, path string) error {
+// opening reads the beginning of an object or a list.
+func (d *decoder) opening(want json.Delim, otherwise string) error {
 	token, err := d.Token()
 	switch {
 	case err != nil:
 		return err
 	case token == nil:
-		return fmt.Errorf("%s is null", named(path))
-	case token == want:
-		return nil
+		return &fieldError{what: "is null"}
+	case token != want:
+		return &fieldError{what: otherwise}
 	}
-	return fmt.Errorf("%s is no %s", named(path), map[json.Delim]string{'{': "object", '[': "list"}[want])
-}
-
-func within(path, name string) string { return strings.TrimPrefix(path+"."+name, ".") }
-
-func named(path string) string {
-	if path == "" {
-		return "the answer"
-	}
-	return path
+	return nil
 }
 
 // excerpt shortens what an error quotes.

@@ -101,6 +101,7 @@ var harmless = map[string]string{
 }
 
 func TestMonero_EveryFieldThatADecisionNeedsIsRequired(t *testing.T) {
+	t.Parallel()
 	var lies int
 	for _, d := range decisive {
 		for field, value := range d.fields {
@@ -128,6 +129,7 @@ func TestMonero_EveryFieldThatADecisionNeedsIsRequired(t *testing.T) {
 
 // What has the right form may still contradict what else was said.
 func TestMonero_AnswersThatContradictEachOtherAreRefused(t *testing.T) {
+	t.Parallel()
 	const in0, in1, pool0 = "in.0.", "in.1.", "pool.0."
 	broken := strings.Replace(sub(5), "1111", "1112", 1)
 	for _, tt := range []struct {

@@ -2,14 +2,12 @@ package chain_test
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -19,10 +17,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/crypto/sha3"
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
@@ -36,7 +34,7 @@ var clock = time.Date(2026, 11, 20, 14, 46, 0, 0, time.UTC)
 // script is a node and a wallet that say what a test wants; real ones can't be made to.
 type script struct {
 	mu      sync.Mutex
-	answers map[string][]string // by method, the last one for ever; each is the result or a whole "error"
+	answers map[string][]string // by method, the last one for ever; each is the result, a whole "error", or "" for what is asked
 	raw     http.HandlerFunc    // answers everything, if set
 	// lie, if set, changes whole answers.
 	lie func(method, answer string) string
@@ -101,33 +99,7 @@ const (
 	testnet, testnetSub = 53, 63
 )
 
-// address returns a valid address, the same for the same arguments.
-func address(kind byte, account, index int64) string {
-	data := make([]byte, 65, 69)
-	data[0] = kind
-	binary.BigEndian.PutUint64(data[1:], uint64(account))
-	binary.BigEndian.PutUint64(data[9:], uint64(index))
-	hash := sha3.NewLegacyKeccak256()
-	_, _ = hash.Write(data)
-	return encodeBase58(append(data, hash.Sum(nil)[:4]...))
-}
-
-// encodeBase58 encodes each 8 bytes as 11 digits, and the last 5 as 7.
-func encodeBase58(data []byte) string {
-	const digits = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
-	var text strings.Builder
-	for block := range slices.Chunk(data, 8) {
-		n := new(big.Int).SetBytes(block)
-		encoded := make([]byte, map[int]int{8: 11, 5: 7}[len(block)])
-		for i := range encoded {
-			digit := new(big.Int)
-			n.DivMod(n, big.NewInt(58), digit)
-			encoded[len(encoded)-1-i] = digits[digit.Int64()]
-		}
-		text.Write(encoded)
-	}
-	return text.String()
-}
+func address(kind byte, account, index int64) string { return rig.MoneroAddress(kind, account, index) }
 
 // sub returns the script's address at an index of account 0.
 func sub(index int64) string { return addressAt(0, index) }
@@ -185,6 +157,9 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	answer := `"error":{"code":-32601,"message":"Method not found"}`
 	next := s.answers[request.Method]
+	if len(next) > 0 && next[0] == "" {
+		next = nil
+	}
 	if request.Method == "create_address" {
 		s.made = 0
 	}
