@@ -96,6 +96,8 @@ func (n moneroNode) Check(ctx context.Context) (Report, error) {
 		err = withHint(unfit{err}, "make a view-only wallet of its address and view key, with generate_from_keys, and keep the spend key off this machine")
 	case errors.Is(err, card.ErrWrongChain):
 		err = withHint(unfit{err}, "let --monero-daemon-url and --monero-wallet-url point to the same network")
+	case errors.Is(err, card.ErrWrongAnswer):
+		err = withHint(err, "let --monero-daemon-url and --monero-wallet-url point to monerod and monero-wallet-rpc, of version 0.18 or later, with nothing in between that changes their answers")
 	case err != nil:
 		err = withHint(err, "start monerod, and monero-wallet-rpc with the view-only wallet open, and check --monero-daemon-url, --monero-wallet-url and the logins")
 	case !r.DaemonSynchronized:

@@ -3,6 +3,7 @@ package settle_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -126,13 +127,17 @@ func TestWatcher_AnAmountInTheMempoolMayFallButNotGrow(t *testing.T) {
 		cursor, err := s.store.Cursor(t.Context(), wallet.Currency())
 		check(t, err)
 		height = cursor.Tip.Height + 1 // that block takes it
-		s.mine(10)
+		s.mine(1)
 		if err := amount(coin); !errors.Is(err, card.ErrWalletLost) {
 			t.Errorf("error %v", err)
 		}
 		s.want(c, card.AwaitingPayment, card.Underpaid, coin/4, 0)
 		check(t, amount(coin/8))
-		s.want(c, card.AwaitingPayment, card.Underpaid, coin/8, 10)
+		s.want(c, card.AwaitingPayment, card.Underpaid, coin/8, 1)
+		if err := amount(coin/8 - 1); !errors.Is(err, card.ErrWalletLost) || !strings.Contains(err.Error(), fmt.Sprintf("of block %d, which is still", height)) {
+			t.Errorf("error %v", err)
+		}
+		s.want(c, card.AwaitingPayment, card.Underpaid, coin/8, 1)
 		s.wantIssued(0)
 	})
 }
