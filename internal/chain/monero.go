@@ -170,6 +170,7 @@ func (m *Monero) scan(ctx context.Context, known []card.Tip, since int64) (settl
 	}
 	// what was read belongs to this wallet and this chain only if neither has changed meanwhile
 	if err := m.stillOpen(ctx, wallet); err != nil {
+		m.ours.forget() // it may have been the other's
 		return settle.View{}, err
 	}
 	if err := m.stillAt(ctx, tip); err != nil {

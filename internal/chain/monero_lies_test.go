@@ -188,6 +188,7 @@ func TestMonero_AnswersThatContradictEachOtherAreRefused(t *testing.T) {
 		{"scan", "get_address", "addresses.0.address", address(mainnet, 0, 7)},
 		{"scan", "get_address", "addresses.0.address", sub(1)},
 		{"scan", "get_address", "addresses.0.address_index", 1},
+		{"scan", "get_address", "addresses.1.address", sub(999)}, // of a transfer
 		{"holds", "get_address", "addresses", []any{}},
 		{"new addresses", "get_address", "addresses.0.address", primary},
 		{"new addresses", "get_address", "addresses.0.address", sub(7)}, // that of index 7, too
@@ -269,6 +270,24 @@ func TestMonero_APaymentInTheMempoolToAnAddressThatTheWalletLost(t *testing.T) {
 	}
 }
 
+// What another wallet said of its addresses is not remembered of the one that is opened again.
+func TestMonero_AddressesOfAWalletThatWasOpenForAMomentAreForgotten(t *testing.T) {
+	s, m := honest(t)
+	other := false
+	s.lie = func(method, answer string) string {
+		if other = other || method == "get_transfers"; !other {
+			return answer
+		}
+		return strings.NewReplacer(sub(5), sub(50), sub(4), sub(40), primary, address(mainnet, 0, 7)).Replace(answer)
+	}
+	_, err := m.Scan(t.Context(), nil, 80, settle.NoPosition)
+	notReady(t, err, "another wallet was opened")
+	s.lie = nil
+	if view := scan(t, m, 80); len(view.Transfers) != 3 {
+		t.Errorf("got %+v", view)
+	}
+}
+
 // Each address is compared once, so that a pass costs no more than before.
 func TestMonero_TheWalletIsAskedOnceWhichAddressItHas(t *testing.T) {
 	s, m := honest(t)
@@ -330,6 +349,10 @@ func tell(t *testing.T, do string, lie rig.Lie) {
 		}
 		if view, ok := got.(settle.View); ok && !cmp.Equal(view, settle.View{}) {
 			t.Errorf("with the error came %+v", view)
+		}
+		s.lie = nil
+		if _, err := doings[do](t.Context(), m); err != nil {
+			t.Errorf("of the truth after it: %v", err)
 		}
 		if addresses, _ := got.([]settle.Address); len(addresses) > 0 && !errors.Is(err, card.ErrWrongChain) {
 			t.Errorf("with the error came %+v", addresses)

@@ -190,6 +190,13 @@ type ours struct {
 	addresses map[subaddressID]string
 }
 
+// forget has the wallet asked anew.
+func (o *ours) forget() {
+	o.Lock()
+	defer o.Unlock()
+	o.addresses = nil
+}
+
 // Limits of confirmAddresses.
 const (
 	maxRemembered      = 50_000
@@ -201,7 +208,7 @@ const (
 func (m *Monero) confirmAddresses(ctx context.Context, wallet string, entries []transferEntry) error {
 	m.ours.Lock()
 	defer m.ours.Unlock()
-	if m.ours.wallet != wallet || len(m.ours.addresses) > maxRemembered {
+	if m.ours.wallet != wallet || m.ours.addresses == nil || len(m.ours.addresses) > maxRemembered {
 		m.ours.wallet, m.ours.addresses = wallet, map[subaddressID]string{}
 	}
 	asked := map[subaddressID]bool{}
@@ -234,7 +241,8 @@ func (m *Monero) confirmAddresses(ctx context.Context, wallet string, entries []
 	}
 	for _, e := range entries {
 		if have, known := m.ours.addresses[e.Subaddress]; known && have != e.Address {
-			return e.refuse("address", "is %s, though the wallet has %s at index %d of account %d", e.Address, have, e.Subaddress.Minor, e.Subaddress.Major)
+			m.ours.addresses = nil // either may be wrong
+			return e.refuse("address", "is %s, though get address says %s at index %d of account %d", e.Address, have, e.Subaddress.Minor, e.Subaddress.Major)
 		}
 	}
 	return nil
