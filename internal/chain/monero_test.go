@@ -199,7 +199,7 @@ func TestMonero_OneTransactionSeveralOutputs(t *testing.T) {
 	net, m := merchant(t)
 	a, b := newAddress(t, m), newAddress(t, m)
 	start := net.Height(t)
-	txID := net.PayMany(t, 0, rig.MoneroOutput{Address: a.Address, Amount: 1}, rig.MoneroOutput{Address: b.Address, Amount: 20},
+	txID := net.PayMany(t, rig.MoneroOutput{Address: a.Address, Amount: 1}, rig.MoneroOutput{Address: b.Address, Amount: 20},
 		rig.MoneroOutput{Address: a.Address, Amount: 300})
 	for _, where := range []string{"mempool", "block"} {
 		view := scan(t, m, start)
@@ -216,7 +216,7 @@ func TestMonero_AskedForInPartsTheTransfersAreTheSame(t *testing.T) {
 	net, m := merchant(t)
 	a := newAddress(t, m)
 	for range 4 { // in blocks next to each other, so that some part begins at one
-		net.PayMany(t, 0, rig.MoneroOutput{Address: a.Address, Amount: 7})
+		net.PayMany(t, rig.MoneroOutput{Address: a.Address, Amount: 7})
 		net.Mine(t, 1)
 	}
 	net.Pay(t, a.Address, 8)
@@ -285,11 +285,13 @@ func TestMonero_LockedTransferWithConfirmations(t *testing.T) {
 	net, m := merchant(t)
 	start := net.Height(t)
 	block, soon, clock, past, free := newAddress(t, m), newAddress(t, m), newAddress(t, m), newAddress(t, m), newAddress(t, m)
-	net.PayMany(t, uint64(start+500), rig.MoneroOutput{Address: block.Address, Amount: 1})
-	net.PayMany(t, uint64(start+13), rig.MoneroOutput{Address: soon.Address, Amount: 1})
-	net.PayMany(t, uint64(time.Now().Add(24*time.Hour).Unix()), rig.MoneroOutput{Address: clock.Address, Amount: 1})
-	net.PayMany(t, 1, rig.MoneroOutput{Address: past.Address, Amount: 1})
-	net.PayMany(t, 0, rig.MoneroOutput{Address: free.Address, Amount: 1})
+	output := func(a settle.Address) rig.MoneroOutput { return rig.MoneroOutput{Address: a.Address, Amount: 1} }
+	net.PayLocked(t,
+		rig.MoneroLocked{UnlockTime: uint64(start + 500), MoneroOutput: output(block)},
+		rig.MoneroLocked{UnlockTime: uint64(start + 13), MoneroOutput: output(soon)},
+		rig.MoneroLocked{UnlockTime: uint64(time.Now().Add(24 * time.Hour).Unix()), MoneroOutput: output(clock)},
+		rig.MoneroLocked{UnlockTime: 1, MoneroOutput: output(past)},
+		rig.MoneroLocked{UnlockTime: 0, MoneroOutput: output(free)})
 	locked := func() map[string]bool {
 		view := scan(t, m, start)
 		return map[string]bool{"block": one(t, view, block.Address).Locked, "soon": one(t, view, soon.Address).Locked,

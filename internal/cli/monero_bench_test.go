@@ -58,7 +58,7 @@ func BenchmarkMoneroPass(b *testing.B) {
 	start := time.Now()
 	for paid := 0; paid < *payments; {
 		for range 30 { // then the payer's change is to be mined before it can be spent
-			net.PayMany(b, 0, outputs...)
+			net.PayMany(b, outputs...)
 			if paid += len(outputs); paid >= *payments {
 				break
 			}

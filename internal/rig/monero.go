@@ -55,8 +55,8 @@ type MoneroNet struct {
 func Monero(tb testing.TB) *MoneroNet {
 	tb.Helper()
 	notShort(tb, "Monero")
-	Need(tb, "monerod", "monero")
-	Need(tb, "monero-wallet-rpc", "monero")
+	moneroProgram(tb, "monerod")
+	moneroProgram(tb, "monero-wallet-rpc")
 	monero.Lock()
 	defer monero.Unlock()
 	if monero.net == nil {
@@ -250,18 +250,23 @@ type MoneroOutput struct {
 // Pay sends piconero from the payer's wallet and returns the transaction's id. The transaction is then in the mempool.
 func (n *MoneroNet) Pay(tb testing.TB, address string, amount int64) (txID string) {
 	tb.Helper()
-	return n.PayMany(tb, 0, MoneroOutput{address, amount})
+	return n.PayMany(tb, MoneroOutput{address, amount})
 }
 
-// PayMany sends one transaction with up to 15 outputs, and waits until it can be mined. unlockTime is the height or Unix time before which
-// the outputs can't be spent; 0 for none. It does not work after Pop, until new blocks replace the dropped ones.
-func (n *MoneroNet) PayMany(tb testing.TB, unlockTime uint64, outputs ...MoneroOutput) (txID string) {
+// PayMany sends one transaction with up to 15 outputs, and waits until it can be mined. It does not work after Pop, until new blocks
+// replace the dropped ones.
+func (n *MoneroNet) PayMany(tb testing.TB, outputs ...MoneroOutput) (txID string) {
+	tb.Helper()
+	n.refresh(tb, n.Payer)
+	return n.transfer(tb, n.Payer, 0, outputs...)
+}
+
+func (n *MoneroNet) transfer(tb testing.TB, from *MoneroWallet, unlockTime uint64, outputs ...MoneroOutput) (txID string) {
 	tb.Helper()
 	var sent struct {
 		TxHash string `json:"tx_hash"`
 	}
-	n.refreshPayer(tb)
-	n.Payer.Call(tb, "transfer", map[string]any{"destinations": outputs, "unlock_time": unlockTime}, &sent)
+	from.Call(tb, "transfer", map[string]any{"destinations": outputs, "unlock_time": unlockTime}, &sent)
 	n.awaitRelay(tb, sent.TxHash)
 	return sent.TxHash
 }
@@ -286,10 +291,10 @@ func (n *MoneroNet) awaitRelay(tb testing.TB, txID string) {
 	})
 }
 
-// refreshPayer has the payer's wallet read the chain. It tries more than once: the first request to a restarted node fails.
-func (n *MoneroNet) refreshPayer(tb testing.TB) {
+// refresh has a wallet read the chain. It tries more than once: the first request to a restarted node fails.
+func (n *MoneroNet) refresh(tb testing.TB, w *MoneroWallet) {
 	tb.Helper()
-	n.Payer.Ready(tb, 10*time.Second, func() error { return n.Payer.Ask("refresh", nil, nil) })
+	w.Ready(tb, 10*time.Second, func() error { return w.Ask("refresh", nil, nil) })
 }
 
 // Conflict returns two transactions of the payer that spend the same output, one to each address. Neither is sent. Each
@@ -302,7 +307,7 @@ func (n *MoneroNet) Conflict(tb testing.TB, first, second string) [2]MoneroTx {
 			Unlocked bool
 		}
 	}
-	n.refreshPayer(tb)
+	n.refresh(tb, n.Payer)
 	n.Payer.Call(tb, "incoming_transfers", map[string]any{"transfer_type": "available"}, &outputs)
 	var made [2]MoneroTx
 	for _, output := range outputs.Transfers {

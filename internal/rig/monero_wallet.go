@@ -46,9 +46,14 @@ func (w *MoneroWallet) Launch(tb testing.TB) {
 	if w.user != "" {
 		login = "--rpc-login=" + w.user + ":" + w.password
 	}
-	w.run(tb, "--daemon-address="+w.daemonURL, "--trusted-daemon", "--wallet-dir="+w.dir, login, "--no-dns",
+	args := []string{"--daemon-address=" + w.daemonURL, "--trusted-daemon", "--wallet-dir=" + w.dir, login, "--no-dns",
 		"--rpc-ssl=disabled", "--daemon-ssl=disabled", // each would create an RSA key first, which takes seconds
-		"--shared-ringdb-dir="+filepath.Join(w.dir, "ring"), "--log-level=0", "--log-file="+filepath.Join(w.dir, "log"))
+		"--shared-ringdb-dir=" + filepath.Join(w.dir, "ring"), "--log-level=0", "--log-file=" + filepath.Join(w.dir, "log")}
+	const anyFork = "--allow-mismatched-daemon-version" // a new wallet takes a regtest node, with every fork at block 1, for an outdated one
+	if knowsFlag(tb, w.path(tb), anyFork) {
+		args = append(args, anyFork)
+	}
+	w.run(tb, args...)
 	w.Ready(tb, time.Minute, func() error { return w.Ask("get_version", nil, nil) })
 }
 

@@ -22,6 +22,7 @@ type server struct {
 	URL string
 
 	program, dir, user, password string
+	old                          bool // runs the system's version, even if the tests use the current one
 	port                         int
 	client                       *http.Client
 }
@@ -39,10 +40,18 @@ func newServer(tb testing.TB, program, dir, user, password string) server {
 
 func (s *server) run(tb testing.TB, args ...string) {
 	tb.Helper()
-	cmd := exec.Command(Need(tb, s.program, "monero"), append(args, "--rpc-bind-port="+strconv.Itoa(s.port))...)
+	cmd := exec.Command(s.path(tb), append(args, "--rpc-bind-port="+strconv.Itoa(s.port))...)
 	cmd.Dir = s.dir
 	cmd.Env = append(os.Environ(), "HOME="+s.dir) // the programs read configuration from HOME, and write files there unasked
 	s.Process = launch(tb, cmd)
+}
+
+func (s *server) path(tb testing.TB) string {
+	tb.Helper()
+	if s.old {
+		return Need(tb, s.program, "monero")
+	}
+	return moneroProgram(tb, s.program)
 }
 
 // Freeze suspends the process, until Thaw.

@@ -41,7 +41,7 @@ func TestWatcher_MoneroSplitPaymentsAreAddedUpAndOneUnitShortIsToppedUp(t *testi
 		exact, short := s.order(), s.order()
 		for i, part := range []card.Amount{coin / 4, coin / 4, coin / 2} {
 			missing := card.Amount(i / 2) // of the last part
-			txID := s.net.PayMany(t, 0, rig.MoneroOutput{Address: exact.Address, Amount: int64(part)},
+			txID := s.net.PayMany(t, rig.MoneroOutput{Address: exact.Address, Amount: int64(part)},
 				rig.MoneroOutput{Address: short.Address, Amount: int64(part - missing)})
 			s.net.Confirm(t, txID, 1)
 			s.settle()
@@ -103,7 +103,7 @@ func TestWatcher_MoneroSeenBeforeExpiryIsHonouredAndAfterItJudgedByTodaysRate(t 
 		}
 
 		s.rates.usd = "200"
-		late := s.net.PayMany(t, 0, rig.MoneroOutput{Address: worth.Address, Amount: int64(coin)},
+		late := s.net.PayMany(t, rig.MoneroOutput{Address: worth.Address, Amount: int64(coin)},
 			rig.MoneroOutput{Address: cheap.Address, Amount: int64(coin * 3 / 4)}, rig.MoneroOutput{Address: short.Address, Amount: int64(coin*3/4 - 1)})
 		s.net.Confirm(t, late, 10)
 		s.settle()
@@ -179,7 +179,7 @@ func TestWatcher_MoneroMoneyForAMadeOrExpiredCardIsKeptAgainstIt(t *testing.T) {
 		s.want(expired, card.AwaitingPayment, card.Expired, 0, 0)
 		s.rates.usd = "149"
 		before := s.unattributed()
-		both := s.net.PayMany(t, 0, rig.MoneroOutput{Address: made.Address, Amount: int64(coin)}, rig.MoneroOutput{Address: expired.Address, Amount: int64(coin)})
+		both := s.net.PayMany(t, rig.MoneroOutput{Address: made.Address, Amount: int64(coin)}, rig.MoneroOutput{Address: expired.Address, Amount: int64(coin)})
 		s.net.Confirm(t, both, 10)
 		s.settle()
 		if got := s.want(made, card.Generated, card.Paid, 2*coin, 10); got.Credit.Surplus != coin {
@@ -217,14 +217,15 @@ func TestWatcher_MoneroLockedMoneyIsNotPaidWhileItIsLocked(t *testing.T) {
 		block, clock, day, past := s.order(), s.order(), s.order(), s.order()
 		start := s.net.Height(t)
 		const leeway = 180 // seconds: so much earlier than it says does a lock by time end
-		unlocked := time.Now().Add(20 * time.Second)
-		pay := func(c *card.Card, unlock int64) {
-			s.net.PayMany(t, uint64(unlock), rig.MoneroOutput{Address: c.Address, Amount: int64(coin)})
+		unlocked := time.Now().Add(40 * time.Second)
+		locked := func(c *card.Card, unlock int64) rig.MoneroLocked {
+			return rig.MoneroLocked{UnlockTime: uint64(unlock), MoneroOutput: rig.MoneroOutput{Address: c.Address, Amount: int64(coin)}}
 		}
-		pay(block, start+32)
-		pay(clock, unlocked.Unix()+leeway)
-		pay(day, time.Now().Add(24*time.Hour).Unix())
-		pay(past, 1) // below every height, and long ago as a time
+		s.net.PayLocked(t,
+			locked(block, start+32),
+			locked(clock, unlocked.Unix()+leeway),
+			locked(day, time.Now().Add(24*time.Hour).Unix()),
+			locked(past, 1)) // below every height, and long ago as a time
 		s.settle()
 		for _, c := range []*card.Card{block, clock, day, past} {
 			s.want(c, card.AwaitingPayment, card.Detected, coin, 0)
@@ -266,7 +267,7 @@ func TestWatcher_MoneroOutputsOfOneTransactionAreAddedUpAndPayEveryCard(t *testi
 	atTill(t, func(t *testing.T, s *till) {
 		twice, other := s.order(), s.order()
 		half := rig.MoneroOutput{Address: twice.Address, Amount: int64(coin / 2)}
-		txID := s.net.PayMany(t, 0, half, rig.MoneroOutput{Address: other.Address, Amount: int64(coin)}, half)
+		txID := s.net.PayMany(t, half, rig.MoneroOutput{Address: other.Address, Amount: int64(coin)}, half)
 		s.settle()
 		s.want(twice, card.AwaitingPayment, card.Detected, coin, 0)
 		s.want(other, card.AwaitingPayment, card.Detected, coin, 0)

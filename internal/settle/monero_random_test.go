@@ -113,7 +113,7 @@ func (h *hazard) payments() {
 		for _, o := range outputs {
 			p.all += card.Amount(o.Amount)
 		}
-		p.txID = h.net.PayMany(h.t, 0, outputs...)
+		p.txID = h.net.PayMany(h.t, outputs...)
 		h.sent = append(h.sent, p)
 		if n := h.r.IntN(7); n > 0 {
 			h.mine(n)

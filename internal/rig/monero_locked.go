@@ -1,0 +1,53 @@
+package rig
+
+import "testing"
+
+// MoneroLocked is an output that can't be spent before UnlockTime, a height or a Unix time; 0 for none.
+type MoneroLocked struct {
+	UnlockTime uint64
+	MoneroOutput
+}
+
+// PayLocked sends each payment in a transaction of its own. The transactions are then in the mempool, which must be empty before.
+//
+// The current wallet does not lock money, and the current node takes locked money only in a block, from which it gets into the mempool
+// when the block is dropped. So the system's older versions make the transactions and mine a block, on the same chain.
+func (n *MoneroNet) PayLocked(tb testing.TB, payments ...MoneroLocked) (txIDs []string) {
+	tb.Helper()
+	send := func(from *MoneroWallet) {
+		n.refresh(tb, from)
+		for _, p := range payments {
+			txIDs = append(txIDs, n.transfer(tb, from, p.UnlockTime, p.MoneroOutput))
+		}
+	}
+	if n.Daemon.path(tb) == Need(tb, "monerod", "monero") {
+		send(n.Payer)
+		return txIDs
+	}
+	n.withOldDaemon(tb, func() {
+		w := n.newWallet(tb, "", "")
+		w.old = true
+		defer w.kill()
+		w.Launch(tb)
+		w.Call(tb, "restore_deterministic_wallet", map[string]any{"filename": "wallet", "seed": payerSeed, "password": "",
+			"restore_height": 0}, nil)
+		send(w)
+		n.Mine(tb, 1)
+	})
+	n.Pop(tb, 1)
+	n.refresh(tb, n.Wallet)
+	return txIDs
+}
+
+// withOldDaemon has the system's monerod take the place of the current one while f runs.
+func (n *MoneroNet) withOldDaemon(tb testing.TB, f func()) {
+	tb.Helper()
+	replace := func(old bool) {
+		n.Daemon.kill()
+		n.Daemon.old = old
+		n.Daemon.Start(tb)
+	}
+	replace(true)
+	defer replace(false)
+	f()
+}

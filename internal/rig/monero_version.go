@@ -1,0 +1,52 @@
+package rig
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// moneroProgram returns the path of monerod or monero-wallet-rpc. With MONERO=current in the environment it is that of the version that
+// tools/monero unpacks, with MONERO=system the installed one. Otherwise it is the current one if that has been unpacked.
+func moneroProgram(tb testing.TB, program string) string {
+	tb.Helper()
+	switch version := os.Getenv("MONERO"); version {
+	case "system":
+		return Need(tb, program, "monero")
+	case "", "current":
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		path := filepath.Join(cache, "cardmint", "monero", program)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+		if version == "" {
+			return Need(tb, program, "monero")
+		}
+		tb.Fatalf("MONERO=current, but there is no %s: run tools/monero", path)
+	default:
+		tb.Fatalf("MONERO=%s: must be current or system", version)
+	}
+	return ""
+}
+
+var helpTexts sync.Map // by path of the program
+
+// knowsFlag reports whether a program's help names a flag.
+func knowsFlag(tb testing.TB, path, flag string) bool {
+	tb.Helper()
+	text, known := helpTexts.Load(path)
+	if !known {
+		output, err := exec.Command(path, "--help").CombinedOutput()
+		if err != nil {
+			tb.Fatalf("%s --help: %v\n%s", path, err, output)
+		}
+		text, _ = helpTexts.LoadOrStore(path, output)
+	}
+	return bytes.Contains(text.([]byte), []byte(flag))
+}
