@@ -150,7 +150,7 @@ func (m *Monero) scan(ctx context.Context, known []card.Tip, since int64) (settl
 	if err := m.refresh(ctx); err != nil {
 		return settle.View{}, err
 	}
-	if err := m.walletAt(ctx, tip); err != nil {
+	if err := m.walletAt(ctx, known, tip); err != nil {
 		return settle.View{}, err
 	}
 	entries, err := m.incoming(ctx, since, tip.Height)
@@ -217,7 +217,7 @@ func (m *Monero) fresh(tip card.Tip) error {
 }
 
 // deepestReorg is the deepest reorganisation, in blocks, that the wallet follows (ORPHANED_BLOCKS_MAX_COUNT of wallet2). After a deeper
-// one it stays on the old chain, although refresh reports success. At most its height gives that away.
+// one it stays on the old chain. The wallet of 0.18.0 reports success then, and at most its height gives that away.
 const deepestReorg = 100
 
 // deep returns the block whose replacement the wallet can't follow, if tip is new; otherwise the zero Tip.
@@ -264,8 +264,8 @@ func (m *Monero) stillOpen(ctx context.Context, wallet string) error {
 }
 
 // walletAt returns card.ErrChainNotReady unless the wallet has read exactly the blocks up to tip. A wallet that is ahead shows transfers
-// and confirmations of blocks that the node has dropped.
-func (m *Monero) walletAt(ctx context.Context, tip card.Tip) error {
+// and confirmations of blocks that the node has dropped. The error is card.ErrWalletLost if the wallet is behind because it can't follow.
+func (m *Monero) walletAt(ctx context.Context, known []card.Tip, tip card.Tip) error {
 	height, err := m.walletHeight(ctx)
 	switch {
 	case err != nil:
@@ -274,8 +274,25 @@ func (m *Monero) walletAt(ctx context.Context, tip card.Tip) error {
 		return fmt.Errorf("%w: wallet is at block %d, node only at %d: the node dropped blocks, or wallet and node use different nodes",
 			card.ErrChainNotReady, height, tip.Height)
 	case height < tip.Height:
-		return fmt.Errorf("%w: wallet is at block %d, node at %d: if this persists, either the chain reorganised deeper than the wallet can "+
-			"follow (100 blocks; run 'cardmint wallet rescan'), or wallet and node use different nodes", card.ErrChainNotReady, height, tip.Height)
+		if err := m.followed(ctx, known, tip); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: wallet is at block %d, node at %d: if this persists, wallet and node use different nodes, or the chain "+
+			"reorganised deeper than the wallet can follow (100 blocks; run 'cardmint wallet rescan')", card.ErrChainNotReady, height, tip.Height)
+	}
+	return nil
+}
+
+// followed returns card.ErrWalletLost if the chain lacks a tip in known that is as far back as the wallet can follow a reorganisation.
+func (m *Monero) followed(ctx context.Context, known []card.Tip, tip card.Tip) error {
+	kept, err := m.kept(ctx, known, tip)
+	if err != nil {
+		return err
+	}
+	for _, k := range known {
+		if k.Height > kept && k.Height <= known[0].Height-deepestReorg {
+			return fmt.Errorf("%w: the chain reorganised below block %d, deeper than the wallet follows", card.ErrWalletLost, k.Height)
+		}
 	}
 	return nil
 }

@@ -27,6 +27,35 @@ func ownWallet(t *testing.T, net *rig.MoneroNet, n int) (*rig.MoneroWallet, *cha
 	return wallet, m, made
 }
 
+func TestMonero_ReorgDeeperThanTheWalletFollowsIsToldFromOtherFailures(t *testing.T) {
+	net := rig.Monero(t)
+	t.Cleanup(func() { // they can't follow either
+		net.Wallet.Call(t, "rescan_blockchain", nil, nil)
+		net.Payer.Call(t, "rescan_blockchain", nil, nil)
+	})
+	_, m, _ := ownWallet(t, net, 1)
+	older := scan(t, m, 0).Deep
+	net.Mine(t, 2)
+	before := scan(t, m, 0)
+	known := []card.Tip{before.Tip, before.Deep, older}
+	if before.Tip.Height-before.Deep.Height != 100 || before.Deep.Height-older.Height != 2 {
+		t.Fatalf("%+v", known)
+	}
+	net.Reorg(t, 101, 102, true)
+	for range 2 { // it does not pass
+		if _, err := m.Scan(t.Context(), known, 0, settle.NoPosition); !errors.Is(err, card.ErrWalletLost) {
+			t.Fatalf("got %v, want ErrWalletLost", err)
+		}
+	}
+	if err := m.Recover(t.Context(), before.Fingerprint, nil, func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	after, err := m.Scan(t.Context(), known, 0, settle.NoPosition)
+	if err != nil || after.Kept != older.Height || after.Tip.Height != before.Tip.Height+1 {
+		t.Errorf("%v: kept %d, tip %d, was at %d", err, after.Kept, after.Tip.Height, before.Tip.Height)
+	}
+}
+
 // farAhead is more than the addresses that a wallet watches ahead of those it has made.
 const farAhead = 300
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 
 // Codes of wallet_rpc_server_error_codes.h and core_rpc_server_error_codes.h.
 const (
+	codeUnknown       = -1
 	codeTooBigHeight  = -2
 	codeDaemonBusy    = -3
 	codeDenied        = -7
@@ -156,8 +158,8 @@ func (m *Monero) genesis(ctx context.Context) (hash string, err error) {
 	return first.Hash, err
 }
 
-// refresh has the wallet read new blocks. It succeeds even if the wallet could not follow the node, as after a reorganisation of more
-// than 100 blocks: only the heights show that.
+// refresh has the wallet read new blocks. After a reorganisation of more than 100 blocks, which the wallet can't follow, the error is
+// card.ErrWalletLost; but monero-wallet-rpc 0.18.0 reports success, and only the heights show that it stayed on the old chain.
 func (m *Monero) refresh(ctx context.Context) error {
 	var ignored struct{}
 	return m.askWallet(ctx, rpcLimit{m.config.RefreshTimeout, smallAnswer}, "refresh", struct{}{}, &ignored)
@@ -371,6 +373,8 @@ func walletFailure(ctx context.Context, err error) error {
 	switch {
 	case hasCode(err, codeNotOpen):
 		return fmt.Errorf("%w: monero-wallet-rpc has no wallet open; start it with --wallet-file: %w", card.ErrChainNotReady, err)
+	case hasCode(err, codeUnknown) && strings.Contains(err.Error(), "reorg exceeds maximum allowed depth"):
+		return fmt.Errorf("%w: the chain reorganised deeper than the wallet follows: %w", card.ErrWalletLost, err)
 	case hasCode(err, codeNoDaemon):
 		return fmt.Errorf("%w: monero-wallet-rpc can't reach its node; check its --daemon-address: %w", card.ErrChainNotReady, err)
 	case hasCode(err, codeDaemonBusy):

@@ -7,9 +7,14 @@ import (
 )
 
 func TestMoneroProgram_IsOfTheVersionThatIsAskedFor(t *testing.T) {
-	cache, path := t.TempDir(), t.TempDir()
-	t.Setenv("XDG_CACHE_HOME", cache)
+	home, path := t.TempDir(), t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(home, "cache"))
 	t.Setenv("PATH", path)
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
 	install := func(file string) string {
 		t.Helper()
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
