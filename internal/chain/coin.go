@@ -53,6 +53,9 @@ func (u unfit) Is(target error) bool { return target == ErrUnfit }
 // Report is what node and wallet say about themselves, in rows for an operator.
 type Report []struct{ Name, Text string }
 
+// Warning is the name of rows with what an operator should change soon, although node and wallet can be used.
+const Warning = "warning"
+
 // all is the registry: one line for each coin.
 func all() []Coin {
 	return []Coin{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
@@ -16,6 +17,7 @@ var ErrSpendKey = errors.New("the wallet holds a spend key; the service needs a 
 // MoneroReport is what Check finds.
 type MoneroReport struct {
 	Network            string // mainnet, testnet, stagenet or fakechain (regtest)
+	Fork               int64  // number of the network's latest hard fork
 	DaemonVersion      string
 	DaemonHeight       int64 // of the top block
 	DaemonTime         time.Time
@@ -24,7 +26,8 @@ type MoneroReport struct {
 	WalletHeight       int64 // of the last block that the wallet has read
 	PrimaryAddress     string
 	ViewOnly           bool
-	Subaddresses       int // of account 0, the primary address included
+	Subaddresses       int      // of account 0, the primary address included
+	Warnings           []string // what an operator should change soon, although node and wallet can be used
 }
 
 // Check reports on node and wallet. The error is ErrSpendKey if the wallet is not view-only, card.ErrWrongChain if the wallet is for
@@ -47,9 +50,15 @@ func (m *Monero) check(ctx context.Context) (MoneroReport, error) {
 		return r, err
 	}
 	r.DaemonTime = tip.Time
-	if r.WalletVersion, err = m.walletVersion(ctx); err != nil {
+	if r.Fork, err = m.fork(ctx); err != nil {
 		return r, err
 	}
+	wallet, err := m.walletVersion(ctx)
+	if err != nil {
+		return r, err
+	}
+	r.WalletVersion = wallet.String()
+	r.Warnings = outdated(info.Version, wallet, r.Fork)
 	if r.PrimaryAddress, r.Subaddresses, err = m.addresses(ctx); err != nil {
 		return r, err
 	}
@@ -106,14 +115,61 @@ func (m *Monero) viewOnly(ctx context.Context) (bool, error) {
 	return false, fmt.Errorf("find out whether the wallet is view-only: %w", err)
 }
 
-func (m *Monero) walletVersion(ctx context.Context) (string, error) {
+// walletRPC is the version of monero-wallet-rpc's methods: the major version in the upper 16 bits, the minor one in the lower. The
+// program does not tell its own version.
+type walletRPC uint32
+
+func (v walletRPC) String() string { return fmt.Sprintf("RPC %d.%d", v>>16, v&0xffff) }
+
+// Versions that are older still work: the oldest that this program is tested with is 0.18.0. But only the newest are maintained, and what
+// has been mended since 0.18.0 includes wallets that hang.
+const (
+	recommended    = "0.18.4"
+	recommendedRPC = walletRPC(1<<16 | 28) // of monero-wallet-rpc 0.18.4.0; 0.18.0.0 has 1.25, 0.18.5.3 has 1.32
+	testedFork     = 16
+)
+
+// outdated returns what is too old: the node, the wallet, or, after a hard fork, this program. A node need not tell its version.
+func outdated(daemon string, wallet walletRPC, fork int64) (warnings []string) {
+	if older(daemon, recommended) {
+		warnings = append(warnings, fmt.Sprintf("monerod %s is outdated: upgrade to %s or newer", daemon, recommended))
+	}
+	if wallet < recommendedRPC {
+		warnings = append(warnings, fmt.Sprintf("monero-wallet-rpc is outdated, its version is %s: upgrade to %s (%s) or newer",
+			wallet, recommended, recommendedRPC))
+	}
+	if fork > testedFork {
+		warnings = append(warnings, fmt.Sprintf("the network has had hard fork %d, and this program was tested with %d: upgrade it, and "+
+			"monero-wallet-rpc, or payments may not be seen", fork, testedFork))
+	}
+	return warnings
+}
+
+// older reports whether a version such as 0.18.0.0-release is older than another of three numbers. It is false if the first is not known.
+func older(version, than string) bool {
+	var is, want [3]int
+	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &is[0], &is[1], &is[2]); n != len(is) {
+		return false
+	}
+	_, _ = fmt.Sscanf(than, "%d.%d.%d", &want[0], &want[1], &want[2])
+	return slices.Compare(is[:], want[:]) < 0
+}
+
+func (m *Monero) walletVersion(ctx context.Context) (walletRPC, error) {
 	var answer struct {
-		Version uint32 `json:"version"`
+		Version walletRPC `json:"version"`
 	}
-	if err := m.askWallet(ctx, m.small(), "get_version", struct{}{}, &answer); err != nil {
-		return "", err
+	err := m.askWallet(ctx, m.small(), "get_version", struct{}{}, &answer)
+	return answer.Version, err
+}
+
+// fork returns the number of the hard fork whose rules the node's chain follows.
+func (m *Monero) fork(ctx context.Context) (int64, error) {
+	var answer struct {
+		Version int64 `json:"version"`
 	}
-	return fmt.Sprintf("RPC %d.%d", answer.Version>>16, answer.Version&0xffff), nil
+	err := m.askDaemon(ctx, "hard_fork_info", struct{}{}, &answer)
+	return answer.Version, err
 }
 
 // addresses returns the primary address and the number of subaddresses of account 0.

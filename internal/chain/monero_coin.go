@@ -122,5 +122,8 @@ func (r MoneroReport) rows() Report {
 			{"subaddresses", fmt.Sprint(r.Subaddresses)},
 		}...)
 	}
+	for _, w := range r.Warnings {
+		rows = append(rows, Report{{Warning, w}}...)
+	}
 	return rows
 }

@@ -383,15 +383,19 @@ func TestMonero_CheckReports(t *testing.T) {
 		t.Fatal(err)
 	}
 	height := net.Height(t)
-	want := chain.MoneroReport{Network: "fakechain", DaemonVersion: got.DaemonVersion, DaemonHeight: height, DaemonTime: got.DaemonTime,
+	want := chain.MoneroReport{Network: "fakechain", Fork: 16, DaemonVersion: got.DaemonVersion, DaemonHeight: height, DaemonTime: got.DaemonTime,
 		DaemonSynchronized: true, WalletVersion: got.WalletVersion, WalletHeight: height, PrimaryAddress: net.Address, ViewOnly: true,
-		Subaddresses: got.Subaddresses}
+		Subaddresses: got.Subaddresses, Warnings: got.Warnings}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	if got.DaemonVersion == "" || got.WalletVersion == "" || got.Subaddresses < 2 || time.Since(got.DaemonTime) > time.Hour {
 		t.Errorf("got %+v", got)
 	}
+	if old := strings.HasPrefix(got.DaemonVersion, "0.18.0."); old != (len(got.Warnings) == 2) || !old && len(got.Warnings) != 0 {
+		t.Errorf("node %s, wallet %s: warnings %q", got.DaemonVersion, got.WalletVersion, got.Warnings)
+	}
+	t.Logf("node %s, wallet %s", got.DaemonVersion, got.WalletVersion)
 }
 
 func TestMonero_RefusesWalletWithSpendKey(t *testing.T) {

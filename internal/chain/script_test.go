@@ -49,6 +49,7 @@ func newScriptWith(t testing.TB, config chain.MoneroConfig) (*script, *chain.Mon
 	s := &script{wallet: primary, answers: map[string][]string{
 		"get_info":              {info(nil)},
 		"get_last_block_header": {header(100, "a")},
+		"hard_fork_info":        {`{"status":"OK","untrusted":false,"version":16}`},
 		"refresh":               {`{"blocks_fetched":0,"received_money":false}`},
 		"get_height":            {`{"height":101}`},
 		"get_transfers":         {`{}`},

@@ -94,7 +94,13 @@ func nodes(ctx context.Context, log *slog.Logger, coins []enabled) ([]watched, f
 			return nil, nil, err
 		}
 		open = append(open, n)
-		switch _, err := n.Check(ctx); {
+		report, err := n.Check(ctx)
+		for _, row := range report {
+			if row.Name == chain.Warning {
+				log.Warn(row.Text, "currency", c.Code)
+			}
+		}
+		switch {
 		case errors.Is(err, chain.ErrUnfit):
 			end()
 			return nil, nil, err
