@@ -24,9 +24,14 @@ build: ## Build bin/cardmint
 quick: ## Run every test that needs no server and no patience, on SQLite in memory, within 20 seconds
 	@GOFLAGS="$$GOFLAGS -ldflags=-w" tools/in-memory 1 go test -short -vet=off -p 3 -parallel 8 ./...
 
+# MONERO=system runs them on the Monero that is installed, MONERO=current insists on the current one: see tools/deps.
 test: deps ## Run every test, on SQLite, PostgreSQL and a private Monero network; installs what is missing where it can
 	tools/in-memory 4 $(GOTESTSUM) --format pkgname --jsonfile .test.json -- $(RACE) -vet=off -timeout 20m $(TEST_FLAGS) $(LONGEST) ./...
 	@tools/skipped .test.json
+
+test-old-monero: ## Run the tests of the Monero adapter, of reorganisations and of locked money on the system's Monero, not on the current one
+	MONERO=system $(MAKE) deps
+	MONERO=system tools/in-memory 4 go test -count=1 -vet=off -timeout 15m -run 'TestMonero_|TestWatcher_Monero(Reorg|Locked)' ./internal/chain ./internal/settle
 
 SEEDS ?= 100000
 CORES := $(shell nproc)
@@ -83,10 +88,10 @@ verify: lint compat compat-check ## Check everything that is not a test: style, 
 	@before=$$(cat */*.gen.go | sha256sum); go generate ./... && after=$$(cat */*.gen.go | sha256sum); \
 	  test "$$before" = "$$after" || { echo "generated code was not fresh: commit what 'make generate' made"; exit 1; }
 
-deps: ## Install what the tests need (PostgreSQL, PgBouncer, Monero, a C compiler), by apt as root
+deps: ## Install what the tests need (PostgreSQL, PgBouncer, Monero, a C compiler), by apt as root; and unpack the current Monero
 	@tools/deps
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: run build quick test simulate mutants e2e drill chaos bench generate lint compat compat-prose compat-check verify deps help
+.PHONY: run build quick test test-old-monero simulate mutants e2e drill chaos bench generate lint compat compat-prose compat-check verify deps help
