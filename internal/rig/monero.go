@@ -258,17 +258,23 @@ func (n *MoneroNet) Pay(tb testing.TB, address string, amount int64) (txID strin
 func (n *MoneroNet) PayMany(tb testing.TB, outputs ...MoneroOutput) (txID string) {
 	tb.Helper()
 	n.refresh(tb, n.Payer)
-	return n.transfer(tb, n.Payer, 0, outputs...)
+	txID, err := n.transfer(tb, n.Payer, 0, outputs...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return txID
 }
 
-func (n *MoneroNet) transfer(tb testing.TB, from *MoneroWallet, unlockTime uint64, outputs ...MoneroOutput) (txID string) {
+func (n *MoneroNet) transfer(tb testing.TB, from *MoneroWallet, unlockTime uint64, outputs ...MoneroOutput) (txID string, err error) {
 	tb.Helper()
 	var sent struct {
 		TxHash string `json:"tx_hash"`
 	}
-	from.Call(tb, "transfer", map[string]any{"destinations": outputs, "unlock_time": unlockTime}, &sent)
+	if err := from.Ask("transfer", map[string]any{"destinations": outputs, "unlock_time": unlockTime}, &sent); err != nil {
+		return "", err
+	}
 	n.awaitRelay(tb, sent.TxHash)
-	return sent.TxHash
+	return sent.TxHash, nil
 }
 
 // awaitRelay waits until the node marks a transaction as relayed, a moment after accepting it. Before that it is not mined.

@@ -1,6 +1,9 @@
 package rig
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // MoneroLocked is an output that can't be spent before UnlockTime, a height or a Unix time; 0 for none.
 type MoneroLocked struct {
@@ -17,7 +20,14 @@ func (n *MoneroNet) PayLocked(tb testing.TB, payments ...MoneroLocked) (txIDs []
 	send := func(from *MoneroWallet) {
 		n.refresh(tb, from)
 		for _, p := range payments {
-			txIDs = append(txIDs, n.transfer(tb, from, p.UnlockTime, p.MoneroOutput))
+			txID, err := n.transfer(tb, from, p.UnlockTime, p.MoneroOutput)
+			if err != nil && strings.Contains(err.Error(), "unlock time") {
+				missing(tb, "the installed Monero sends no locked money; 0.18.3.3 and older ones do")
+			}
+			if err != nil {
+				tb.Fatal(err)
+			}
+			txIDs = append(txIDs, txID)
 		}
 	}
 	if n.Daemon.path(tb) == Need(tb, "monerod", "monero") {
