@@ -18,21 +18,24 @@ import (
 func oldMonero(t *testing.T) string {
 	t.Helper()
 	answers := map[string]string{
-		"get_info":              `{"height":101,"synchronized":true,"nettype":"mainnet","status":"OK","version":"0.18.0.0-release"}`,
-		"get_last_block_header": `{"block_header":{"hash":"` + strings.Repeat("a", 64) + `","height":100,"timestamp":1700000000},"status":"OK"}`,
-		"hard_fork_info":        `{"version":16,"status":"OK"}`,
+		"get_info":              `{"busy_syncing":false,"height":101,"nettype":"mainnet","offline":false,"status":"OK","synchronized":true,"untrusted":false,"version":"0.18.0.0-release"}`,
+		"get_last_block_header": `{"block_header":{"hash":"` + strings.Repeat("a", 64) + `","height":100,"timestamp":1700000000},"status":"OK","untrusted":false}`,
+		"hard_fork_info":        `{"status":"OK","untrusted":false,"version":16}`,
 		"get_version":           `{"version":65561}`,
-		"get_address":           `{"address":"4x","addresses":[{"address_index":0}]}`,
+		"get_address":           `{"address":"` + rig.MoneroAddress(18, 0, 0) + `","addresses":[{"address_index":0}]}`,
 		"get_height":            `{"height":101}`,
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var request struct{ Method string }
+		var request struct {
+			ID     json.RawMessage
+			Method string
+		}
 		_ = json.NewDecoder(r.Body).Decode(&request)
 		answer := `"result":` + answers[request.Method]
 		if request.Method == "sign_transfer" {
 			answer = `"error":{"code":-29,"message":"command not supported by watch-only wallet"}`
 		}
-		_, _ = fmt.Fprintf(w, `{"id":"0","jsonrpc":"2.0",%s}`, answer)
+		_, _ = fmt.Fprintf(w, `{"id":%s,"jsonrpc":"2.0",%s}`, request.ID, answer)
 	}))
 	t.Cleanup(s.Close)
 	return s.URL
