@@ -60,7 +60,7 @@ func TestSimulation_CatchesBrokenRules(t *testing.T) {
 		{"money that left while the card was made is not noticed", "../issue/issue.go", "if c.State != card.Paid {\n\t\t\t\treturn", "if c.State == \"\" {\n\t\t\t\treturn"},
 		{"money is given back while the card is made", "../operator/resolve.go", "case on.intent != nil && !parked && (c.State == card.Paid || on.intent.Attempts > 0):", "case on.intent == nil && parked:"},
 		{"what is not confirmed is given back", "../operator/resolve.go", "if amount = min(amount, firm); amount <= 0 {", "if amount <= 0 {"},
-		{"the time of a payment is when it was mined", "../store/transfers.go", "counted = excluded.counted`", "counted = excluded.counted, first_seen_at = excluded.first_seen_at`"},
+		{"the time of a payment is when it was mined", "../store/transfers.go", "attributed = excluded.attributed`", "attributed = excluded.attributed, first_seen_at = excluded.first_seen_at`"},
 		{"a lease that was lost is not noticed", "../store/leases.go", "AND fence = ? AND expires_at > \"+\n\t\tt.s.dialect.now+", "AND fence = ? AND expires_at >= 0\"+"},
 		{"a card is asked for again without looking it up", "../issue/issue.go", "if intent.Asked {", "if intent.State == StatePending {"},
 		{"a number may be given out twice", "../issue/issue.go", "[]byte(credentials.CardNumber.Reveal())", "[]byte(c.UUID.String())"},

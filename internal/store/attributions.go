@@ -47,7 +47,7 @@ type arrivalRow struct {
 
 const selectArrivals = `SELECT t.currency, t.txid, t.output, t.address, t.amount, t.height, t.locked, t.counted, t.first_seen_at, c.uuid AS owner_uuid,
 	a.id, COALESCE(a.kind, '') AS kind, a.card_uuid, COALESCE(a.note, '') AS note, COALESCE(a.operator, '') AS operator, COALESCE(a.created_at, 0) AS decided_at
-	FROM transfers t LEFT JOIN ` + attributionOf + " LEFT JOIN cards c ON c.currency = t.currency AND c.address = t.address"
+	FROM `
 
 func (r *arrivalRow) arrival() operator.Arrival {
 	a := operator.Arrival{Transfer: r.transfer(), CardUUID: r.OwnerUUID.UUID}
@@ -58,9 +58,11 @@ func (r *arrivalRow) arrival() operator.Arrival {
 	return a
 }
 
-func (s *Store) arrivals(ctx context.Context, on runner, where string, args ...any) ([]operator.Arrival, error) {
+// arrivals returns those of the transfers t in from that match where.
+func (s *Store) arrivals(ctx context.Context, on runner, from, where string, args ...any) ([]operator.Arrival, error) {
 	var found []arrivalRow
-	err := s.list(ctx, on, &found, "select arrivals", selectArrivals+" WHERE "+where, args...)
+	err := s.list(ctx, on, &found, "select arrivals", selectArrivals+from+" LEFT JOIN "+attributionOf+
+		" LEFT JOIN cards c ON c.currency = t.currency AND c.address = t.address "+where, args...)
 	all := make([]operator.Arrival, len(found))
 	for i := range found {
 		all[i] = found[i].arrival()
@@ -70,7 +72,7 @@ func (s *Store) arrivals(ctx context.Context, on runner, where string, args ...a
 
 // Arrival implements operator.Tx.
 func (t *tx) Arrival(ctx context.Context, id operator.TransferID) (operator.Arrival, error) {
-	found, err := t.s.arrivals(ctx, t.t, "t.currency = ? AND t.txid = ? AND t.output = ?", id.Currency, id.TxID, id.Output)
+	found, err := t.s.arrivals(ctx, t.t, "transfers t", "WHERE t.currency = ? AND t.txid = ? AND t.output = ?", id.Currency, id.TxID, id.Output)
 	if err == nil && len(found) == 0 {
 		err = card.ErrNoRow
 	}
@@ -86,33 +88,41 @@ func (s *Store) ArrivalsIn(ctx context.Context, txid string) ([]operator.Arrival
 	for code := range s.coins {
 		codes = append(codes, code)
 	}
-	where, args, err := sqlx.In("t.currency IN (?) AND t.txid = ? ORDER BY t.currency, t.output", codes, txid)
+	where, args, err := sqlx.In("WHERE t.currency IN (?) AND t.txid = ? ORDER BY t.currency, t.output", codes, txid)
 	if err != nil {
 		return nil, err
 	}
-	return s.arrivals(ctx, s.r, where, args...)
+	return s.arrivals(ctx, s.r, "transfers t", where, args...)
 }
+
+// Whether there is an attribution of transfer t, or a card at its address. Unlike a join, a scalar subquery is not turned into a search
+// through all cards: each transfer costs two looks into an index.
+const (
+	isAttributed = "(SELECT a.id FROM attributions a WHERE a.currency = t.currency AND a.txid = t.txid AND a.output = t.output) IS NOT NULL"
+	isStray      = "(SELECT c.uuid FROM cards c WHERE c.currency = t.currency AND c.address = t.address) IS NULL"
+	lastSeen     = " ORDER BY t.first_seen_at DESC, t.txid, t.output"
+)
 
 // Unattributed returns the counted transfers to addresses of no card of which nothing was decided, last seen first, at most limit.
 func (s *Store) Unattributed(ctx context.Context, limit int) ([]card.Transfer, error) {
-	found, err := s.arrivals(ctx, s.r, "t.counted AND a.id IS NULL AND c.uuid IS NULL ORDER BY t.first_seen_at DESC, t.txid, t.output LIMIT ?", limit)
-	all := make([]card.Transfer, len(found))
-	for i, a := range found {
-		all[i] = a.Transfer
-	}
-	return all, err
+	return s.transfers(ctx, s.r, selectTransfers+" t WHERE t.counted AND NOT t.attributed AND "+isStray+" AND NOT "+isAttributed+lastSeen+" LIMIT ?", limit)
 }
 
 // Strays returns the transfers that came to addresses of no card, also those that left the chain and those of which something was decided
 // since, last seen first, at most limit.
 func (s *Store) Strays(ctx context.Context, limit int) ([]operator.Arrival, error) {
-	return s.arrivals(ctx, s.r, "a.id IS NOT NULL OR c.uuid IS NULL ORDER BY t.first_seen_at DESC, t.txid, t.output LIMIT ?", limit)
+	return s.arrivals(ctx, s.r, "(SELECT * FROM transfers t WHERE t.attributed IS NOT NULL AND ("+isStray+" OR "+isAttributed+")"+lastSeen+" LIMIT ?) AS t", lastSeen, limit)
 }
 
-// Confirmations returns how many confirmations the newest card of a currency requires, or those of the currency if there is no card.
+// newestCards is how many cards are searched for one of a currency.
+const newestCards = 10_000
+
+// Confirmations returns how many confirmations the newest card of a currency requires, or those of the currency if none of the newest 10,000
+// cards is one of it.
 func (s *Store) Confirmations(ctx context.Context, coin card.Currency) (int, error) {
 	var found []int
-	err := s.list(ctx, s.r, &found, "select confirmations", "SELECT confirmations_required FROM cards WHERE currency = ? ORDER BY uuid DESC LIMIT 1", coin.Code)
+	err := s.list(ctx, s.r, &found, "select confirmations", `SELECT confirmations_required FROM
+		(SELECT uuid, currency, confirmations_required FROM cards ORDER BY uuid DESC LIMIT ?) AS newest WHERE currency = ? ORDER BY uuid DESC LIMIT 1`, newestCards, coin.Code)
 	if err != nil || len(found) == 0 {
 		return coin.Confirmations, err
 	}
@@ -135,6 +145,19 @@ func (t *tx) InsertAttributions(ctx context.Context, as []operator.Attribution) 
 		"(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", "", as, func(a operator.Attribution) []any {
 			return []any{a.Currency, a.TxID, a.Output, a.ID, a.Kind, nullUUID(a.CardUUID), int64(a.Amount), a.Note, a.Operator, a.CreatedAt.UnixMilli()}
 		})
+	if err != nil {
+		return err
+	}
+	err = inBatches(as, func(some []operator.Attribution) error {
+		values := make([][]any, len(some))
+		for i, a := range some {
+			values[i] = []any{a.Currency, a.TxID, a.Output}
+		}
+		table, args := t.s.dialect.table(values, "TEXT", "TEXT", "BIGINT")
+		_, err := t.s.exec(ctx, t.t, "mark transfers", "UPDATE transfers SET attributed = TRUE FROM "+table+
+			" WHERE transfers.currency = v.column1 AND transfers.txid = v.column2 AND transfers.output = v.column3", args...)
+		return err
+	})
 	if err != nil {
 		return err
 	}

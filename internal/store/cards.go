@@ -15,7 +15,6 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/order"
 )
 
 // insertCard returns a statement that stores nothing if the address has already received money, because nobody could tell whose that is,
@@ -239,43 +238,6 @@ func (l transferList) addTo(c *card.Card) {
 		c.Omitted = x.all - int64(len(l))
 	}
 	slices.SortStableFunc(c.Transfers, func(a, b card.Transfer) int { return a.FirstSeenAt.Compare(b.FirstSeenAt) })
-}
-
-// Cards implements order.Store.
-func (s *Store) Cards(ctx context.Context, filter order.Filter) ([]*card.Card, error) {
-	query, args := selectCards+" WHERE c.account_id = ?", []any{filter.AccountID}
-	if filter.Status != "" {
-		query, args = query+" AND c.status = ?", append(args, filter.Status)
-	}
-	if filter.Before != uuid.Nil {
-		query, args = query+" AND c.uuid < ?", append(args, filter.Before)
-	}
-	return s.cards(ctx, "select cards", query, args, true, filter.Limit)
-}
-
-// cards returns up to limit cards that match query, newest or oldest first. It reads on where rows are damaged, so that there are no more
-// cards if it returns fewer.
-func (s *Store) cards(ctx context.Context, operation, query string, args []any, newestFirst bool, limit int) ([]*card.Card, error) {
-	beyond, order := " AND c.uuid > ?", " ORDER BY c.uuid LIMIT ?"
-	if newestFirst {
-		beyond, order = " AND c.uuid < ?", " ORDER BY c.uuid DESC LIMIT ?"
-	}
-	var cards []*card.Card
-	where, with := "", slices.Clip(args)
-	for {
-		n := limit - len(cards)
-		var found []cardRow
-		if err := s.list(ctx, s.r, &found, operation, query+where+order, append(with, n)...); err != nil {
-			return nil, err
-		}
-		these, damaged := s.decode(found)
-		cards = append(cards, these...)
-		s.leaveOut(ctx, damaged)
-		if len(damaged) == 0 || len(found) < n {
-			return cards, nil
-		}
-		where, with = beyond, slices.Clip(append(slices.Clip(args), found[n-1].UUID))
-	}
 }
 
 // CardsByUUID implements issue.Store.

@@ -2,8 +2,14 @@ package store
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"io/fs"
+	"strings"
 	"time"
+
+	"github.com/jmoiron/sqlx"
+	modernc "modernc.org/sqlite"
 
 	"github.com/cardmint/cardmint/internal/card"
 )
@@ -30,4 +36,34 @@ func (s *Store) Do(ctx context.Context, f func(*Tx) error) error {
 func (m Migration) With(files fs.FS) Migration {
 	m.files = files
 	return m
+}
+
+// OpenThrough opens a database as Open does, with connections that pass through wrap.
+func OpenThrough(ctx context.Context, databaseURL string, conns int, coins []card.Currency, wrap func(driver.Connector) driver.Connector) (*Store, error) {
+	s, err := connect(databaseURL, conns, longestMigration)
+	if err != nil {
+		return nil, err
+	}
+	if path, lite := strings.CutPrefix(databaseURL, "sqlite:"); lite {
+		for _, pool := range []struct {
+			db     **sqlx.DB
+			params string
+		}{{&s.w, toWrite}, {&s.r, toRead}} {
+			connector, err := modernc.NewConnector(sqliteDSN(path, pool.params))
+			if err != nil {
+				return nil, err
+			}
+			*pool.db = sqlx.NewDb(sql.OpenDB(wrap(connector)), "sqlite")
+			(*pool.db).SetMaxOpenConns(1)
+		}
+	} else {
+		s.w = sqlx.NewDb(sql.OpenDB(wrap(s.pg)), "postgres")
+		s.w.SetMaxOpenConns(conns)
+		s.r = s.w
+	}
+	if err := s.ready(ctx, databaseURL, coins); err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	return s, nil
 }

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -170,8 +171,12 @@ type locker struct {
 
 // SessionLock implements lock.SessionLocker.
 func (l *locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	if _, err := conn.ExecContext(ctx, "SET lock_timeout = '"+lockTimeout+"'"); err != nil {
-		return err
+	// Where nobody waits behind a migration, it may wait as long as there is time (cardmint.lock_wait).
+	patience := strconv.FormatInt(max(1, time.Until(l.until).Milliseconds()), 10)
+	for _, set := range []string{"SET lock_timeout = '" + lockTimeout + "'", "SET cardmint.lock_wait = '" + patience + "'"} {
+		if _, err := conn.ExecContext(ctx, set); err != nil {
+			return err
+		}
 	}
 	for said := false; ; {
 		var locked bool
@@ -195,7 +200,7 @@ func (l *locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 
 // SessionUnlock implements lock.SessionLocker. The lock ends with its connection at the latest.
 func (l *locker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
-	_, errReset := conn.ExecContext(ctx, "RESET lock_timeout") // a pooler may give the session to somebody else
+	_, errReset := conn.ExecContext(ctx, "RESET lock_timeout; RESET cardmint.lock_wait") // a pooler may give the session to somebody else
 	_, err := conn.ExecContext(ctx, "SELECT pg_advisory_unlock($1)", lock.DefaultLockID)
 	return errors.Join(errReset, err)
 }

@@ -11,14 +11,8 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// Cards that need an operator: their money is late or too little, or left the chain after the card was issued or the money refunded.
-const (
-	isLost        = "c.credit_lost > c.credit_written_off"
-	needsOperator = "(c.payment_state = 'late' OR " + isLost + ")"
-)
-
-// longestLock is how long a card may wait for locked money before it needs an operator, in milliseconds.
-const longestLock = "86400000"
+// isLost is the condition that a card's money left the chain after the card was issued or the money refunded.
+const isLost = "c.credit_lost > c.credit_written_off"
 
 // inSnapshot runs f in a transaction in which everything is read as of one moment. f must not write.
 func (s *Store) inSnapshot(ctx context.Context, f func(*tx) error) error {
@@ -28,23 +22,6 @@ func (s *Store) inSnapshot(ctx context.Context, f func(*tx) error) error {
 	}
 	defer func() { _ = t.Rollback() }()
 	return f(&tx{s: s, t: t})
-}
-
-// FindCards returns the cards that match, newest first, or oldest first if search.NeedsOperator is set; at most search.Limit.
-func (s *Store) FindCards(ctx context.Context, search operator.Search) ([]*card.Card, error) {
-	query, args := selectCards+" WHERE TRUE", []any(nil)
-	if search.AccountID != uuid.Nil {
-		query, args = query+" AND c.account_id = ?", append(args, search.AccountID)
-	}
-	if search.State != "" {
-		query, args = query+" AND c.payment_state = ?", append(args, search.State)
-	}
-	if search.NeedsOperator {
-		query += " AND (" + needsOperator + ` OR (c.payment_state = 'paid' AND EXISTS (SELECT 1 FROM intents i WHERE i.card_uuid = c.uuid AND i.state IN ('parked', 'refund_due')))
-			OR (c.payment_state = 'confirming' AND EXISTS (SELECT 1 FROM transfers t WHERE t.currency = c.currency AND t.address = c.address AND t.counted
-			AND t.locked AND t.first_seen_at < ` + s.dialect.now + " - " + longestLock + ")))"
-	}
-	return s.cards(ctx, "find cards", query, args, !search.NeedsOperator, search.Limit)
 }
 
 // Record returns everything that is stored about a card but its credentials, as of one moment. The error is card.ErrNoRow if there is

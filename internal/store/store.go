@@ -64,20 +64,20 @@ func open(ctx context.Context, databaseURL string, conns int, longest time.Durat
 	if err != nil {
 		return nil, err
 	}
-	if err := s.ready(ctx, databaseURL); err != nil {
+	if err := s.ready(ctx, databaseURL, coins); err != nil {
 		_ = s.Close()
 		return nil, err
-	}
-	s.witness = &witness{}
-	s.coins = make(map[string]card.Currency, len(coins))
-	for _, c := range coins {
-		s.coins[c.Code] = c
 	}
 	return s, nil
 }
 
 // ready checks that statements can be run, and prepares them.
-func (s *Store) ready(ctx context.Context, databaseURL string) error {
+func (s *Store) ready(ctx context.Context, databaseURL string, coins []card.Currency) error {
+	s.witness = &witness{}
+	s.coins = make(map[string]card.Currency, len(coins))
+	for _, c := range coins {
+		s.coins[c.Code] = c
+	}
 	if err := s.meetPooler(ctx); err != nil {
 		return err
 	}
@@ -103,22 +103,28 @@ func connect(databaseURL string, conns int, longest time.Duration) (*Store, erro
 }
 
 func openSQLite(path string, conns int) (*Store, error) {
-	dsn := func(params string) string {
-		return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + params +
-			"&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)"
-	}
-	w, err := sqlx.Open("sqlite", dsn("_txlock=immediate"))
+	w, err := sqlx.Open("sqlite", sqliteDSN(path, toWrite))
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	w.SetMaxOpenConns(1)
-	r, err := sqlx.Open("sqlite", dsn("_pragma=query_only(1)"))
+	r, err := sqlx.Open("sqlite", sqliteDSN(path, toRead))
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	r.SetMaxOpenConns(conns)
 	r.SetMaxIdleConns(conns)
 	return &Store{w: w, r: r, dialect: sqlite}, nil
+}
+
+const (
+	toWrite = "_txlock=immediate"
+	toRead  = "_pragma=query_only(1)"
+)
+
+func sqliteDSN(path, params string) string {
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + params +
+		"&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)"
 }
 
 // Close closes every connection.

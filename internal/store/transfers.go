@@ -38,10 +38,11 @@ func (t *tx) TransfersSince(ctx context.Context, currency string, height int64) 
 func (t *tx) TransfersTo(ctx context.Context, currency string, addresses []string) ([]card.Transfer, error) {
 	var all []card.Transfer
 	err := inBatches(addresses, func(some []string) error {
-		const columns = " t.amount, t.height, t.locked, t.counted, t.first_seen_at FROM transfers t "
-		query, args, err := sqlx.In("SELECT t.currency, t.txid, t.output, t.address,"+columns+"WHERE t.currency = ? AND t.counted AND t.address IN (?) AND "+notAttributed+
-			" UNION ALL SELECT t.currency, t.txid, t.output, c.address,"+columns+"JOIN "+attributionOf+` JOIN cards c ON c.uuid = a.card_uuid
-			WHERE c.currency = ? AND c.address IN (?) AND t.counted`, currency, some, currency, some)
+		// SQLite takes CROSS JOIN as the order in which to search, and would begin with all attributions.
+		const attributed = `cards c CROSS JOIN attributions a CROSS JOIN transfers t`
+		query, args, err := sqlx.In("SELECT t.currency, t.txid, t.output, t.address, t.amount, t.height, t.locked, t.counted, t.first_seen_at FROM transfers t WHERE t.currency = ? AND t.counted AND t.address IN (?) AND "+notAttributed+
+			" UNION ALL SELECT t.currency, t.txid, t.output, c.address, t.amount, t.height, t.locked, t.counted, t.first_seen_at FROM "+attributed+
+			" WHERE c.currency = ? AND c.address IN (?) AND a.card_uuid = c.uuid AND t.currency = a.currency AND t.txid = a.txid AND t.output = a.output AND t.counted", currency, some, currency, some)
 		if err != nil {
 			return err
 		}
@@ -70,12 +71,26 @@ func (s *Store) transfers(ctx context.Context, on runner, query string, args ...
 
 // UpsertTransfers implements settle.Tx. A transfer that is already stored keeps the time at which it was first seen.
 func (t *tx) UpsertTransfers(ctx context.Context, ts []card.Transfer) error {
-	return insertAll(ctx, t, "upsert transfers", "transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at)",
-		"(?, ?, ?, ?, ?, ?, ?, ?, ?)", `ON CONFLICT (currency, txid, output) DO UPDATE SET address = excluded.address, amount = excluded.amount,
-			height = excluded.height, locked = excluded.locked, counted = excluded.counted`,
-		ts, func(x card.Transfer) []any {
-			return []any{x.Currency, x.TxID, x.Output, x.Address, int64(x.Amount), x.Height, x.Locked, x.Counted, x.FirstSeenAt.UnixMilli()}
-		})
+	return inBatches(ts, func(some []card.Transfer) error {
+		values := make([][]any, len(some))
+		for i, x := range some {
+			values[i] = []any{x.Currency, x.TxID, x.Output, x.Address, int64(x.Amount), x.Height, x.Locked, x.Counted, x.FirstSeenAt.UnixMilli()}
+		}
+		table, args := t.s.dialect.table(values, "TEXT", "TEXT", "BIGINT", "TEXT", "BIGINT", "BIGINT", "BOOLEAN", "BOOLEAN", "BIGINT")
+		_, err := t.s.exec(ctx, t.t, "upsert transfers", upsertTransfers(table), args...)
+		return err
+	})
+}
+
+// upsertTransfers returns a statement that stores transfers from a table. What it stores of attributions and cards narrows searches:
+// whoever searches looks again (isStray), for both may be inserted later.
+func upsertTransfers(table string) string {
+	return `INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at, attributed)
+		SELECT v.column1, v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, v.column9, CASE
+			WHEN EXISTS (SELECT 1 FROM attributions a WHERE a.currency = v.column1 AND a.txid = v.column2 AND a.output = v.column3) THEN TRUE
+			WHEN NOT EXISTS (SELECT 1 FROM cards c WHERE c.currency = v.column1 AND c.address = v.column4) THEN FALSE END
+		FROM ` + table + ` WHERE TRUE ON CONFLICT (currency, txid, output) DO UPDATE SET address = excluded.address, amount = excluded.amount,
+			height = excluded.height, locked = excluded.locked, counted = excluded.counted, attributed = excluded.attributed`
 }
 
 // Cursor implements settle.Store.
@@ -98,7 +113,7 @@ func (s *Store) Cursor(ctx context.Context, coin card.Currency) (settle.Cursor, 
 		WHERE t.currency = chains.currency AND t.counted AND t.locked AND t.height > 0 AND t.height > chains.height - ?) AS lowest_locked,
 		COALESCE(p.rescan, '') AS rescan, COALESCE(p.rescan_believed, FALSE) AS believe, COALESCE(p.conflict, '') AS conflict,
 		EXISTS (SELECT 1 FROM settings s WHERE s.name = 'restored_at' AND CAST(s.value AS BIGINT) >
-			(SELECT COALESCE(MAX(e.started_at), 0) FROM epochs e WHERE e.currency = chains.currency)) AS restored,
+			COALESCE((SELECT e.started_at FROM epochs e WHERE e.currency = chains.currency ORDER BY e.epoch DESC LIMIT 1), 0)) AS restored,
 		(SELECT COALESCE(MAX(a.position), ?) FROM addresses a WHERE a.currency = chains.currency) AS newest
 		FROM chains LEFT JOIN address_pools p ON p.currency = chains.currency WHERE chains.currency = ?`, coin.LockHorizonBlocks(), settle.NoPosition, coin.Code)
 	if errors.Is(err, card.ErrNoRow) {

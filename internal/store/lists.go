@@ -1,0 +1,190 @@
+package store
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/order"
+)
+
+// A list of cards is a page in the order of their uuids, which is the order of their creation. It must cost as much as the page is long,
+// however many cards there are that do not match. So for every filter an index has the cards that match in that order; where one filter
+// combines several sets of cards, the page is made of a page of each.
+
+// part is a set of cards c that an index has in the order of their uuids.
+type part struct {
+	from  string  // defaults to the cards alone
+	equal []equal // the columns that the index begins with
+	where string  // further conditions, which the index has too or which few rows do not fulfil; each begins with AND
+	args  []any
+}
+
+// equal is a condition that a column has a value.
+type equal struct {
+	column string
+	value  any
+}
+
+// sql returns the part's page. Of a set with a column that must have a value, PostgreSQL takes the cards in the order of uuids to be a
+// random sample, and so prefers a walk over all cards. If the last such column must be between the value and itself, and is also sorted by,
+// only the index has the order.
+func (p part) sql(d dialect, selected string, newestFirst bool, beyond uuid.UUID, limit int) (query string, args []any) {
+	direction, further, last := "", ">", "<="
+	if newestFirst {
+		direction, further, last = " DESC", "<", ">="
+	}
+	where, order, sorted := "TRUE", "c.uuid"+direction, false
+	for i, e := range p.equal {
+		sorted = d.samples && i == len(p.equal)-1
+		switch {
+		case !sorted:
+			where, args = where+" AND "+e.column+" = ?", append(args, e.value)
+			continue
+		case beyond == uuid.Nil:
+			where, args = where+" AND "+e.column+" >= ? AND "+e.column+" <= ?", append(args, e.value, e.value)
+		default:
+			where += " AND " + e.column + " " + last + " ? AND (" + e.column + ", c.uuid) " + further + " (?, ?)"
+			args = append(args, e.value, e.value, beyond)
+		}
+		order = e.column + direction + ", " + order
+	}
+	if !sorted && beyond != uuid.Nil {
+		where, args = where+" AND c.uuid "+further+" ?", append(args, beyond)
+	}
+	return selected + " WHERE " + where + p.where + " ORDER BY " + order + " LIMIT ?", append(append(args, p.args...), limit)
+}
+
+// page returns a statement that selects the first limit cards of all parts that are beyond a card, unless that is uuid.Nil.
+func page(d dialect, parts []part, newestFirst bool, beyond uuid.UUID, limit int) (query string, args []any) {
+	if len(parts) == 1 && parts[0].from == "" {
+		return parts[0].sql(d, selectCards, newestFirst, beyond, limit)
+	}
+	order := " ORDER BY c.uuid"
+	if newestFirst {
+		order = " ORDER BY c.uuid DESC"
+	}
+	pages := make([]string, len(parts))
+	for i, p := range parts {
+		one, its := p.sql(d, "SELECT c.uuid FROM "+cmp.Or(p.from, "cards c"), newestFirst, beyond, limit)
+		pages[i], args = fmt.Sprintf("SELECT * FROM (%s) AS p%d", one, i), append(args, its...)
+	}
+	return selectCards + " WHERE c.uuid IN (SELECT c.uuid FROM (" + strings.Join(pages, " UNION ") + ") AS c" + order + " LIMIT ?)" + order, append(args, limit)
+}
+
+// cards returns up to limit cards of all parts, newest or oldest first, that are beyond a card. It reads on where rows are damaged, so that
+// there are no more cards if it returns fewer.
+func (s *Store) cards(ctx context.Context, operation string, parts []part, newestFirst bool, beyond uuid.UUID, limit int) ([]*card.Card, error) {
+	var cards []*card.Card
+	for {
+		n := limit - len(cards)
+		query, args := page(s.dialect, parts, newestFirst, beyond, n)
+		var found []cardRow
+		if err := s.list(ctx, s.r, &found, operation, query, args...); err != nil {
+			return nil, err
+		}
+		these, damaged := s.decode(found)
+		cards = append(cards, these...)
+		s.leaveOut(ctx, damaged)
+		if len(damaged) == 0 || len(found) < n {
+			return cards, nil
+		}
+		beyond = found[n-1].UUID
+	}
+}
+
+// Cards implements order.Store.
+func (s *Store) Cards(ctx context.Context, filter order.Filter) ([]*card.Card, error) {
+	p := part{equal: []equal{{"c.account_id", filter.AccountID}}}
+	if filter.Status != "" {
+		p.equal = append(p.equal, equal{"c.status", filter.Status})
+	}
+	return s.cards(ctx, "select cards", []part{p}, true, filter.Before, filter.Limit)
+}
+
+// FindCards returns the cards that match, newest first, or oldest first if search.NeedsOperator is set; at most search.Limit.
+func (s *Store) FindCards(ctx context.Context, search operator.Search) ([]*card.Card, error) {
+	const operation = "find cards"
+	switch {
+	case search.NeedsOperator:
+		return s.cards(ctx, operation, s.needOperator(search), false, uuid.Nil, search.Limit)
+	case search.State == "" && search.AccountID == uuid.Nil:
+		return s.cards(ctx, operation, []part{{}}, true, uuid.Nil, search.Limit)
+	case search.State == "":
+		return s.Cards(ctx, order.Filter{AccountID: search.AccountID, Limit: search.Limit})
+	}
+	accounts := []uuid.UUID{search.AccountID}
+	if search.AccountID == uuid.Nil {
+		accounts = nil
+		if err := s.list(ctx, s.r, &accounts, operation, "SELECT id FROM accounts"); err != nil {
+			return nil, err
+		}
+	}
+	var cards []*card.Card
+	for some := range slices.Chunk(accounts, someAccounts) {
+		parts := make([]part, len(some))
+		for i, account := range some {
+			parts[i] = inState(account, search.State)
+		}
+		these, err := s.cards(ctx, operation, parts, true, uuid.Nil, search.Limit)
+		if err != nil {
+			return nil, err
+		}
+		cards = append(cards, these...)
+		slices.SortFunc(cards, func(a, b *card.Card) int { return bytes.Compare(b.UUID[:], a.UUID[:]) })
+		cards = cards[:min(len(cards), search.Limit)]
+	}
+	return cards, nil
+}
+
+// someAccounts is how many accounts one statement searches. The index of payment states is by account; a second one would cost every card
+// as much again whenever its state changes.
+const someAccounts = 100
+
+// inState returns the cards of an account with a state of their payment.
+func inState(account uuid.UUID, state card.PaymentState) part {
+	return part{equal: []equal{{"c.account_id", account}, {"c.payment_state", state}}}
+}
+
+// longestLock is how long a card may wait for locked money before it needs an operator, in milliseconds.
+const longestLock = "86400000"
+
+// needOperator returns the cards that need an operator: their money is late or too little, or left the chain after the card was issued or
+// the money refunded; their issuing is parked or declined; or their money stays locked. COALESCE keeps the databases from using an index
+// that has more cards than these few.
+func (s *Store) needOperator(search operator.Search) []part {
+	const state = "COALESCE(c.payment_state, '')"
+	late := part{where: " AND c.payment_state = 'late'"}
+	if search.AccountID != uuid.Nil {
+		late = inState(search.AccountID, card.Late)
+	}
+	of := map[card.PaymentState]part{
+		card.Late: late,
+		card.Paid: {from: "intents i JOIN cards c ON c.uuid = i.card_uuid", where: " AND i.state IN ('parked', 'refund_due') AND " + state + " = 'paid'"},
+		card.Confirming: {from: "(SELECT DISTINCT t.currency, t.address FROM transfers t WHERE t.counted AND t.locked AND t.first_seen_at < " + s.dialect.now + " - " + longestLock +
+			") AS l JOIN cards c ON c.currency = l.currency AND c.address = l.address", where: " AND " + state + " = 'confirming'"},
+	}
+	lost := part{where: " AND " + isLost}
+	if search.State != "" {
+		lost.where, lost.args = lost.where+" AND "+state+" = ?", append(lost.args, search.State)
+	}
+	parts := []part{lost}
+	for _, state := range []card.PaymentState{card.Late, card.Paid, card.Confirming} {
+		if search.State == "" || search.State == state {
+			parts = append(parts, of[state])
+		}
+	}
+	for i, p := range parts {
+		if search.AccountID != uuid.Nil && len(p.equal) == 0 {
+			parts[i].where, parts[i].args = p.where+" AND COALESCE(c.account_id, c.account_id) = ?", append(p.args, search.AccountID)
+		}
+	}
+	return parts
+}
