@@ -56,8 +56,9 @@ func (s *Store) TakeAddresses(ctx context.Context, currency string, n int) ([]st
 			Address  string `db:"address"`
 			Paid     bool   `db:"paid"` // it has already received money, and must not be handed out
 		}
-		err = s.list(ctx, t.t, &found, "select addresses", `SELECT a.position, a.address, EXISTS (SELECT 1 FROM transfers t
-			WHERE t.currency = a.currency AND t.address = a.address) AS paid
+		// With EXISTS, PostgreSQL would read all transfers once rather than search for each of all free addresses, whatever the limit.
+		err = s.list(ctx, t.t, &found, "select addresses", `SELECT a.position, a.address, (SELECT t.txid FROM transfers t
+			WHERE t.currency = a.currency AND t.address = a.address LIMIT 1) IS NOT NULL AS paid
 			FROM addresses a WHERE a.currency = ? AND a.position >= ? ORDER BY a.position LIMIT ?`, currency, next, n)
 		if err != nil || len(found) == 0 {
 			return err

@@ -95,8 +95,8 @@ func (s *Store) ArrivalsIn(ctx context.Context, txid string) ([]operator.Arrival
 	return s.arrivals(ctx, s.r, "transfers t", where, args...)
 }
 
-// Whether there is an attribution of transfer t, or a card at its address. Unlike a join, a scalar subquery is not turned into a search
-// through all cards: each transfer costs two looks into an index.
+// Whether there is an attribution of transfer t, or no card at its address. Unlike a join or EXISTS, a scalar subquery is not turned into a
+// search through all cards: each transfer costs two looks into an index.
 const (
 	isAttributed = "(SELECT a.id FROM attributions a WHERE a.currency = t.currency AND a.txid = t.txid AND a.output = t.output) IS NOT NULL"
 	isStray      = "(SELECT c.uuid FROM cards c WHERE c.currency = t.currency AND c.address = t.address) IS NULL"

@@ -87,8 +87,8 @@ func (t *tx) UpsertTransfers(ctx context.Context, ts []card.Transfer) error {
 func upsertTransfers(table string) string {
 	return `INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at, attributed)
 		SELECT v.column1, v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, v.column9, CASE
-			WHEN EXISTS (SELECT 1 FROM attributions a WHERE a.currency = v.column1 AND a.txid = v.column2 AND a.output = v.column3) THEN TRUE
-			WHEN NOT EXISTS (SELECT 1 FROM cards c WHERE c.currency = v.column1 AND c.address = v.column4) THEN FALSE END
+			WHEN (SELECT a.id FROM attributions a WHERE a.currency = v.column1 AND a.txid = v.column2 AND a.output = v.column3) IS NOT NULL THEN TRUE
+			WHEN (SELECT c.uuid FROM cards c WHERE c.currency = v.column1 AND c.address = v.column4) IS NULL THEN FALSE END
 		FROM ` + table + ` WHERE TRUE ON CONFLICT (currency, txid, output) DO UPDATE SET address = excluded.address, amount = excluded.amount,
 			height = excluded.height, locked = excluded.locked, counted = excluded.counted, attributed = excluded.attributed`
 }

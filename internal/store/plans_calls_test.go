@@ -1,0 +1,357 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/account"
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/order"
+	"github.com/cardmint/cardmint/internal/settle"
+	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/webhook"
+)
+
+// calls calls every exported method of a store and of its transactions, on a database that fillPlans has filled with n cards.
+type calls struct {
+	t     *testing.T
+	s     *store.Store
+	n     int
+	begin func(method string) // is told of each method that is called next
+
+	own   uuid.UUID // an account with few cards
+	card  *card.Card
+	lease settle.Lease
+	claim *webhook.Claim
+}
+
+// do calls f, which calls a method of the store. The method may be named with what it is asked for, after a space.
+func (c *calls) do(method string, f func(ctx context.Context) error) {
+	c.t.Helper()
+	c.begin(method)
+	if err := f(c.t.Context()); err != nil {
+		c.t.Fatalf("%s: %v", method, err)
+	}
+}
+
+// tx calls f, which calls a method of a transaction.
+func (c *calls) tx(method string, f func(ctx context.Context, tx *store.Tx) error) {
+	c.t.Helper()
+	c.do("tx."+method, func(ctx context.Context) error {
+		return c.s.Do(ctx, func(tx *store.Tx) error { return f(ctx, tx) })
+	})
+}
+
+// first drops the first result of a method.
+func first[T any](_ T, err error) error { return err }
+
+// page is how many things a list is asked for.
+const page = 10
+
+func (c *calls) all() {
+	c.accounts()
+	c.leases()
+	c.addresses()
+	c.cards()
+	c.lists()
+	c.transfers()
+	c.intents()
+	c.decisions()
+	c.events()
+	c.webhooks()
+	c.simulated()
+	c.others()
+}
+
+func (c *calls) accounts() {
+	s := c.s
+	token := account.Token{ID: uuid.Must(uuid.NewV7()), AccountID: c.own, Hash: []byte("own"), CreatedAt: epoch}
+	c.do("InsertAccount", func(ctx context.Context) error {
+		return s.InsertAccount(ctx, account.Account{ID: uuid.Must(uuid.NewV7()), Name: "another", CreatedAt: epoch})
+	})
+	c.do("AccountByName", func(ctx context.Context) error { return first(s.AccountByName(ctx, "even")) })
+	c.do("Accounts", func(ctx context.Context) error { return first(s.Accounts(ctx)) })
+	c.do("InsertToken", func(ctx context.Context) error { return s.InsertToken(ctx, token) })
+	c.do("Tokens", func(ctx context.Context) error { return first(s.Tokens(ctx)) })
+	c.do("TokenByHash", func(ctx context.Context) error { return first(s.TokenByHash(ctx, token.Hash)) })
+	c.do("RevokeToken", func(ctx context.Context) error { return s.RevokeToken(ctx, token.ID, epoch) })
+	c.do("Setting", func(ctx context.Context) error { return first(s.Setting(ctx, "a setting", "x")) })
+	c.do("Standing", func(ctx context.Context) error { return first(s.Standing(ctx, even, true)) })
+}
+
+func (c *calls) leases() {
+	s := c.s
+	c.do("Doubt", s.Doubt)
+	c.do("AcquireLease", func(ctx context.Context) (err error) {
+		c.lease, err = s.AcquireLease(ctx, settle.LeaseName("monero"), "watcher", time.Hour)
+		return err
+	})
+	c.do("BeginEpoch", func(ctx context.Context) (err error) {
+		c.lease, err = s.BeginEpoch(ctx, c.lease, settle.Epoch{Currency: "monero", Number: c.lease.Now.UnixMilli()})
+		return err
+	})
+	c.do("AcquireLease again", func(ctx context.Context) (err error) {
+		c.lease, err = s.AcquireLease(ctx, c.lease.Name, c.lease.Holder, time.Hour)
+		return err
+	})
+	c.tx("CheckLease", func(ctx context.Context, tx *store.Tx) error { return tx.CheckLease(ctx, c.lease) })
+	c.do("ResetFeeds", func(ctx context.Context) error { return s.ResetFeeds(ctx, c.lease, epoch) })
+}
+
+func (c *calls) addresses() {
+	s := c.s
+	c.tx("CheckedPool", func(ctx context.Context, tx *store.Tx) error { return tx.CheckedPool(ctx, "monero") })
+	c.tx("InsertAddresses", func(ctx context.Context, tx *store.Tx) error {
+		return tx.InsertAddresses(ctx, []settle.Address{{Currency: "monero", Address: "another", Position: int64(c.n) + 1}}, epoch)
+	})
+	c.do("AddressPool", func(ctx context.Context) error { return first(s.AddressPool(ctx, "monero")) })
+	c.do("PoolState", func(ctx context.Context) error { return first(s.PoolState(ctx, "monero")) })
+	c.do("TakeAddresses", func(ctx context.Context) error {
+		taken, err := s.TakeAddresses(ctx, "monero", page)
+		if err == nil && len(taken) == 0 {
+			c.t.Log("no address was taken: they have all been paid to")
+		}
+		return err
+	})
+	c.do("DistrustPool", func(ctx context.Context) error { return s.DistrustPool(ctx, "monero") })
+	c.do("RequestRescan", func(ctx context.Context) error { return s.RequestRescan(ctx, "monero", "x", true) })
+	c.do("NoteRescan", func(ctx context.Context) error { return s.NoteRescan(ctx, "monero", "x") })
+	c.tx("EndRescan", func(ctx context.Context, tx *store.Tx) error { return tx.EndRescan(ctx, "monero") })
+}
+
+func (c *calls) newCard() *card.Card {
+	made := newCard(c.own)
+	made.IdempotencyKey = uuid.NewString()
+	return made
+}
+
+func (c *calls) cards() {
+	s := c.s
+	c.card = c.newCard()
+	c.do("InsertCard", func(ctx context.Context) error { return first(s.InsertCard(ctx, c.card)) })
+	c.do("InsertCardWithin", func(ctx context.Context) error { return first(s.InsertCardWithin(ctx, c.newCard(), 1000_00)) })
+	c.do("CardByUUID", func(ctx context.Context) error { return first(s.CardByUUID(ctx, c.own, c.card.UUID)) })
+	c.do("CardByIdempotencyKey", func(ctx context.Context) error {
+		return first(s.CardByIdempotencyKey(ctx, c.own, c.card.IdempotencyKey))
+	})
+	c.do("CardsByUUID", func(ctx context.Context) error {
+		return first(s.CardsByUUID(ctx, []uuid.UUID{c.card.UUID, numbered(cardKind, 7)}))
+	})
+	c.do("AwaitReplication", s.AwaitReplication)
+	c.do("Record", func(ctx context.Context) error { return first(s.Record(ctx, numbered(cardKind, 8))) })
+	c.do("Confirmations", func(ctx context.Context) error { return first(s.Confirmations(ctx, chain.Currencies()[0])) })
+	c.do("Confirmations of a coin without cards", func(ctx context.Context) error {
+		return first(s.Confirmations(ctx, card.Currency{Code: "new"}))
+	})
+	c.do("SealedCredentials", func(ctx context.Context) error {
+		return first(s.SealedCredentials(ctx, numbered(cardKind, c.n/2), page))
+	})
+}
+
+// lists calls what lists things, with every filter, so that the newest cards match and so that they do not.
+func (c *calls) lists() {
+	s := c.s
+	for name, account := range map[string]uuid.UUID{"even": even, "odd": odd, "old": old, "own": c.own} {
+		for _, status := range []card.Status{"", card.AwaitingPayment, card.Generated} {
+			for where, before := range map[string]uuid.UUID{"": uuid.Nil, " further": numbered(cardKind, c.n-c.n/10)} {
+				c.do("Cards "+name+" "+string(status)+where, func(ctx context.Context) error {
+					return first(s.Cards(ctx, order.Filter{AccountID: account, Status: status, Before: before, Limit: page}))
+				})
+			}
+		}
+	}
+	for name, account := range map[string]uuid.UUID{"all": uuid.Nil, "even": even, "odd": odd, "old": old} {
+		for _, state := range []card.PaymentState{"", card.Unpaid, card.Expired, card.Paid, card.Late} {
+			for which, attention := range map[string]bool{"": false, " attention": true} {
+				c.do("FindCards "+name+" "+string(state)+which, func(ctx context.Context) error {
+					found, err := s.FindCards(ctx, operator.Search{AccountID: account, State: state, NeedsOperator: attention, Limit: page})
+					if attention && name == "all" && state == "" && len(found) < page {
+						c.t.Errorf("%d cards need an operator", len(found))
+					}
+					return err
+				})
+			}
+		}
+	}
+	c.do("Unattributed", func(ctx context.Context) error {
+		found, err := s.Unattributed(ctx, page)
+		if len(found) < page {
+			c.t.Errorf("%d transfers are unattributed", len(found))
+		}
+		return err
+	})
+	c.do("Strays", func(ctx context.Context) error { return first(s.Strays(ctx, page)) })
+	for name, hook := range map[string]uuid.UUID{"even": evenHook, "odd": oddHook} {
+		for _, state := range []webhook.DeliveryState{"", webhook.DeliveryPending, webhook.DeliveryFailed, webhook.DeliveryDelivered} {
+			for where, before := range map[string]int64{"": 0, " further": int64(c.n/2 - c.n/20)} {
+				c.do("Deliveries "+name+" "+string(state)+where, func(ctx context.Context) error {
+					return first(s.Deliveries(ctx, hook, webhook.DeliveryFilter{State: state, Before: before, Limit: page}))
+				})
+			}
+		}
+	}
+	c.do("ArrivalsIn", func(ctx context.Context) error { return first(s.ArrivalsIn(ctx, "stray 1")) })
+}
+
+func (c *calls) transfers() {
+	coin := chain.Currencies()[0]
+	c.do("Cursor", func(ctx context.Context) error { return first(c.s.Cursor(ctx, coin)) })
+	c.do("SettleTx", func(ctx context.Context) error { return c.s.SettleTx(ctx, func(settle.Tx) error { return nil }) })
+	c.tx("SaveCursor", func(ctx context.Context, tx *store.Tx) error {
+		return tx.SaveCursor(ctx, "monero", settle.Cursor{Tip: card.Tip{Height: int64(c.n / 10), Time: epoch}})
+	})
+	c.tx("Tip", func(ctx context.Context, tx *store.Tx) error { return first(tx.Tip(ctx, "monero")) })
+	c.tx("TransfersSince", func(ctx context.Context, tx *store.Tx) error {
+		return first(tx.TransfersSince(ctx, "monero", int64(c.n/10)-1))
+	})
+	c.tx("TransfersTo", func(ctx context.Context, tx *store.Tx) error {
+		return first(tx.TransfersTo(ctx, "monero", []string{c.card.Address, "address 9", "nobody 9"}))
+	})
+	c.tx("UpsertTransfers", func(ctx context.Context, tx *store.Tx) error {
+		return tx.UpsertTransfers(ctx, []card.Transfer{newTransfer("own", 0, c.card.Address, 1), newTransfer("own", 1, "nobody", 1), newTransfer("stray 5", 0, "nobody 5", 1)})
+	})
+	c.tx("LockCards", func(ctx context.Context, tx *store.Tx) error {
+		return first(tx.LockCards(ctx, "monero", []string{c.card.Address, "address 9", "nobody 9"}, card.Tip{Height: int64(c.n / 10), Time: time.UnixMilli(0)}))
+	})
+	c.tx("LockCardsByUUID", func(ctx context.Context, tx *store.Tx) error {
+		return first(tx.LockCardsByUUID(ctx, []uuid.UUID{c.card.UUID, numbered(cardKind, 7)}))
+	})
+	c.tx("SaveVerdicts", func(ctx context.Context, tx *store.Tx) error {
+		e := newEvent(c.card, card.EventDetected)
+		return tx.SaveVerdicts(ctx, []card.Verdict{{Card: c.card, Assessment: card.Assessment{State: card.Paid}, Issue: true, Event: &e}})
+	})
+}
+
+func (c *calls) intents() {
+	s := c.s
+	var claimed []issue.Intent
+	c.do("ClaimIntents", func(ctx context.Context) (err error) {
+		claimed, err = s.ClaimIntents(ctx, "sandbox", page, time.Hour)
+		if err == nil && len(claimed) < 2 {
+			return errors.New("too few")
+		}
+		return err
+	})
+	c.do("ProlongIntents", func(ctx context.Context) error { return s.ProlongIntents(ctx, claimed, time.Hour) })
+	claimed[0].State = "parked"
+	c.do("SaveIntents", func(ctx context.Context) error { return s.SaveIntents(ctx, claimed[:1]) })
+	c.do("IssueTx", func(ctx context.Context) error { return s.IssueTx(ctx, func(issue.Tx) error { return nil }) })
+	c.tx("SaveIssued", func(ctx context.Context, tx *store.Tx) error {
+		return tx.SaveIssued(ctx, []issue.IssuedCard{issued(claimed[1], uuid.NewString())})
+	})
+	c.tx("ReopenIntent", func(ctx context.Context, tx *store.Tx) error { return tx.ReopenIntent(ctx, claimed[0].CardUUID) })
+	c.tx("Intent", func(ctx context.Context, tx *store.Tx) error { return first(tx.Intent(ctx, claimed[0].CardUUID)) })
+}
+
+func (c *calls) decisions() {
+	c.do("OperatorTx", func(ctx context.Context) error { return c.s.OperatorTx(ctx, func(operator.Tx) error { return nil }) })
+	c.tx("LockChain", func(ctx context.Context, tx *store.Tx) error { return tx.LockChain(ctx, "monero") })
+	c.tx("Arrival", func(ctx context.Context, tx *store.Tx) error {
+		return first(tx.Arrival(ctx, operator.TransferID{Currency: "monero", TxID: "own", Output: 1}))
+	})
+	c.tx("InsertCard", func(ctx context.Context, tx *store.Tx) error { return tx.InsertCard(ctx, c.newCard()) })
+	c.tx("InsertAttributions", func(ctx context.Context, tx *store.Tx) error {
+		return tx.InsertAttributions(ctx, []operator.Attribution{newAttribution(newTransfer("own", 1, "nobody", 1), uuid.Nil)})
+	})
+	c.tx("InsertResolution", func(ctx context.Context, tx *store.Tx) error {
+		return tx.InsertResolution(ctx, operator.Resolution{ID: uuid.Must(uuid.NewV7()), CardUUID: c.card.UUID, Kind: operator.Retry}, c.card)
+	})
+}
+
+func (c *calls) events() {
+	s := c.s
+	c.do("Events", func(ctx context.Context) error { return first(s.Events(ctx, even, int64(c.n/4), page)) })
+	c.do("LastSeq", func(ctx context.Context) error { return first(s.LastSeq(ctx, even)) })
+	c.do("SeqBefore", func(ctx context.Context) error { return first(s.SeqBefore(ctx, even, time.Now().Add(-25*time.Hour))) })
+	c.tx("InsertEvents", func(ctx context.Context, tx *store.Tx) error {
+		e := newEvent(c.card, card.EventDetected)
+		e.AccountID = even
+		return tx.InsertEvents(ctx, []card.Event{newEvent(c.card, card.EventDetected), e})
+	})
+}
+
+func (c *calls) webhooks() {
+	s, now := c.s, time.Now()
+	own := newWebhook(c.own)
+	c.do("WebhookTx", func(ctx context.Context) error { return s.WebhookTx(ctx, func(webhook.Tx) error { return nil }) })
+	c.tx("LockAccount", func(ctx context.Context, tx *store.Tx) error { return tx.LockAccount(ctx, c.own) })
+	c.tx("CountWebhooks", func(ctx context.Context, tx *store.Tx) error { return first(tx.CountWebhooks(ctx, c.own)) })
+	c.tx("InsertWebhook", func(ctx context.Context, tx *store.Tx) error { return tx.InsertWebhook(ctx, own) })
+	c.tx("LockWebhook", func(ctx context.Context, tx *store.Tx) error { return first(tx.LockWebhook(ctx, c.own, own.ID)) })
+	c.tx("SaveWebhook", func(ctx context.Context, tx *store.Tx) error { return tx.SaveWebhook(ctx, own) })
+	c.do("WebhookByID", func(ctx context.Context) error { return first(s.WebhookByID(ctx, c.own, own.ID)) })
+	c.do("Webhooks", func(ctx context.Context) error { return first(s.Webhooks(ctx, c.own)) })
+	for name, hook := range map[string]uuid.UUID{"even": evenHook, "odd": oddHook} {
+		c.do("DueDeliveries "+name, func(ctx context.Context) error { return first(s.DueDeliveries(ctx, hook, now, page)) })
+		c.do("DueRetries "+name, func(ctx context.Context) error { return first(s.DueRetries(ctx, hook, now, page)) })
+	}
+	c.do("ClaimWebhooks", func(ctx context.Context) error {
+		claimed, err := s.ClaimWebhooks(ctx, now, page, time.Hour)
+		if err == nil && len(claimed) < 2 {
+			return errors.New("too few")
+		}
+		c.claim = claimed[0]
+		return err
+	})
+	c.tx("CheckClaim", func(ctx context.Context, tx *store.Tx) error { return tx.CheckClaim(ctx, c.claim) })
+	c.tx("SaveWebhookState", func(ctx context.Context, tx *store.Tx) error {
+		return tx.SaveWebhookState(ctx, c.claim, webhook.State{PausedUntil: webhook.AtOnce()}, now, time.Hour)
+	})
+	c.do("ReleaseWebhook", func(ctx context.Context) error { return s.ReleaseWebhook(ctx, c.claim) })
+	due, err := s.DueDeliveries(c.t.Context(), evenHook, now, page)
+	check(c.t, err)
+	c.tx("SaveDeliveries", func(ctx context.Context, tx *store.Tx) error { return tx.SaveDeliveries(ctx, evenHook, due, due) })
+	c.do("Redeliver", func(ctx context.Context) error { return s.Redeliver(ctx, even, evenHook, numbered(eventKind, 8), now) })
+	c.tx("RecoverDeliveries", func(ctx context.Context, tx *store.Tx) error {
+		_, _, err := tx.RecoverDeliveries(ctx, even, evenHook, time.UnixMilli(0), int64(c.n/4), page, now)
+		return err
+	})
+	c.do("DeleteDeliveries", func(ctx context.Context) error { return first(s.DeleteDeliveries(ctx, evenHook, page)) })
+	c.do("PruneDeliveries", func(ctx context.Context) error { return first(s.PruneDeliveries(ctx, now.Add(-24*time.Hour), page)) })
+	c.do("DeleteWebhook", func(ctx context.Context) error { return s.DeleteWebhook(ctx, c.own, own.ID) })
+}
+
+func (c *calls) simulated() {
+	s, height := c.s, int64(c.n)
+	c.do("SimulatedAddresses", func(ctx context.Context) error { return first(s.SimulatedAddresses(ctx, "monero", page)) })
+	c.do("SimulatedPay", func(ctx context.Context) error {
+		return first(s.SimulatedPay(ctx, "monero", "own", c.card.Address, 1, 1, epoch))
+	})
+	c.do("SimulatedMine", func(ctx context.Context) error { return s.SimulatedMine(ctx, "monero", 1) })
+	c.do("SimulatedScan", func(ctx context.Context) error {
+		_, _, _, err := s.SimulatedScan(ctx, "monero", height-page)
+		return err
+	})
+	c.do("SimulatedReorg", func(ctx context.Context) error { return s.SimulatedReorg(ctx, "monero", page, false) })
+	c.do("SimulatedReorg drop", func(ctx context.Context) error { return s.SimulatedReorg(ctx, "monero", page, true) })
+}
+
+func (c *calls) others() {
+	s := c.s
+	c.do("NoteConflict", func(ctx context.Context) error { return s.NoteConflict(ctx, "monero", "x") })
+	c.do("ClaimWallet", func(ctx context.Context) error { return s.ClaimWallet(ctx, "monero") })
+	c.do("MarkRestored", func(ctx context.Context) error { return s.MarkRestored(ctx, epoch) })
+	c.do("Ping", s.Ping)
+	c.do("Books", func(ctx context.Context) error {
+		if *plansOf > 0 {
+			return nil // it takes long
+		}
+		return first(s.Books(ctx))
+	})
+	c.do("ReleaseLease", func(ctx context.Context) error { return s.ReleaseLease(ctx, c.lease) })
+	c.do("LogTo", func(context.Context) error { s.LogTo(slog.New(slog.DiscardHandler)); return nil })
+	c.do("ReportDamage", func(ctx context.Context) error { s.ReportDamage(ctx, "x", uuid.New(), errors.New("x")); return nil })
+	c.do("Schema", func(context.Context) error { _ = s.Schema(); return nil })
+	c.do("SingleWriter", func(context.Context) error { _ = s.SingleWriter(); return nil })
+	c.do("Trust", func(context.Context) error { s.Trust(s); return nil })
+	c.do("Insist", func(context.Context) error { s.Insist(); return nil })
+	c.do("Close", func(context.Context) error { return s.Close() })
+}

@@ -1,0 +1,415 @@
+package store_test
+
+import (
+	"context"
+	"database/sql/driver"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	modernc "modernc.org/sqlite"
+
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/store"
+)
+
+var plansOf = flag.Int("plans", 0, "explain the store's statements with so many cards, and print what they cost")
+
+// No statement may read more than this, however many cards there are. The tests ask for pages of ten.
+const (
+	mostRows      = 250 // that PostgreSQL finds in tables and indexes, also those that it then leaves out
+	mostPages     = 500 // of PostgreSQL's that are looked at, also those in memory
+	mostLitePages = 300 // likewise of SQLite's
+)
+
+// Methods that may read more, with the reason.
+var mayRead = map[string]string{
+	"Books":                                 "adds up everything, to compare it",
+	"Confirmations of a coin without cards": "looks at the newest 10,000 cards",
+}
+
+// measured is what a statement cost when it cost most.
+type measured struct {
+	method, query, plan string
+	rows, pages         int
+	took                time.Duration
+}
+
+// meter measures every statement that a store runs.
+type meter struct {
+	lite bool
+
+	mu     sync.Mutex
+	method string // that is called now; "" for none that counts
+	called []string
+	all    map[string]measured // by method and statement
+}
+
+func (m *meter) begin(method string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.method = method
+	m.called = append(m.called, method)
+}
+
+func (m *meter) note(s measured) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s.method = m.method
+	if s.method == "" {
+		return
+	}
+	key := s.method + ": " + s.query
+	if old, found := m.all[key]; !found || old.pages < s.pages {
+		m.all[key] = s
+	}
+}
+
+// dear returns the statements that read too much.
+func (m *meter) dear() (dear []measured) {
+	mostPages := mostPages
+	if m.lite {
+		mostPages = mostLitePages
+	}
+	for _, s := range m.all {
+		if (s.rows > mostRows || s.pages > mostPages) && mayRead[s.method] == "" {
+			dear = append(dear, s)
+		}
+	}
+	slices.SortFunc(dear, func(a, b measured) int { return strings.Compare(a.method+a.query, b.method+b.query) })
+	return dear
+}
+
+func (s measured) String() string {
+	return fmt.Sprintf("%-34s %7d rows %7d pages %9.2f ms  %.100s\n      %s", s.method, s.rows, s.pages, float64(s.took.Microseconds())/1000, s.query,
+		strings.ReplaceAll(s.plan, "\n", "\n      "))
+}
+
+// measure has f call methods of a store of the database at url, which has n cards.
+func measure(t *testing.T, url string, n int, f func(*calls)) *meter {
+	t.Helper()
+	m := &meter{lite: strings.HasPrefix(url, "sqlite:"), all: map[string]measured{}}
+	s, err := store.OpenThrough(t.Context(), url, 8, chain.Currencies(), func(c driver.Connector) driver.Connector { return metered{c, m} })
+	check(t, err)
+	defer func() { _ = s.Close() }()
+	f(&calls{t: t, s: s, n: n, begin: m.begin, own: newAccount(t, s)})
+	return m
+}
+
+// No statement takes longer because there are more cards than it is asked for.
+func TestPlans_NoStatementReadsATableInFull(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("left out by -short: fills databases")
+	}
+	databases.Each(t, func(t *testing.T, url string) {
+		n := 25_000
+		if strings.HasPrefix(url, "sqlite:") {
+			n = 12_000 // pages of SQLite are smaller, and its driver takes longer to fill them
+		}
+		if *plansOf > 0 {
+			n = *plansOf
+		}
+		start := time.Now()
+		fillPlans(t, url, n)
+		filled := time.Now()
+		m := measure(t, url, n, (*calls).all)
+		t.Logf("%d cards: filled within %s, measured within %s", n, filled.Sub(start).Round(time.Millisecond), time.Since(filled).Round(time.Millisecond))
+		for _, s := range m.dear() {
+			t.Errorf("reads too much: %s", s)
+		}
+		if *plansOf > 0 {
+			for _, key := range slices.Sorted(maps.Keys(m.all)) {
+				fmt.Println(m.all[key])
+			}
+		}
+		everyMethod(t, m)
+		if *plansOf == 0 {
+			noticed(t, url, n)
+		}
+	})
+}
+
+// noticed fails the test if it would not notice that an index is missing.
+func noticed(t *testing.T, url string, n int) {
+	t.Helper()
+	db := rig.OpenSQL(t, url)
+	for _, missing := range []struct{ index, method string }{
+		{"cards_status", "Cards "}, {"cards_state", "FindCards "}, {"cards_losses", "FindCards all  attention"}, {"intents_waiting", "FindCards all  attention"},
+		{"transfers_unattributed", "Unattributed"}, {"transfers_stray", "Strays"}, {"deliveries_delivered", "Deliveries "},
+	} {
+		if missing.index == "cards_losses" && strings.HasPrefix(url, "sqlite:") {
+			continue // cards_lost serves as well
+		}
+		var made string
+		query := "SELECT sql FROM sqlite_master WHERE name = '" + missing.index + "'"
+		if !strings.HasPrefix(url, "sqlite:") {
+			query = "SELECT pg_get_indexdef('" + missing.index + "'::regclass)"
+		}
+		check(t, db.QueryRow(query).Scan(&made))
+		execPlans(t, db, "DROP INDEX "+missing.index)
+		dear := measure(t, url, n, (*calls).lists).dear()
+		if !slices.ContainsFunc(dear, func(s measured) bool { return strings.HasPrefix(s.method, missing.method) }) {
+			t.Errorf("nothing notices that %s is missing; %d statements read too much", missing.index, len(dear))
+		}
+		execPlans(t, db, made)
+	}
+}
+
+// everyMethod fails the test if a method of the store was not called, or named one that is not there.
+func everyMethod(t *testing.T, m *meter) {
+	t.Helper()
+	missing := map[string]bool{}
+	for prefix, of := range map[string]reflect.Type{"": reflect.TypeFor[*store.Store](), "tx.": reflect.TypeFor[*store.Tx]()} {
+		for i := range of.NumMethod() {
+			missing[prefix+of.Method(i).Name] = true
+		}
+	}
+	for _, method := range append(m.called, "Do", "Scalar") { // those two are the tests'
+		name, _, _ := strings.Cut(method, " ")
+		delete(missing, name)
+	}
+	for name := range missing {
+		t.Errorf("method %s was not called: add it to calls", name)
+	}
+}
+
+// conn is a connection of either driver.
+type rawConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.Pinger
+	driver.QueryerContext
+	driver.SessionResetter
+	driver.Validator
+}
+
+// metered connects connections to a meter.
+type metered struct {
+	driver.Connector
+	m *meter
+}
+
+func (c metered) Connect(ctx context.Context) (driver.Conn, error) {
+	made, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &meteredConn{rawConn: made.(rawConn), m: c.m}, nil
+}
+
+type meteredConn struct {
+	rawConn
+	m    *meter
+	inTx bool
+}
+
+func (c *meteredConn) CheckNamedValue(v *driver.NamedValue) error {
+	if checker, ok := c.rawConn.(driver.NamedValueChecker); ok {
+		return checker.CheckNamedValue(v)
+	}
+	return driver.ErrSkip
+}
+
+func (c *meteredConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	t, err := c.rawConn.BeginTx(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	c.inTx = true
+	return meteredTx{t, c}, nil
+}
+
+type meteredTx struct {
+	driver.Tx
+	c *meteredConn
+}
+
+func (t meteredTx) Commit() error   { t.c.inTx = false; return t.Tx.Commit() }
+func (t meteredTx) Rollback() error { t.c.inTx = false; return t.Tx.Rollback() }
+
+func (c *meteredConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	end := c.start(ctx, query, args)
+	defer end()
+	return c.rawConn.ExecContext(ctx, query, args)
+}
+
+func (c *meteredConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	end := c.start(ctx, query, args)
+	found, err := c.rawConn.QueryContext(ctx, query, args)
+	return meteredRows{found, end}, err
+}
+
+func (c *meteredConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	st, err := c.rawConn.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return meteredStmt{st.(rawStmt), c, query}, nil
+}
+
+type rawStmt interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
+}
+
+type meteredStmt struct {
+	rawStmt
+	c     *meteredConn
+	query string
+}
+
+func (s meteredStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	end := s.c.start(ctx, s.query, args)
+	defer end()
+	return s.rawStmt.ExecContext(ctx, args)
+}
+
+func (s meteredStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	end := s.c.start(ctx, s.query, args)
+	found, err := s.rawStmt.QueryContext(ctx, args)
+	return meteredRows{found, end}, err
+}
+
+type meteredRows struct {
+	driver.Rows
+	end func()
+}
+
+func (r meteredRows) Close() error {
+	defer r.end()
+	return r.Rows.Close()
+}
+
+// start explains a statement that is about to run, and returns a function to call when it is done.
+func (c *meteredConn) start(ctx context.Context, query string, args []driver.NamedValue) (end func()) {
+	s := measured{query: strings.Join(strings.Fields(query), " ")}
+	verb, _, _ := strings.Cut(s.query, " ")
+	if !slices.Contains([]string{"SELECT", "INSERT", "UPDATE", "DELETE", "WITH"}, verb) {
+		return func() {}
+	}
+	if !c.m.lite {
+		if err := c.explain(ctx, &s, query, args); err != nil {
+			s.plan, s.rows = "can't be explained: "+err.Error(), mostRows+1
+		}
+		c.m.note(s)
+		return func() {}
+	}
+	plan, err := c.texts(ctx, "EXPLAIN QUERY PLAN "+query, args)
+	if err != nil {
+		plan = []string{"can't be explained: " + err.Error()}
+		s.pages = mostPages + 1
+	}
+	s.plan = strings.Join(plan, "; ")
+	before, start := c.pages(), time.Now()
+	return sync.OnceFunc(func() {
+		s.pages += c.pages() - before
+		s.took = time.Since(start)
+		c.m.note(s)
+	})
+}
+
+// pages returns how many pages the connection has looked at.
+func (c *meteredConn) pages() (all int) {
+	for _, kind := range []modernc.DBStatusOp{modernc.DBStatusCacheHit, modernc.DBStatusCacheMiss} {
+		n, _, err := c.rawConn.(modernc.DBStatus).Status(kind, false)
+		if err != nil {
+			panic(err)
+		}
+		all += n
+	}
+	return all
+}
+
+// texts returns the last column of what a query finds.
+func (c *meteredConn) texts(ctx context.Context, query string, args []driver.NamedValue) (texts []string, err error) {
+	found, err := c.rawConn.QueryContext(ctx, query, args)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = found.Close() }()
+	row := make([]driver.Value, len(found.Columns()))
+	for {
+		if err := found.Next(row); err != nil {
+			return texts, nil
+		}
+		switch text := row[len(row)-1].(type) {
+		case string:
+			texts = append(texts, text)
+		case []byte:
+			texts = append(texts, string(text))
+		}
+	}
+}
+
+// explain runs a statement on PostgreSQL, and rolls it back.
+func (c *meteredConn) explain(ctx context.Context, s *measured, query string, args []driver.NamedValue) error {
+	begin, rollBack := "BEGIN", "ROLLBACK"
+	if c.inTx {
+		begin, rollBack = "SAVEPOINT plans", "ROLLBACK TO SAVEPOINT plans"
+	}
+	if _, err := c.rawConn.ExecContext(ctx, begin, nil); err != nil {
+		return err
+	}
+	texts, err := c.texts(ctx, "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+query, args)
+	_, errRollBack := c.rawConn.ExecContext(ctx, rollBack, nil)
+	if err := errors.Join(err, errRollBack); err != nil {
+		return err
+	}
+	var plans []struct {
+		Plan node
+		Time float64 `json:"Execution Time"`
+	}
+	if err := json.Unmarshal([]byte(strings.Join(texts, "")), &plans); err != nil {
+		return fmt.Errorf("%w: %q", err, texts)
+	}
+	top := plans[0].Plan
+	s.rows, s.pages, s.plan = top.read(), top.Hit+top.Read, top.text(0)
+	s.took = time.Duration(plans[0].Time * float64(time.Millisecond))
+	return nil
+}
+
+// node is a node of one of PostgreSQL's plans.
+type node struct {
+	Type      string  `json:"Node Type"`
+	Table     string  `json:"Relation Name"`
+	Index     string  `json:"Index Name"`
+	Rows      float64 `json:"Actual Rows"`
+	Loops     float64 `json:"Actual Loops"`
+	Filtered  float64 `json:"Rows Removed by Filter"`
+	Rechecked float64 `json:"Rows Removed by Index Recheck"`
+	Hit       int     `json:"Shared Hit Blocks"`
+	Read      int     `json:"Shared Read Blocks"`
+	Plans     []node
+}
+
+// read returns how many rows the node and those below it found in tables and indexes.
+func (n node) read() (rows int) {
+	if n.Table != "" && strings.Contains(n.Type, "Scan") || n.Type == "Bitmap Index Scan" {
+		rows = int((n.Rows + n.Filtered + n.Rechecked) * n.Loops)
+	}
+	for _, below := range n.Plans {
+		rows += below.read()
+	}
+	return rows
+}
+
+func (n node) text(depth int) string {
+	text := fmt.Sprintf("%s%s %s %s: %g of %g rows, %g times", strings.Repeat("  ", depth), n.Type, n.Table, n.Index, n.Rows, n.Rows+n.Filtered+n.Rechecked, n.Loops)
+	for _, below := range n.Plans {
+		text += "\n" + below.text(depth+1)
+	}
+	return text
+}
