@@ -22,6 +22,7 @@ import (
 // part is a set of cards c that an index has in the order of their uuids.
 type part struct {
 	from  string  // defaults to the cards alone
+	uuid  string  // the column that the index has in order, in the terms of from; defaults to that of the cards
 	equal []equal // the columns that the index begins with
 	where string  // further conditions, which the index has too or which few rows do not fulfil; each begins with AND
 	args  []any
@@ -41,7 +42,8 @@ func (p part) sql(d dialect, selected string, newestFirst bool, beyond uuid.UUID
 	if newestFirst {
 		direction, further, last = " DESC", "<", ">="
 	}
-	where, order, sorted := "TRUE", "c.uuid"+direction, false
+	id := cmp.Or(p.uuid, "c.uuid")
+	where, order, sorted := "TRUE", id+direction, false
 	for i, e := range p.equal {
 		sorted = d.samples && i == len(p.equal)-1
 		switch {
@@ -51,13 +53,13 @@ func (p part) sql(d dialect, selected string, newestFirst bool, beyond uuid.UUID
 		case beyond == uuid.Nil:
 			where, args = where+" AND "+e.column+" >= ? AND "+e.column+" <= ?", append(args, e.value, e.value)
 		default:
-			where += " AND " + e.column + " " + last + " ? AND (" + e.column + ", c.uuid) " + further + " (?, ?)"
+			where += " AND " + e.column + " " + last + " ? AND (" + e.column + ", " + id + ") " + further + " (?, ?)"
 			args = append(args, e.value, e.value, beyond)
 		}
 		order = e.column + direction + ", " + order
 	}
 	if !sorted && beyond != uuid.Nil {
-		where, args = where+" AND c.uuid "+further+" ?", append(args, beyond)
+		where, args = where+" AND "+id+" "+further+" ?", append(args, beyond)
 	}
 	return selected + " WHERE " + where + p.where + " ORDER BY " + order + " LIMIT ?", append(append(args, p.args...), limit)
 }
@@ -167,7 +169,7 @@ func (s *Store) needOperator(search operator.Search) []part {
 	}
 	of := map[card.PaymentState]part{
 		card.Late: late,
-		card.Paid: {from: "intents i JOIN cards c ON c.uuid = i.card_uuid", where: " AND i.state IN ('parked', 'refund_due') AND " + state + " = 'paid'"},
+		card.Paid: {from: "intents i JOIN cards c ON c.uuid = i.card_uuid", uuid: "i.card_uuid", where: " AND i.state IN ('parked', 'refund_due') AND " + state + " = 'paid'"},
 		card.Confirming: {from: "(SELECT DISTINCT t.currency, t.address FROM transfers t WHERE t.counted AND t.locked AND t.first_seen_at < " + s.dialect.now + " - " + longestLock +
 			") AS l JOIN cards c ON c.currency = l.currency AND c.address = l.address", where: " AND " + state + " = 'confirming'"},
 	}

@@ -127,7 +127,8 @@ func (t *tx) InsertResolution(ctx context.Context, r operator.Resolution, c *car
 func (s *Store) SealedCredentials(ctx context.Context, after uuid.UUID, n int) ([]operator.SealedCard, error) {
 	var found []cardRow
 	err := s.list(ctx, s.r, &found, "select credentials", `SELECT c.uuid, c.account_id, s.card_number, s.expiration_date, s.security_code, s.url,
-		s.url_password FROM credentials s JOIN cards c ON c.uuid = s.card_uuid WHERE s.card_uuid > ? ORDER BY s.card_uuid LIMIT ?`, after, n)
+		s.url_password FROM (SELECT * FROM credentials WHERE card_uuid > ? ORDER BY card_uuid LIMIT ?) AS s
+		JOIN cards c ON c.uuid = s.card_uuid ORDER BY s.card_uuid`, after, n)
 	cards := make([]operator.SealedCard, len(found))
 	for i := range found {
 		cards[i] = operator.SealedCard{UUID: found[i].UUID, AccountID: found[i].AccountID, Sealed: *found[i].sealed()}

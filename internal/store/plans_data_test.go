@@ -50,7 +50,7 @@ func fillPlans(t testing.TB, url string, n int) {
 		"{even}", "CAST('"+even.String()+"' AS "+uuidType+")", "{odd}", "CAST('"+odd.String()+"' AS "+uuidType+")",
 		"{evenHook}", "CAST('"+evenHook.String()+"' AS "+uuidType+")", "{oddHook}", "CAST('"+oddHook.String()+"' AS "+uuidType+")",
 		"{bytes}", bytes, "{nothing}", nothing, "{at}", fmt.Sprintf("(%d + i * CAST(1000 AS BIGINT))", time.Now().Add(-time.Duration(n)*time.Second-24*time.Hour).UnixMilli()),
-		"{account}", "CASE WHEN i <= {n} / 8 THEN {old} WHEN i % 2 = 0 THEN {even} ELSE {odd} END", "{old}", "CAST('"+old.String()+"' AS "+uuidType+")", "{sold}", "((i > {n} / 2) = (i % 2 = 0))", "{parked}", "(i % 400 < 2)",
+		"{account}", "CASE WHEN i <= {n} / 8 THEN {old} WHEN i % 2 = 0 THEN {even} ELSE {odd} END", "{old}", "CAST('"+old.String()+"' AS "+uuidType+")", "{sold}", "((i > {n} / 2) = (i % 2 = 0))", "{parked}", "(i > {n} / 2 AND i % ({n} / 40) < 2)", "{lost}", "({issued} AND i % ({n} / 20) < 2)", "{late}", "(i % ({n} / 80) < 2)", "{pending}", "(i % ({n} / 50) < 2)",
 		"{issued}", "({sold} AND NOT {parked} AND i <= {n} - 20)")
 	before, after := []string{"SET session_replication_role = replica", "SET synchronous_commit = off"}, []string{"VACUUM ANALYZE"}
 	if lite {
@@ -87,9 +87,9 @@ var plansData = []string{
 		idempotency_key, status, payment_state, received, settled, credit_paid, credit_due, credit_lost)
 	EACH SELECT {card}, {account}, {at}, 15050, 'monero', 1000, 'address ' || i, 1, {at}, 'fixed', {at} + 3600000, 10, 'key ' || i,
 		CASE WHEN {issued} THEN 'generated' ELSE 'awaiting_payment' END,
-		CASE WHEN {issued} AND i % 1000 < 2 THEN 'reversed' WHEN {sold} THEN 'paid' WHEN i % 500 < 2 THEN 'late'
+		CASE WHEN {lost} THEN 'reversed' WHEN {sold} THEN 'paid' WHEN {late} THEN 'late'
 			WHEN i > {n} - {n} / 50 THEN 'unpaid' WHEN i > {n} - {n} / 40 THEN 'confirming' ELSE 'expired' END,
-		1000, 0, 1000, 0, CASE WHEN {issued} AND i % 1000 < 2 THEN 1 ELSE 0 END FROM n`,
+		1000, 0, 1000, 0, CASE WHEN {lost} THEN 1 ELSE 0 END FROM n`,
 	"INSERT INTO credentials (card_uuid, card_number, expiration_date, security_code, url, url_password) EACH SELECT {card}, {bytes}, {bytes}, {bytes}, {bytes}, {bytes} FROM n WHERE {issued}",
 	`INSERT INTO intents (card_uuid, state, attempts, due_at, supplier, key, card_number_hash)
 	EACH SELECT {card}, CASE WHEN {parked} THEN 'parked' WHEN i > {n} - 20 THEN 'open' ELSE 'done' END, 1, 0, 'sandbox', 'key ' || i, {bytes} FROM n WHERE {sold}`,
@@ -108,7 +108,7 @@ var plansData = []string{
 	VALUES ({evenHook}, {even}, 'https://example.com', '', '', {nothing}, TRUE, 0, 1, 1), ({oddHook}, {odd}, 'https://example.com', '', '', {nothing}, TRUE, 0, 1, 0)`,
 	`INSERT INTO deliveries (webhook_id, account_id, seq, state, due_at, tries)
 	EACH SELECT CASE i % 2 WHEN 0 THEN {evenHook} ELSE {oddHook} END, CASE i % 2 WHEN 0 THEN {even} ELSE {odd} END, (i + 1) / 2,
-		CASE WHEN i % 500 < 2 THEN 'pending' WHEN {sold} THEN 'failed' ELSE 'delivered' END, CASE WHEN i % 500 < 2 THEN i % 1000 END, 1 FROM n`,
+		CASE WHEN {pending} THEN 'pending' WHEN {sold} THEN 'failed' ELSE 'delivered' END, CASE WHEN {pending} THEN i / ({n} / 50) % 2 END, 1 FROM n`,
 	"INSERT INTO addresses (currency, position, address) EACH SELECT 'monero', i, 'address ' || i FROM n",
 	"INSERT INTO address_pools (currency, next_position, checked_at) VALUES ('monero', {n} - 100, 0)",
 	"INSERT INTO chains (currency, fingerprint, height, hash, time) VALUES ('monero', 'x', {n} / 10, 'x', 0)",

@@ -114,7 +114,7 @@ func TestPlans_NoStatementReadsATableInFull(t *testing.T) {
 	databases.Each(t, func(t *testing.T, url string) {
 		n := 25_000
 		if strings.HasPrefix(url, "sqlite:") {
-			n = 12_000 // pages of SQLite are smaller, and its driver takes longer to fill them
+			n = 20_000 // pages of SQLite are smaller, and its driver takes longer to fill them
 		}
 		if *plansOf > 0 {
 			n = *plansOf

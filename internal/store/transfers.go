@@ -31,7 +31,9 @@ const selectTransfers = "SELECT currency, txid, output, address, amount, height,
 
 // TransfersSince implements settle.Tx.
 func (t *tx) TransfersSince(ctx context.Context, currency string, height int64) ([]card.Transfer, error) {
-	return t.transfers(ctx, selectTransfers+" WHERE currency = ? AND counted AND (height = 0 OR height > ?)", currency, height)
+	// With OR, SQLite would read all transfers.
+	return t.transfers(ctx, selectTransfers+" WHERE currency = ? AND counted AND height = 0 UNION ALL "+
+		selectTransfers+" WHERE currency = ? AND counted AND height > ?", currency, currency, max(0, height))
 }
 
 // TransfersTo implements settle.Tx and operator.Tx.
