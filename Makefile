@@ -62,6 +62,10 @@ chaos: deps ## Have processes, connections and databases fail at random for CHAO
 bench: deps ## Measure, each figure side by side with its limit
 	go test -run '^$$' -bench . -benchtime 1x -count 1 -timeout 20m ./internal/cli
 
+CARDS ?= 2000000
+plans: deps ## Explain every statement of the store with CARDS cards, on SQLite and PostgreSQL: what it reads, and how long it takes
+	tools/in-memory 8 go test -count=1 -v -timeout 3h -run TestPlans ./internal/store -plans $(CARDS)
+
 generate: ## Generate code from the contract
 	go generate ./...
 
@@ -94,4 +98,4 @@ deps: ## Install what the tests need (PostgreSQL, PgBouncer, Monero, a C compile
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: run build quick test test-old-monero simulate mutants e2e drill chaos bench generate lint compat compat-prose compat-check verify deps help
+.PHONY: run build quick test test-old-monero simulate mutants e2e drill chaos bench plans generate lint compat compat-prose compat-check verify deps help
