@@ -28,6 +28,7 @@ quick: ## Run every test that needs no server and no patience, on SQLite in memo
 test: deps ## Run every test, on SQLite, PostgreSQL and a private Monero network; installs what is missing where it can
 	tools/in-memory 4 $(GOTESTSUM) --format pkgname --jsonfile .test.json -- $(RACE) -vet=off -timeout 20m $(TEST_FLAGS) $(LONGEST) ./...
 	@tools/skipped .test.json
+	tools/in-memory 2 go test -count=1 -vet=off -run TestPlans ./internal/store
 
 test-old-monero: ## Run the tests of the Monero adapter, of reorganisations and of locked money on the system's Monero, not on the current one
 	MONERO=system $(MAKE) deps

@@ -114,7 +114,10 @@ func TestPlans_NoStatementReadsATableInFull(t *testing.T) {
 	databases.Each(t, func(t *testing.T, url string) {
 		n := 25_000
 		if strings.HasPrefix(url, "sqlite:") {
-			n = 20_000 // pages of SQLite are smaller, and its driver takes longer to fill them
+			n = 20_000 // its driver takes longer to fill them
+			if underRace {
+				n = 1000 // too few to notice anything; make test runs this without the race detector, too
+			}
 		}
 		if *plansOf > 0 {
 			n = *plansOf
@@ -133,7 +136,7 @@ func TestPlans_NoStatementReadsATableInFull(t *testing.T) {
 			}
 		}
 		everyMethod(t, m)
-		if *plansOf == 0 {
+		if *plansOf == 0 && n > 1000 {
 			noticed(t, url, n)
 		}
 	})
