@@ -374,12 +374,16 @@ func (c *meteredConn) explain(ctx context.Context, s *measured, query string, ar
 	var plans []struct {
 		Plan node
 		Time float64 `json:"Execution Time"`
+		JIT  any
 	}
 	if err := json.Unmarshal([]byte(strings.Join(texts, "")), &plans); err != nil {
 		return fmt.Errorf("%w: %q", err, texts)
 	}
 	top := plans[0].Plan
 	s.rows, s.pages, s.plan = top.read(), top.Hit+top.Read, top.text(0)
+	if plans[0].JIT != nil {
+		s.rows, s.plan = mostRows+1, s.plan+"\ncompiled, which takes longer than the rest"
+	}
 	s.took = time.Duration(plans[0].Time * float64(time.Millisecond))
 	return nil
 }
