@@ -68,6 +68,7 @@ func (c *calls) all() {
 	c.events()
 	c.webhooks()
 	c.simulated()
+	c.rates()
 	c.others()
 }
 
@@ -104,6 +105,18 @@ func (c *calls) leases() {
 	})
 	c.tx("CheckLease", func(ctx context.Context, tx *store.Tx) error { return tx.CheckLease(ctx, c.lease) })
 	c.do("ResetFeeds", func(ctx context.Context) error { return s.ResetFeeds(ctx, c.lease, epoch) })
+}
+
+func (c *calls) rates() {
+	s, usd := c.s, card.Decimal{Units: 150_00000000, Scale: card.RateScale}
+	c.do("InsertAcceptedRates", func(ctx context.Context) error {
+		return s.InsertAcceptedRates(ctx, []card.AcceptedRate{{ID: uuid.Must(uuid.NewV7()), Currency: "monero", USD: usd, Source: "x", At: time.Now(), By: "x"}}, time.Hour)
+	})
+	c.do("AcceptedRates", func(ctx context.Context) error { return first(s.AcceptedRates(ctx, []string{"monero"}, time.Hour)) })
+	c.do("SaveParkedRates", func(ctx context.Context) error {
+		return s.SaveParkedRates(ctx, "x", []card.ParkedRate{{Currency: "monero", USD: usd, Source: "x", Why: "x", Since: time.Now(), Until: time.Now().Add(time.Minute), By: "x"}})
+	})
+	c.do("ParkedRates", func(ctx context.Context) error { return first(s.ParkedRates(ctx)) })
 }
 
 func (c *calls) addresses() {
