@@ -425,6 +425,21 @@ func TestWatcher_AStartCostsFewAddresses(t *testing.T) {
 	t.Errorf("a runway of %d addresses", runway())
 }
 
+// A shop that sells as fast as it may makes its runway all the same.
+func TestWatcher_TheRunwayIsMadeUnderLoad(t *testing.T) {
+	t.Parallel()
+	b := newBranch(t)
+	sold := map[string]bool{}
+	for range 60 {
+		b.sell(branchPool, sold)
+		b.wait()
+		b.pass()
+	}
+	if runway := b.purse.made - 1 - b.purse.beacon.Position; runway < 6000 {
+		t.Errorf("a runway of %d addresses", runway)
+	}
+}
+
 // Two databases that use one wallet find each other within two passes, and neither sells or issues until an operator has decided.
 func TestWatcher_TwoDatabasesWithOneWalletStop(t *testing.T) {
 	t.Parallel()

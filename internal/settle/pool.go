@@ -77,8 +77,10 @@ func (w *Watcher) fillPool(ctx context.Context) error {
 	}
 	if n == w.cfg.FillBatch {
 		w.wake.Pass()
+		return nil
 	}
-	return nil
+	pool.Newest = &fresh[n-1] // under constant load the pool is never full
+	return w.makeRunway(ctx, pool)
 }
 
 // reserve has the wallet make up to n addresses until it has the one at upTo, and reports whether it has.
