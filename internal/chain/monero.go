@@ -153,15 +153,18 @@ func (m *Monero) scan(ctx context.Context, known []card.Tip, since int64) (settl
 	if err := m.walletAt(ctx, known, tip); err != nil {
 		return settle.View{}, err
 	}
+	kept, err := m.kept(ctx, known, tip)
+	if err != nil {
+		return settle.View{}, err
+	}
+	if len(known) > 0 {
+		since = min(since, kept)
+	}
 	entries, err := m.incoming(ctx, since, tip.Height)
 	if err != nil {
 		return settle.View{}, err
 	}
 	if err := m.confirmAddresses(ctx, wallet, entries); err != nil {
-		return settle.View{}, err
-	}
-	kept, err := m.kept(ctx, known, tip)
-	if err != nil {
 		return settle.View{}, err
 	}
 	deep, err := m.deep(ctx, known, tip)

@@ -45,13 +45,21 @@ func (s *Simulated) Currency() card.Currency { return s.coin }
 
 // Scan implements settle.Chain. The newest block always has the current time. A reorganisation replaces every block.
 func (s *Simulated) Scan(ctx context.Context, known []card.Tip, since, _ int64) (settle.View, error) {
+	kept := int64(0)
+	if len(known) > 0 {
+		kept = known[0].Height // unless it was replaced
+		since = min(since, kept)
+	}
 	height, reorgs, ts, err := s.ledger.SimulatedScan(ctx, s.currency, since)
 	if err != nil {
 		return settle.View{}, fmt.Errorf("scan simulated chain: %w", err)
 	}
-	kept := int64(0)
-	if i := slices.IndexFunc(known, func(t card.Tip) bool { return t.Hash == blockHash(reorgs, t.Height) }); i >= 0 {
-		kept = known[i].Height
+	i := slices.IndexFunc(known, func(t card.Tip) bool { return t.Hash == blockHash(reorgs, t.Height) })
+	switch {
+	case i > 0:
+		return s.Scan(ctx, known[i:], since, 0)
+	case i < 0 && kept > 0:
+		return s.Scan(ctx, nil, 0, 0)
 	}
 	return settle.View{
 		Fingerprint: "simulated " + s.currency,

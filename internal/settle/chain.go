@@ -10,9 +10,10 @@ import (
 // Chain is what the watcher asks of the node and wallet of one coin.
 type Chain interface {
 	Currency() card.Currency
-	// Scan returns the chain's tip, and every incoming transfer above the height since and in the mempool, each (transaction and output)
+	// Scan returns the chain's tip, and every incoming transfer in the mempool and above the height View.Since, each (transaction and output)
 	// once. known are the tips of earlier views, newest first: View.Kept is the height of the first one that is still part of the chain,
-	// 0 if none is. newest is the position of the newest stored address, NoPosition if there is none: a chain that keeps no addresses
+	// 0 if none is. View.Since is since, or View.Kept if
+	// there are known tips and that is lower: nothing that changed is left out. newest is the position of the newest stored address, NoPosition if there is none: a chain that keeps no addresses
 	// looks for payments up to there. The error is card.ErrChainNotReady if the chain can't be trusted at the moment.
 	Scan(ctx context.Context, known []card.Tip, since, newest int64) (View, error)
 	// NewAddresses returns the n addresses that follow the position after, by ascending position. A wallet makes those that it lacks. If

@@ -107,6 +107,9 @@ func (s *shop) start() {
 func (s *shop) watch(c settle.Chain, cfg settle.Config) *settle.Watcher {
 	s.t.Helper()
 	cfg.PoolSize, cfg.Replica, cfg.Now = 200, s.name, s.clock
+	if cfg.CompareEvery == 0 {
+		cfg.CompareEvery = -1
+	}
 	if cfg.LeaseTTL == 0 { // the database's clock goes on while the test's stands still
 		cfg.LeaseTTL = time.Minute
 	}

@@ -27,15 +27,16 @@ import (
 // received money of which a till's database knows no card.
 type till struct {
 	*shop
-	net    *rig.MoneroNet
-	node   *rig.Proxy // what stands before the node
-	wallet *rig.Proxy // and before the wallet
-	chain  *chain.Monero
-	config chain.MoneroConfig
-	policy order.Config
-	pool   int
-	batch  int           // addresses made in one pass at most; 0 for the default
-	later  time.Duration // what the clock of service and watcher shows beyond the time of the machine; the node's is real
+	net     *rig.MoneroNet
+	node    *rig.Proxy // what stands before the node
+	wallet  *rig.Proxy // and before the wallet
+	chain   *chain.Monero
+	config  chain.MoneroConfig
+	policy  order.Config
+	pool    int
+	batch   int           // addresses made in one pass at most; 0 for the default
+	compare time.Duration // how often a pass compares what was applied; negative for each
+	later   time.Duration // what the clock of service and watcher shows beyond the time of the machine; the node's is real
 }
 
 // atTill runs a test at a till on SQLite. Before it opens, it is changed.
@@ -78,7 +79,7 @@ func newTill(t *testing.T, url string, changes ...func(*till)) *till {
 	// monerod takes 25 connections from one machine, and only a proxy ends those that nobody needs any more.
 	s.node, s.wallet = rig.NewProxy(t, s.net.DaemonURL), rig.NewProxy(t, s.net.WalletURL)
 	s.config = chain.MoneroConfig{DaemonURL: s.node.URL, WalletURL: s.wallet.URL}
-	s.policy, s.pool = order.Config{Currencies: chain.Currencies()}, 24
+	s.policy, s.pool, s.compare = order.Config{Currencies: chain.Currencies()}, 24, -1
 	for _, change := range changes {
 		change(s)
 	}
@@ -118,7 +119,7 @@ func (s *till) restart() {
 	s.chain, err = chain.NewMonero(s.config)
 	check(s.t, err)
 	s.t.Cleanup(s.chain.Close)
-	s.watcher, err = settle.New(s.store, s.rates, s.chain, nobody(), quiet, settle.Config{PoolSize: s.pool, FillBatch: s.batch, Now: s.clock})
+	s.watcher, err = settle.New(s.store, s.rates, s.chain, nobody(), quiet, settle.Config{PoolSize: s.pool, FillBatch: s.batch, CompareEvery: s.compare, Now: s.clock})
 	check(s.t, err)
 }
 

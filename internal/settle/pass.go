@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/google/uuid"
@@ -20,7 +21,8 @@ func (w *Watcher) pass(ctx context.Context) error {
 	if err := w.mend(ctx, cursor); err != nil {
 		return err
 	}
-	view, err := w.read(ctx, cursor)
+	comparing := w.cfg.CompareEvery < 0 || w.cfg.Now().Sub(w.comparedAt) >= w.cfg.CompareEvery
+	view, err := w.read(ctx, cursor, comparing)
 	if err != nil {
 		return err
 	}
@@ -30,10 +32,10 @@ func (w *Watcher) pass(ctx context.Context) error {
 	if err := w.resetFeeds(ctx, cursor); err != nil { // before events get numbers
 		return err
 	}
-	comparing := w.cfg.Now().Sub(w.poolAt) >= checkPoolEvery
+	checking := w.cfg.Now().Sub(w.poolAt) >= checkPoolEvery
 	// Compare before applying anything: a wallet that lost addresses does not show the payments to them. A wallet that is not ours has
 	// other addresses anyway; apply refuses it.
-	if ours := cursor.Fingerprint == "" || cursor.Fingerprint == view.Fingerprint; comparing && ours {
+	if ours := cursor.Fingerprint == "" || cursor.Fingerprint == view.Fingerprint; checking && ours {
 		if err := w.compareWallet(ctx); err != nil {
 			return err
 		}
@@ -46,8 +48,11 @@ func (w *Watcher) pass(ctx context.Context) error {
 		return fmt.Errorf("apply view: %w", err)
 	}
 	w.remember(view)
-	w.report(ctx, view, applied)
 	if comparing {
+		w.comparedAt = w.cfg.Now()
+	}
+	w.report(ctx, view, applied)
+	if checking {
 		if err := w.trustPool(ctx); err != nil {
 			return err
 		}
@@ -62,7 +67,7 @@ func (w *Watcher) pass(ctx context.Context) error {
 }
 
 // read returns what the chain shows.
-func (w *Watcher) read(ctx context.Context, cursor Cursor) (View, error) {
+func (w *Watcher) read(ctx context.Context, cursor Cursor, comparing bool) (View, error) {
 	if cursor.Tip.Hash != "" && (len(w.known) == 0 || w.known[0].Hash != cursor.Tip.Hash) {
 		w.known = []card.Tip{cursor.Tip} // another process has moved the cursor
 		if cursor.Deep.Hash != "" {
@@ -70,7 +75,7 @@ func (w *Watcher) read(ctx context.Context, cursor Cursor) (View, error) {
 		}
 	}
 	held, release := w.hold(ctx)
-	view, err := w.chain.Scan(held, w.known, w.since(cursor), cursor.Newest)
+	view, err := w.chain.Scan(held, w.known, w.since(cursor, comparing), cursor.Newest)
 	if err := release(err); err != nil {
 		return View{}, err
 	}
@@ -80,10 +85,14 @@ func (w *Watcher) read(ctx context.Context, cursor Cursor) (View, error) {
 	return view, nil
 }
 
-// since returns the height above which the chain is read.
-func (w *Watcher) since(cursor Cursor) int64 {
-	if cursor.Rescan != "" {
+// since returns the height above which the chain is read, if it is lower than what is still as it was applied. What a wallet forgot below
+// that, and that a lock ended, is found by the passes that compare.
+func (w *Watcher) since(cursor Cursor, comparing bool) int64 {
+	switch {
+	case cursor.Rescan != "":
 		return 0
+	case !comparing:
+		return math.MaxInt64
 	}
 	since := cursor.Tip.Height - w.cfg.Reread
 	if cursor.LowestLocked > 0 { // a locked transfer must be read again until it is unlocked

@@ -37,7 +37,7 @@ func (s *shop) listen(db settle.Store, c settle.Chain) (*settle.Watcher, *heard)
 		}
 		return a
 	}}))
-	w, err := settle.New(db, s.rates, c, wake, log, settle.Config{PoolSize: 200, FillBatch: 200, Replica: s.name, Now: s.clock})
+	w, err := settle.New(db, s.rates, c, wake, log, settle.Config{PoolSize: 200, FillBatch: 200, CompareEvery: -1, Replica: s.name, Now: s.clock})
 	check(s.t, err)
 	return w, h
 }

@@ -39,7 +39,8 @@ type history struct {
 	started       int
 	quoteTTL      time.Duration
 	confirmations []int
-	idle          int // steps for which nobody watches
+	compare       time.Duration // see settle.Config.CompareEvery
+	idle          int           // steps for which nobody watches
 	node          struct {
 		down, foreign bool
 		behind        int64
@@ -104,6 +105,9 @@ func runHistory(ctx context.Context, db *database, seed uint64) (steps []string,
 	r := rand.New(rand.NewPCG(seed, 0))
 	h := &history{ctx: ctx, db: db, seed: seed, byID: map[uuid.UUID]*sale{}, w: newWorld(r)}
 	h.press = &press{h: h, slowly: seed%4 == 0}
+	if seed%2 == 0 {
+		h.compare = -1
+	}
 	h.o = &oracle{firsts: map[string]time.Time{}, fail: h.fail, rate: int64(h.w.between(50, 400)) * 1e8}
 	h.quoteTTL = time.Duration(h.w.between(10, 90)) * time.Minute
 	h.confirmations = []int{h.w.between(1, 12), h.w.between(1, 12)}

@@ -43,7 +43,7 @@ func (h *history) start() *replica {
 	r.issuer = issue.New(r.disk, h.db.vault, h.press, func() {}, quiet, h.clock)
 	// The store's clock is real and a test must not wait for it: leases end when the history says so.
 	var err error
-	r.watcher, err = settle.New(r.disk, h, r, nobody(), quiet, settle.Config{Reread: 40, PoolSize: 8, FillBatch: 8, LeaseTTL: 24 * time.Hour,
+	r.watcher, err = settle.New(r.disk, h, r, nobody(), quiet, settle.Config{Reread: 40, CompareEvery: h.compare, PoolSize: 8, FillBatch: 8, LeaseTTL: 24 * time.Hour,
 		Replica: r.name, Now: h.clock})
 	if err != nil {
 		h.fail("new watcher: %v", err)

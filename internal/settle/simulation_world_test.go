@@ -222,6 +222,10 @@ func (w *world) look(known []card.Tip, since, behind int64) (settle.View, *sight
 	if i := slices.IndexFunc(known, func(t card.Tip) bool { return t.Height <= height && w.blocks[t.Height-1].hash == t.Hash }); i >= 0 {
 		v.Kept = known[i].Height
 	}
+	if len(known) > 0 {
+		since = min(since, v.Kept)
+	}
+	v.Since = since
 	s := &sight{tip: v.Tip}
 	if s.tip.Time.After(w.now) {
 		s.tip.Time = w.now

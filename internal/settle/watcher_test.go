@@ -288,7 +288,7 @@ func TestWatcher_APoolThatIsNotFullYetIsFilledWithoutAPause(t *testing.T) {
 		woken := 0
 		wake := nobody()
 		wake.Pass = func() { woken++ }
-		w, err := settle.New(s.store, s.rates, s.chain, wake, quiet, settle.Config{PoolSize: 200, FillBatch: 15, Now: s.clock})
+		w, err := settle.New(s.store, s.rates, s.chain, wake, quiet, settle.Config{PoolSize: 200, FillBatch: 15, CompareEvery: -1, Now: s.clock})
 		check(t, err)
 		for i, tt := range []struct{ free, woken int }{{183, 1}, {198, 2}, {200, 2}, {200, 2}} {
 			check(t, w.Tick(t.Context()))
