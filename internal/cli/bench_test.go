@@ -321,23 +321,58 @@ func BenchmarkWatcherTick(b *testing.B) {
 		url := rig.Postgres(b)
 		s := newBenchOn(b, url, pool)
 		fill(b, url, s.account, waiting)
-		const passes, warm = 200, 20
-		for pass := range passes + warm {
-			for range 10 {
-				c, err := create(b.Context(), s.orders, s.account, "150.50")
-				must(b, err)
-				_, err = s.chain.Pay(b.Context(), c.Address, c.Amount, 1)
-				must(b, err)
-			}
-			start := time.Now()
-			must(b, s.watcher.Tick(b.Context()))
-			if pass >= warm {
-				took[i] += time.Since(start) / passes
-			}
-		}
+		took[i] = s.passes(b)
 	}
 	b.ReportMetric(float64(took[0].Microseconds()), "µs/100-waiting")
 	b.ReportMetric(float64(took[1].Microseconds()), "µs/100000-waiting")
+	b.ReportMetric(float64(took[1])/float64(took[0]), "ratio(same:1)")
+	b.ReportMetric(0, "ns/op")
+}
+
+// passes returns how long a pass with ten new payments takes.
+func (s *bench) passes(b *testing.B) (took time.Duration) {
+	b.Helper()
+	must(b, s.watcher.Tick(b.Context())) // filling took longer than a mark lasts
+	const passes, warm = 200, 20
+	for pass := range passes + warm {
+		for range 10 {
+			c, err := create(b.Context(), s.orders, s.account, "150.50")
+			must(b, err)
+			_, err = s.chain.Pay(b.Context(), c.Address, c.Amount, 1)
+			must(b, err)
+		}
+		start := time.Now()
+		must(b, s.watcher.Tick(b.Context()))
+		if pass >= warm {
+			took += time.Since(start) / passes
+		}
+	}
+	return took
+}
+
+// BenchmarkPastTransfers measures passes with ten new payments each, beside transfers in the last hundred blocks.
+func BenchmarkPastTransfers(b *testing.B) {
+	const most = 1_000_000
+	var took [2]time.Duration
+	for i, past := range []int{1000, most} {
+		url := rig.Postgres(b)
+		s := newBenchOn(b, url, pool)
+		db := rig.OpenSQL(b, url)
+		for _, statement := range []string{
+			"UPDATE simulated_chains SET height = 200",
+			`INSERT INTO simulated_transfers (currency, txid, address, amount, height, seen_at)
+				SELECT 'monero', 'past ' || i, 'past ' || i, 1, 101 + i % 100, 1 FROM generate_series(1, ` + strconv.Itoa(past) + `) AS i`,
+			`INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at)
+				SELECT currency, txid, 0, address, amount, height, FALSE, TRUE, seen_at FROM simulated_transfers`,
+			"ANALYZE",
+		} {
+			_, err := db.Exec(statement)
+			must(b, err)
+		}
+		took[i] = s.passes(b)
+	}
+	b.ReportMetric(float64(took[0].Microseconds()), "µs/1000-past")
+	b.ReportMetric(float64(took[1].Microseconds()), "µs/1000000-past")
 	b.ReportMetric(float64(took[1])/float64(took[0]), "ratio(same:1)")
 	b.ReportMetric(0, "ns/op")
 }
