@@ -390,7 +390,8 @@ type Payment struct {
 	// Example: 0.983456789012
 	Amount decimal.Decimal `json:"amount"`
 
-	// AmountDue What you still have to send, in coins. `0` once enough has arrived.
+	// AmountDue What you still have to send, in coins. `0` once enough has arrived, once the card is issued, and once the operator refunded money.
+	//
 	//
 	// Example: 0.983456789012
 	AmountDue decimal.Decimal `json:"amount_due"`
@@ -455,7 +456,9 @@ type Payment struct {
 	// Example: 17
 	TransfersOmitted int64 `json:"transfers_omitted,omitempty"`
 
-	// URI The payment instruction as a URI, for wallets and QR codes.
+	// URI The payment instruction as a URI, for wallets and QR codes. Empty if the operator refunded money before the card was issued: do
+	// not pay any more.
+	//
 	//
 	// Example: monero:8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3tVCK5cjSvCsJZ5oyScoGMxgAQjZfYAdpdJhYoQyyGbXfZKhUdWjQxFX3KpnYG6v?tx_amount=0.983456789012
 	URI string `json:"uri"`

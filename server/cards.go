@@ -236,7 +236,7 @@ func wireCard(c *card.Card) Card {
 			Address:               c.Address,
 			State:                 PaymentState(c.State),
 			ExpiresAt:             Time(c.ExpiresAt),
-			URI:                   c.Coin.PaymentURI(c.Address, c.Amount),
+			URI:                   c.PaymentURI(),
 			AmountReceived:        c.Coin.Decimal(c.Received),
 			AmountDue:             c.Coin.Decimal(c.Credit.Due),
 			Confirmations:         c.Confirmations(),

@@ -575,7 +575,9 @@ type Payment struct {
 	// Example: 2026-11-20T15:46:00.120Z
 	ExpiresAt Time `json:"expires_at"`
 
-	// URI The payment instruction as a URI, for wallets and QR codes.
+	// URI The payment instruction as a URI, for wallets and QR codes. Empty if the operator refunded money before the card was issued: do
+	// not pay any more.
+	//
 	//
 	// Example: monero:8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3tVCK5cjSvCsJZ5oyScoGMxgAQjZfYAdpdJhYoQyyGbXfZKhUdWjQxFX3KpnYG6v?tx_amount=0.983456789012
 	URI string `json:"uri"`
@@ -587,7 +589,8 @@ type Payment struct {
 	// Example: 0
 	AmountReceived card.Decimal `json:"amount_received"`
 
-	// AmountDue What you still have to send, in coins. `0` once enough has arrived.
+	// AmountDue What you still have to send, in coins. `0` once enough has arrived, once the card is issued, and once the operator refunded money.
+	//
 	//
 	// Example: 0.983456789012
 	AmountDue card.Decimal `json:"amount_due"`

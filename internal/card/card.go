@@ -74,6 +74,15 @@ func TimeOf(id uuid.UUID) time.Time { return time.Unix(id.Time().UnixTime()).UTC
 // Confirmations returns the confirmations of the transfer that the card waits for.
 func (c *Card) Confirmations() int64 { return confirmations(c.Height, c.TipHeight) }
 
+// PaymentURI returns the instruction to pay for the card. It is "" once an operator gave money back before the card was issued, so that
+// nobody is invited to pay again.
+func (c *Card) PaymentURI() string {
+	if c.Refunded > 0 && c.Status != Generated {
+		return ""
+	}
+	return c.Coin.PaymentURI(c.Address, c.Amount)
+}
+
 // confirmations returns those of a block; 0 for the mempool.
 func confirmations(height, tip int64) int64 {
 	if height == 0 {

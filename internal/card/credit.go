@@ -9,7 +9,7 @@ type Credit struct {
 	Refunded   Amount // given back, of what is still there
 	Lost       Amount // the card was issued or money was given back for it, and it is no longer in the chain
 	WrittenOff Amount // of Lost, what the operator bears
-	Due        Amount // still to be paid
+	Due        Amount // still to be paid: nothing once the card is issued or money was given back
 }
 
 // CreditOf computes the credit of a card from its state, what it received, what it was settled for and what operators decided.
@@ -25,7 +25,7 @@ func CreditOf(c *Card) Credit {
 	case c.Accepted > 0:
 		price = min(price, c.Accepted)
 	}
-	k.Due = max(0, price-kept)
+	k.Due = due(c, price-kept)
 	switch {
 	case c.Status != Generated && c.State == Late:
 		k.Held = kept - k.Surplus
@@ -37,4 +37,13 @@ func CreditOf(c *Card) Credit {
 	}
 	k.WrittenOff = min(c.WrittenOff, k.Lost)
 	return k
+}
+
+// due returns what is still to be paid for a card that lacks so much. Nothing is due for a card that is issued, nor once an operator gave
+// money back: the customer was told to pay no more. Who pays again all the same gets the card.
+func due(c *Card, lacks Amount) Amount {
+	if c.Status == Generated || c.Refunded > 0 {
+		return 0
+	}
+	return max(0, lacks)
 }

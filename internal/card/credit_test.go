@@ -23,19 +23,19 @@ func TestCreditOf_EveryCase(t *testing.T) {
 		"issued, surplus given back":            {card.Card{Status: card.Generated, State: card.Paid, Received: 130, Settled: 100, Refunded: 30}, card.Credit{Paid: 100, Refunded: 30}},
 		"late":                                  {card.Card{State: card.Late, Received: 70}, card.Credit{Held: 70, Due: 30}},
 		"late, more than the price":             {card.Card{State: card.Late, Received: 170}, card.Credit{Held: 170}},
-		"late, a part given back":               {card.Card{State: card.Late, Received: 70, Refunded: 20}, card.Credit{Held: 50, Refunded: 20, Due: 50}},
+		"late, a part given back":               {card.Card{State: card.Late, Received: 70, Refunded: 20}, card.Credit{Held: 50, Refunded: 20}},
 		"late, though it was found paid once":   {card.Card{State: card.Late, Received: 70, Settled: 90}, card.Credit{Held: 70, Due: 20}},
 		"late and a surplus over what it needs": {card.Card{State: card.Late, Received: 100, Settled: 90}, card.Credit{Held: 90, Surplus: 10}},
 		"accepted as it is":                     {card.Card{State: card.Paid, Received: 70, Accepted: 70, Settled: 70}, card.Credit{Paid: 70}},
 		"accepted, and some left":               {card.Card{State: card.Underpaid, Received: 50, Accepted: 70}, card.Credit{Paid: 50, Due: 20}},
 		"more accepted than asked for":          {card.Card{State: card.Underpaid, Received: 50, Accepted: 170}, card.Credit{Paid: 50, Due: 50}},
-		"all given back":                        {card.Card{State: card.Expired, Received: 70, Refunded: 70}, card.Credit{Refunded: 70, Due: 100}},
-		"given back, and it left the chain":     {card.Card{State: card.Expired, Received: 10, Refunded: 70}, card.Credit{Refunded: 10, Lost: 60, Due: 100}},
-		"issued, all lost":                      {card.Card{Status: card.Generated, State: card.Reversed, Settled: 100}, card.Credit{Lost: 100, Due: 100}},
-		"issued, some lost":                     {card.Card{Status: card.Generated, State: card.Reversed, Received: 40, Settled: 100}, card.Credit{Paid: 40, Lost: 60, Due: 60}},
-		"issued, lost with the refund":          {card.Card{Status: card.Generated, State: card.Reversed, Settled: 100, Refunded: 30}, card.Credit{Lost: 130, Due: 100}},
-		"lost and written off":                  {card.Card{Status: card.Generated, State: card.Reversed, Settled: 100, WrittenOff: 100}, card.Credit{Lost: 100, WrittenOff: 100, Due: 100}},
-		"written off, and some came back":       {card.Card{Status: card.Generated, State: card.Reversed, Received: 70, Settled: 100, WrittenOff: 100}, card.Credit{Paid: 70, Lost: 30, WrittenOff: 30, Due: 30}},
+		"all given back":                        {card.Card{State: card.Expired, Received: 70, Refunded: 70}, card.Credit{Refunded: 70}},
+		"given back, and it left the chain":     {card.Card{State: card.Expired, Received: 10, Refunded: 70}, card.Credit{Refunded: 10, Lost: 60}},
+		"issued, all lost":                      {card.Card{Status: card.Generated, State: card.Reversed, Settled: 100}, card.Credit{Lost: 100}},
+		"issued, some lost":                     {card.Card{Status: card.Generated, State: card.Reversed, Received: 40, Settled: 100}, card.Credit{Paid: 40, Lost: 60}},
+		"issued, lost with the refund":          {card.Card{Status: card.Generated, State: card.Reversed, Settled: 100, Refunded: 30}, card.Credit{Lost: 130}},
+		"lost and written off":                  {card.Card{Status: card.Generated, State: card.Reversed, Settled: 100, WrittenOff: 100}, card.Credit{Lost: 100, WrittenOff: 100}},
+		"written off, and some came back":       {card.Card{Status: card.Generated, State: card.Reversed, Received: 70, Settled: 100, WrittenOff: 100}, card.Credit{Paid: 70, Lost: 30, WrittenOff: 30}},
 	} {
 		tt.card.Amount = 100
 		if diff := cmp.Diff(tt.want, card.CreditOf(&tt.card)); diff != "" {
@@ -55,6 +55,26 @@ func TestCreditOf_AddsUpToWhatWasReceived(t *testing.T) {
 		k := card.CreditOf(&c)
 		if k.Paid+k.Held+k.Surplus+k.Refunded != c.Received || min(k.Paid, k.Held, k.Surplus, k.Refunded, k.Lost, k.WrittenOff, k.Due) < 0 || k.WrittenOff > k.Lost {
 			t.Fatalf("%+v credits %+v", c, k)
+		}
+	}
+}
+
+// After a refund and after the issue nobody is asked to pay: neither an amount nor a URI says so.
+func TestCard_NothingInvitesAPaymentThatIsNotDue(t *testing.T) {
+	for name, tt := range map[string]struct {
+		card card.Card
+		want string
+	}{
+		"unpaid":                    {card.Card{State: card.Unpaid}, "monero:a?tx_amount=0.0000000001"},
+		"expired":                   {card.Card{State: card.Expired}, "monero:a?tx_amount=0.0000000001"},
+		"given back":                {card.Card{State: card.Expired, Received: 70, Refunded: 70}, ""},
+		"issued":                    {card.Card{Status: card.Generated, State: card.Paid, Received: 100, Settled: 100}, "monero:a?tx_amount=0.0000000001"},
+		"issued, surplus refunded":  {card.Card{Status: card.Generated, State: card.Paid, Received: 130, Settled: 100, Refunded: 30}, "monero:a?tx_amount=0.0000000001"},
+		"given back and paid again": {card.Card{State: card.Paid, Received: 170, Refunded: 70, Settled: 100}, ""},
+	} {
+		tt.card.Amount, tt.card.Address, tt.card.Coin = 100, "a", monero()
+		if got := tt.card.PaymentURI(); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
 }

@@ -61,7 +61,7 @@ const selectCards = "SELECT " + cardsSelected + " " + fromCards
 const cardsSelected = ` c.uuid, c.account_id, c.created_at, c.usd_cents, c.currency, c.amount, c.address, c.rate, c.rate_at,
 	c.rate_source, c.expires_at, c.confirmations_required, COALESCE(c.idempotency_key, '') AS idempotency_key, c.request_hash,
 	c.status, c.payment_state, c.received, c.settled, c.height, COALESCE(k.height, 0) AS tip_height, c.accepted, c.refunded, c.written_off,
-	c.credit_paid, c.credit_held, c.credit_surplus, c.credit_refunded, c.credit_lost, c.credit_written_off, c.credit_due,
+	c.credit_paid, c.credit_held, c.credit_surplus, c.credit_refunded, c.credit_lost, c.credit_written_off,
 	s.card_number, s.expiration_date, s.security_code, s.url, s.url_password`
 
 const fromCards = `FROM cards c LEFT JOIN chains k ON k.currency = c.currency LEFT JOIN credentials s ON s.card_uuid = c.uuid`
@@ -96,7 +96,6 @@ type cardRow struct {
 	CreditRefunded        int64             `db:"credit_refunded"`
 	CreditLost            int64             `db:"credit_lost"`
 	CreditWrittenOff      int64             `db:"credit_written_off"`
-	CreditDue             int64             `db:"credit_due"`
 	CardNumber            []byte            `db:"card_number"`
 	ExpirationDate        []byte            `db:"expiration_date"`
 	SecurityCode          []byte            `db:"security_code"`
@@ -122,8 +121,9 @@ func (s *Store) card(r *cardRow) (*card.Card, error) {
 		Status: r.Status, State: r.State, Received: card.Amount(r.Received), Settled: card.Amount(r.Settled), Height: r.Height, TipHeight: r.TipHeight,
 		Accepted: card.Amount(r.Accepted), Refunded: card.Amount(r.Refunded), WrittenOff: card.Amount(r.WrittenOff),
 		Credit: card.Credit{Paid: card.Amount(r.CreditPaid), Held: card.Amount(r.CreditHeld), Surplus: card.Amount(r.CreditSurplus),
-			Refunded: card.Amount(r.CreditRefunded), Lost: card.Amount(r.CreditLost), WrittenOff: card.Amount(r.CreditWrittenOff), Due: card.Amount(r.CreditDue)},
+			Refunded: card.Amount(r.CreditRefunded), Lost: card.Amount(r.CreditLost), WrittenOff: card.Amount(r.CreditWrittenOff)},
 	}
+	c.Credit.Due = card.CreditOf(c).Due // earlier releases stored one also after a refund; no sum is made of it
 	if r.CardNumber != nil {
 		c.Sealed = r.sealed()
 	}

@@ -40,6 +40,22 @@ func assess(t *testing.T, s *store.Store, c *card.Card, a card.Assessment) {
 	})
 }
 
+// An earlier release stored that the price is due again once the money was given back.
+func TestCard_NothingIsDueAfterARefundThatAnEarlierReleaseStored(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		c := insertCard(t, s, newCard(newAccount(t, s)))
+		if now, err := s.CardByUUID(t.Context(), c.AccountID, c.UUID); err != nil || now.Credit.Due != c.Amount {
+			t.Errorf("due %d, %v", now.Credit.Due, err)
+		}
+		_, err := rig.OpenSQL(t, url).Exec("UPDATE cards SET payment_state = 'expired', received = 5, refunded = 5, credit_refunded = 5, credit_due = amount")
+		check(t, err)
+		if now, err := s.CardByUUID(t.Context(), c.AccountID, c.UUID); err != nil || now.Credit != (card.Credit{Refunded: 5}) {
+			t.Errorf("credits %+v, %v", now.Credit, err)
+		}
+	})
+}
+
 func TestFindCards_ThoseThatNeedAnOperator(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		ctx, account := t.Context(), newAccount(t, s)
