@@ -441,7 +441,8 @@ type Event struct {
 
 	// Type What happened:
 	// - `card.generated`: the card is issued; read its credentials.
-	// - `payment.detected`: enough has arrived, and waits for its confirmations or already has them.
+	// - `payment.detected`: enough has arrived, and waits for its confirmations or already has them. If the operator accepts less, or
+	//   late money, this is sent only if it was not sent of the card before.
 	// - `payment.underpaid`: something has arrived, but less than the amount asked for.
 	// - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
 	// - `payment.expired`: nothing arrived in time.
@@ -507,7 +508,8 @@ type Event struct {
 
 // EventType What happened:
 //   - `card.generated`: the card is issued; read its credentials.
-//   - `payment.detected`: enough has arrived, and waits for its confirmations or already has them.
+//   - `payment.detected`: enough has arrived, and waits for its confirmations or already has them. If the operator accepts less, or
+//     late money, this is sent only if it was not sent of the card before.
 //   - `payment.underpaid`: something has arrived, but less than the amount asked for.
 //   - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
 //   - `payment.expired`: nothing arrived in time.
@@ -707,7 +709,8 @@ type SimulatePaymentRequest struct {
 type TestWebhookRequest struct {
 	// Type What happened:
 	// - `card.generated`: the card is issued; read its credentials.
-	// - `payment.detected`: enough has arrived, and waits for its confirmations or already has them.
+	// - `payment.detected`: enough has arrived, and waits for its confirmations or already has them. If the operator accepts less, or
+	//   late money, this is sent only if it was not sent of the card before.
 	// - `payment.underpaid`: something has arrived, but less than the amount asked for.
 	// - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
 	// - `payment.expired`: nothing arrived in time.

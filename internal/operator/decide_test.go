@@ -210,6 +210,54 @@ func TestResolve_EveryDecisionIsLoggedOnce(t *testing.T) {
 	})
 }
 
+// wantEvents compares what the account was told of a card.
+func (s *shop) wantEvents(c *card.Card, want ...card.EventType) {
+	s.t.Helper()
+	record, err := s.store.Record(s.t.Context(), c.UUID)
+	check(s.t, err)
+	var got []card.EventType
+	for _, e := range record.Events {
+		got = append(got, e.Type)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.t.Errorf("told: %s", diff)
+	}
+}
+
+// A decision brings no money: of a payment that was told of before, the account hears no second time.
+func TestResolve_ADecisionTellsOfNoPaymentTwice(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.mine(30)
+		told := s.order()
+		s.now = s.now.Add(3 * time.Hour)
+		s.pay(told, coin, 5)
+		s.settle() // confirming
+		s.rates.usd = "100"
+		s.mine(5)
+		s.settle()
+		s.wantEvents(told, card.EventDetected, card.EventLate)
+		s.decided(told, operator.Accept, coin, card.Paid)
+		s.settle()
+		s.wantEvents(told, card.EventDetected, card.EventLate, card.EventGenerated)
+
+		rest := s.late(coin / 2)
+		s.pay(rest, coin/4, 5)
+		s.settle()
+		s.decided(rest, operator.Refund, coin/2, card.Confirming) // what is left is not judged before it is confirmed
+		s.wantEvents(rest, card.EventLate, card.EventDetected)
+		s.mine(5)
+		s.settle()
+		s.decided(rest, operator.Accept, coin/4, card.Paid)
+		s.settle()
+		s.wantEvents(rest, card.EventLate, card.EventDetected, card.EventLate, card.EventGenerated)
+
+		silent := s.late(coin / 2)
+		s.decided(silent, operator.Accept, coin/2, card.Paid)
+		s.settle()
+		s.wantEvents(silent, card.EventLate, card.EventDetected, card.EventGenerated)
+	})
+}
+
 func TestResolve_WhatHappenedIsToldInFull(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.late(coin)

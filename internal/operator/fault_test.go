@@ -99,6 +99,11 @@ func (f faultyTx) SaveVerdicts(ctx context.Context, vs []card.Verdict) error {
 	return errors.Join(f.Tx.SaveVerdicts(ctx, vs), f.fail("verdicts"))
 }
 
+func (f faultyTx) Told(ctx context.Context, id uuid.UUID, kind card.EventType) (bool, error) {
+	told, err := f.Tx.Told(ctx, id, kind)
+	return told, errors.Join(err, f.fail("told"))
+}
+
 func (f faultyTx) LockChain(ctx context.Context, currency string) error {
 	return errors.Join(f.Tx.LockChain(ctx, currency), f.fail("chain"))
 }
@@ -141,6 +146,7 @@ func TestResolve_WhateverFailsNothingIsDecided(t *testing.T) {
 			{"intent", operator.Accept, late},
 			{"transfers", operator.Accept, late},
 			{"resolution", operator.Accept, late},
+			{"told", operator.Accept, late},
 			{"verdicts", operator.Accept, late},
 			{"reopen", operator.Retry, refused},
 		} {

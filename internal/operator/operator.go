@@ -53,6 +53,8 @@ type Tx interface {
 	ReopenIntent(ctx context.Context, id uuid.UUID) error
 	// Intent returns how far the issuing of a card is; nil if it was not decided.
 	Intent(ctx context.Context, id uuid.UUID) (*IntentRecord, error)
+	// Told reports whether the account was told of a kind of event of a card.
+	Told(ctx context.Context, id uuid.UUID, kind card.EventType) (bool, error)
 	// InsertResolution stores what an operator decided, and the decided amounts of the card, which must be locked.
 	InsertResolution(ctx context.Context, r Resolution, c *card.Card) error
 	// Arrival returns a transfer and what became of it. The error is card.ErrNoRow if there is none.

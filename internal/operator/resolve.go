@@ -68,8 +68,10 @@ func (s *Service) ResolveCard(ctx context.Context, d Decision) (Resolved, error)
 		if d.Kind == Retry {
 			return tx.ReopenIntent(ctx, c.UUID)
 		}
-		today, _ := s.rates.Rate(c.Coin.Code) // without one, late money waits
-		v := card.Judge(&c, on.transfers, on.tip, today, uuid.Must(uuid.NewV7()))
+		v, err := s.judge(ctx, tx, &c, on)
+		if err != nil {
+			return err
+		}
 		done.After = v.Assessment.State
 		return tx.SaveVerdicts(ctx, []card.Verdict{v})
 	})
@@ -81,6 +83,20 @@ func (s *Service) ResolveCard(ctx context.Context, d Decision) (Resolved, error)
 			"operator", d.Operator, "before", done.Card.State, "after", done.After)
 	}
 	return done, nil
+}
+
+// judge assesses a card that something was decided of. A decision brings no money: the account is told of a payment only if it never was.
+func (s *Service) judge(ctx context.Context, tx Tx, c *card.Card, on ground) (card.Verdict, error) {
+	today, _ := s.rates.Rate(c.Coin.Code) // without one, late money waits
+	v := card.Judge(c, on.transfers, on.tip, today, uuid.Must(uuid.NewV7()))
+	if v.Event == nil || v.Event.Type != card.EventDetected {
+		return v, nil
+	}
+	told, err := tx.Told(ctx, c.UUID, card.EventDetected)
+	if told {
+		v.Event = nil
+	}
+	return v, err
 }
 
 // ground is what a decision depends on beside the card.

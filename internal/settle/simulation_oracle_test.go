@@ -36,6 +36,7 @@ type sale struct {
 	k                             int64
 	accepted, refunded, writeOffs card.Amount // what operators decided
 	decisions                     int
+	decided                       bool // since it was looked at last
 
 	state     card.PaymentState // as it was found, and found right
 	generated bool
@@ -333,11 +334,13 @@ func (o *oracle) check(x *sale, c *card.Card) {
 			c.Accepted, c.Refunded, c.WrittenOff, x.accepted, x.refunded, x.writeOffs)
 	}
 	if c.State != x.state {
-		if told := telling(x.state, c.State); told != "" {
+		again := x.decided && slices.Contains(x.events, card.EventDetected) // no decision brings money
+		if told := telling(x.state, c.State); told != "" && !(told == card.EventDetected && again) {
 			x.events = append(x.events, told)
 		}
 		x.state = c.State
 	}
+	x.decided = false
 }
 
 // telling returns what an account must be told of a change of state.

@@ -460,6 +460,7 @@ func (h *history) resolve(x *sale, kind operator.ResolutionKind) {
 		return
 	} else if did {
 		x.decisions++
+		x.decided = true
 		h.count("operator " + string(kind))
 		switch kind {
 		case operator.Accept:

@@ -111,6 +111,12 @@ func (t *tx) events(ctx context.Context, id uuid.UUID) ([]card.Event, error) {
 	return t.s.events(ctx, t.t, "select events of card", "WHERE card_uuid = ? ORDER BY seq", id)
 }
 
+// Told implements operator.Tx.
+func (t *tx) Told(ctx context.Context, id uuid.UUID, kind card.EventType) (told bool, err error) {
+	err = t.s.get(ctx, t.t, &told, "look for event", "SELECT EXISTS (SELECT 1 FROM events WHERE card_uuid = ? AND type = ?)", id, kind)
+	return told, err
+}
+
 // InsertResolution implements operator.Tx.
 func (t *tx) InsertResolution(ctx context.Context, r operator.Resolution, c *card.Card) error {
 	_, err := t.s.exec(ctx, t.t, "insert resolution", "INSERT INTO resolutions (id, card_uuid, kind, amount, note, operator, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
