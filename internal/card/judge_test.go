@@ -76,6 +76,34 @@ func TestConfirmed_EverythingHasItsConfirmationsAndCanBeSpent(t *testing.T) {
 	}
 }
 
+func TestAwaited_WhatTheCardNeedsAndIsNotFirm(t *testing.T) {
+	for name, tt := range map[string]struct {
+		card *card.Card
+		in   []card.Transfer
+		want []int64 // their heights
+	}{
+		"nothing":                     {order(), nil, nil},
+		"one confirmation short":      {order(), []card.Transfer{in(100, 101)}, []int64{101}},
+		"confirmed":                   {order(), []card.Transfer{in(100, 100)}, nil},
+		"dust in the pool is not":     {order(), []card.Transfer{in(100, 101), in(1, 0)}, []int64{101}},
+		"the rest in the pool is":     {order(), []card.Transfer{in(99, 90), in(1, 0)}, []int64{0}},
+		"locked, the last resort":     {order(), []card.Transfer{in(100, 50, locked), in(60, 90)}, []int64{50}},
+		"less was accepted":           {order(accepted), []card.Transfer{in(60, 105), in(40, 107)}, []int64{105}},
+		"what is gone is not":         {order(), []card.Transfer{in(100, 105, gone)}, nil},
+		"not enough, all of it":       {order(), []card.Transfer{in(30, 105), in(30, 0)}, []int64{105, 0}},
+		"given back, and paid again":  {order(refunded), []card.Transfer{in(99, 50), in(100, 105)}, []int64{105}},
+		"found paid, and mined again": {order(func(c *card.Card) { c.Settled = 75 }), []card.Transfer{in(75, 105), in(25, 107)}, []int64{105}},
+	} {
+		var got []int64
+		for _, x := range card.Awaited(tt.card, tt.in, card.Tip{Height: 109}) {
+			got = append(got, x.Height)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
 func TestCard_Confirmations(t *testing.T) {
 	for _, tt := range []struct{ height, tip, want int64 }{{0, 100, 0}, {100, 100, 1}, {91, 100, 10}, {101, 100, 0}, {102, 100, 0}, {1, 0, 0}} {
 		c := card.Card{Height: tt.height, TipHeight: tt.tip}

@@ -3,6 +3,7 @@ package card
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/big"
 	"strconv"
 	"strings"
@@ -142,6 +143,19 @@ func (c Currency) Price(usd USD, rate Rate) (Amount, error) {
 		return 0, fmt.Errorf("price: %s US dollars at rate %s do not fit the currency", usd, rate.USD)
 	}
 	return Amount(quotient.Int64()), nil
+}
+
+// Worth returns what amount is worth at rate, rounded down to a cent. It is 0 if no rate is known, and the most that USD can hold if it is more.
+func (c Currency) Worth(amount Amount, rate Rate) USD {
+	if amount <= 0 || rate.USD.Units <= 0 {
+		return 0
+	}
+	cents := new(big.Int).Mul(big.NewInt(int64(amount)), big.NewInt(rate.USD.Units))
+	cents.Quo(cents.Mul(cents, big.NewInt(100)), pow10(c.Decimals+rate.USD.Scale))
+	if !cents.IsInt64() {
+		return math.MaxInt64
+	}
+	return USD(cents.Int64())
 }
 
 // Covers reports whether amount is worth at least usd at rate.

@@ -152,3 +152,25 @@ func TestCurrency_HorizonsFollowFromTheBlockTime(t *testing.T) {
 		}
 	}
 }
+
+func TestWorth_IsRoundedDownToACent(t *testing.T) {
+	for _, tt := range []struct {
+		amount card.Amount
+		rate   string
+		want   card.USD
+	}{
+		{1_000000000000, "150", 150_00},
+		{983456789012, "152.52", 149_99},
+		{999999999999, "0.01", 0},
+		{0, "150", 0},
+		{-5, "150", 0},
+		{math.MaxInt64, "90000000000", math.MaxInt64},
+	} {
+		if got := monero().Worth(tt.amount, rateOf(t, tt.rate)); got != tt.want {
+			t.Errorf("%d at %s: %s, want %s", tt.amount, tt.rate, got, tt.want)
+		}
+	}
+	if got := monero().Worth(5, card.Rate{}); got != 0 {
+		t.Errorf("without a rate: %s", got)
+	}
+}

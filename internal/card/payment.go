@@ -160,9 +160,21 @@ func (c *Card) price(s sum, worth Amount) Amount {
 	return max(c.Amount, c.Accepted)
 }
 
-// awaited returns the block of the transfer that a card waits for, or waited for: of those with the most confirmations that reach what the
-// card needs, the newest. Transfers that their senders have locked come last. It returns 0 if it is in the mempool.
+// awaited returns the block of the transfer that a card waits for, or waited for: the newest of those that it needs. It returns 0 if that is
+// in the mempool.
 func awaited(c *Card, transfers []Transfer) (height int64) {
+	for _, t := range needed(c, transfers) {
+		if t.Height == 0 {
+			return 0
+		}
+		height = max(height, t.Height)
+	}
+	return height
+}
+
+// needed returns the transfers with the most confirmations that reach what a card needs; all of them if they do not. Those that their senders
+// have locked come last.
+func needed(c *Card, transfers []Transfer) []Transfer {
 	need := c.Refunded + c.Amount
 	switch {
 	case c.Settled > 0:
@@ -180,16 +192,18 @@ func awaited(c *Card, transfers []Transfer) (height int64) {
 		}
 		return cmp.Compare(uint64(a.Height-1), uint64(b.Height-1)) // 0, the mempool, comes after all blocks
 	})
-	for _, t := range byAge {
+	for i, t := range byAge {
 		if need <= 0 {
-			break
+			return byAge[:i]
 		}
-		if t.Height == 0 {
-			return 0
-		}
-		height, need = max(height, t.Height), need-t.Amount
+		need -= t.Amount
 	}
-	return height
+	return byAge
+}
+
+// Awaited returns the transfers that a card needs and that are not firm: they lack confirmations, or their senders have locked them.
+func Awaited(c *Card, transfers []Transfer, tip Tip) []Transfer {
+	return slices.DeleteFunc(needed(c, transfers), func(t Transfer) bool { return c.firm(t, tip) })
 }
 
 // ready returns the tip at which the next transfer of a card that is not paid yet becomes firm. A card that waits for a rate looks again with
