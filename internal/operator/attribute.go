@@ -53,11 +53,11 @@ func (s *Service) AttributeTransfer(ctx context.Context, d AttributionDecision) 
 		return Attributed{}, fmt.Errorf("attribute transfer: %w", err)
 	}
 	if !done.Nothing && !d.DryRun {
-		attributes := []any{"currency", d.Coin.Code, "transaction", d.TxID, "output", d.Output, "decision", d.Kind, "amount", int64(done.Amount), "operator", d.Operator}
+		attributes := []any{"transaction", d.TxID, "output", d.Output, "decision", d.Kind, "amount", coins(d.Coin, done.Amount), "operator", d.Operator}
 		if done.Card != nil {
 			attributes = append(attributes, "card", done.Card.UUID, "before", done.Card.State, "after", done.After)
 		}
-		s.log.InfoContext(ctx, "operator attributed a transfer", attributes...)
+		s.log.DebugContext(ctx, "operator attributed a transfer", attributes...)
 	}
 	return done, nil
 }

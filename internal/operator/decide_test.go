@@ -203,7 +203,7 @@ func TestResolve_EveryDecisionIsLoggedOnce(t *testing.T) {
 		}
 		s.resolve(c, operator.Accept)
 		s.nothing(c, operator.Accept)
-		if text := s.log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, c.UUID.String()+" decision=accept amount=1000000000000 operator=alice before=late after=paid") {
+		if text := s.log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, c.UUID.String()+" decision=accept amount=\"1 monero\" operator=alice before=late after=paid") {
 			t.Errorf("logged: %s", text)
 		}
 		s.settle()

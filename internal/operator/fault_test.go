@@ -124,7 +124,7 @@ func (f faultyTx) InsertAttributions(ctx context.Context, as []operator.Attribut
 // at returns a desk on a store with faults.
 func (s *shop) at(f *faulty) *operator.Service {
 	f.Store = s.store
-	return operator.New(f, s.rates, slog.New(slog.NewTextHandler(&s.log, nil)))
+	return operator.New(f, s.rates, slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 }
 
 func TestResolve_WhateverFailsNothingIsDecided(t *testing.T) {

@@ -96,7 +96,7 @@ func open(t *testing.T, url string) *shop {
 	check(t, err)
 	s.supplier = &scripted{Sandbox: supplier.NewSandbox(supplier.Prompt, s.clock), attempts: map[string]int{}, issued: map[string]bool{}}
 	s.issuer = issue.New(s.store, v, s.supplier, nobody, quiet, s.clock)
-	s.desk = operator.New(s.store, s.rates, slog.New(slog.NewTextHandler(&s.log, nil)))
+	s.desk = operator.New(s.store, s.rates, slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	s.tick() // makes addresses
 	return s
 }

@@ -26,6 +26,7 @@ type Resolved struct {
 	Card       *card.Card // as it was before
 	After      card.PaymentState
 	Nothing    bool // there was nothing to do
+	LeftOut
 }
 
 // ResolveCard settles what the rules leave to an operator: a payment that is late or too little, a card whose money left the chain,
@@ -58,7 +59,7 @@ func (s *Service) ResolveCard(ctx context.Context, d Decision) (Resolved, error)
 			return fmt.Errorf("%w: %s, not %s", ErrAnotherAmount, c.Coin.Decimal(amount), c.Coin.Decimal(*d.Amount))
 		}
 		r.Amount = amount
-		done = Resolved{Resolution: r, Card: before, After: c.State, Nothing: nothing}
+		done = Resolved{Resolution: r, Card: before, After: c.State, Nothing: nothing, LeftOut: leftOut(before, d.Kind, amount, on)}
 		if nothing || d.DryRun {
 			return nil
 		}
@@ -79,10 +80,15 @@ func (s *Service) ResolveCard(ctx context.Context, d Decision) (Resolved, error)
 		return Resolved{}, fmt.Errorf("resolve card: %w", err)
 	}
 	if !done.Nothing && !d.DryRun {
-		s.log.InfoContext(ctx, "operator resolved a card", "card", d.CardUUID, "decision", d.Kind, "amount", int64(done.Resolution.Amount),
+		s.log.DebugContext(ctx, "operator resolved a card", "card", d.CardUUID, "decision", d.Kind, "amount", coins(done.Card.Coin, done.Resolution.Amount),
 			"operator", d.Operator, "before", done.Card.State, "after", done.After)
 	}
 	return done, nil
+}
+
+// coins returns an amount for people.
+func coins(coin card.Currency, a card.Amount) string {
+	return coin.Decimal(a).String() + " " + coin.Code
 }
 
 // judge assesses a card that something was decided of. A decision brings no money: the account is told of a payment only if it never was.
