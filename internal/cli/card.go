@@ -59,8 +59,25 @@ func (c cardListCommand) Run(ctx context.Context, g *globals) error {
 			fmt.Fprintln(table, strings.Join([]string{c.UUID.String(), names[c.AccountID], day(&c.CreatedAt), c.USD.String(), c.Coin.Code,
 				c.Coin.Decimal(c.Amount).String(), c.Coin.Decimal(c.Received).String(), string(c.Status), string(c.State)}, "\t"))
 		}
-		return table.Flush()
+		if err := table.Flush(); err != nil || !c.Attention {
+			return err
+		}
+		return next(ctx, g, o, cards)
 	})
+}
+
+// next prints what an operator does after the list of what waits for one. The list itself is on standard output.
+func next(ctx context.Context, g *globals, o office, waiting []*card.Card) error {
+	if len(waiting) == 0 {
+		fmt.Fprintln(g.stderr, "no card waits for an operator")
+	} else {
+		fmt.Fprintf(g.stderr, "\nSee what the first one waits for, and what you can decide:\n  %s\n", command("card", "show", waiting[0].UUID.String()))
+	}
+	strays, err := o.db.Unattributed(ctx, 1)
+	if len(strays) > 0 {
+		fmt.Fprintf(g.stderr, "\nMoney came to addresses of no card. See it with:\n  %s\n", command("transfers", "--unattributed"))
+	}
+	return err
 }
 
 func atLeastOne(limit int) error {
@@ -75,105 +92,8 @@ func upTo[T any](g *globals, limit int, all []T) []T {
 	if len(all) <= limit {
 		return all
 	}
-	fmt.Fprintf(g.stderr, "there are more than these %d; see them with --limit\n", limit)
+	fmt.Fprintf(g.stderr, "there are more than these %d; see more of them with: --limit %d\n", limit, 10*limit)
 	return all[:limit]
-}
-
-type cardShowCommand struct {
-	UUID string `arg:"" help:"The card's uuid."`
-}
-
-func (cardShowCommand) Help() string {
-	return "Everything that is kept of a card but its credentials: the quote, every transfer, how far its issuing is, what operators decided, what the account was told.\n\nExample:\n  cardmint card show 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
-}
-
-// Run shows a card.
-func (c cardShowCommand) Run(ctx context.Context, g *globals) error {
-	id, err := cardID(c.UUID)
-	if err != nil {
-		return err
-	}
-	return g.office(ctx, func(o office) error {
-		r, err := o.db.Record(ctx, id)
-		if err != nil {
-			return noCard(err, id)
-		}
-		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
-		showCard(table, r)
-		showHistory(table, r)
-		return table.Flush()
-	})
-}
-
-func showCard(table *tabwriter.Writer, r operator.Record) {
-	c := r.Card
-	amount := func(a card.Amount) string { return c.Coin.Decimal(a).String() }
-	row := func(name, format string, args ...any) { fmt.Fprintf(table, name+"\t"+format+"\n", args...) }
-	row("card", "%s of account %s", c.UUID, r.Account)
-	row("status", "%s, payment %s", c.Status, c.State)
-	row("ordered", "%s USD at %s", c.USD, day(&c.CreatedAt))
-	row("price", "%s %s until %s", amount(c.Amount), c.Coin.Code, day(&c.ExpiresAt))
-	row("rate", "%s USD of %s: %s", c.Rate.USD, day(&c.Rate.At), c.Rate.Source)
-	row("address", "%s", c.Address)
-	row("received", "%s, due %s, surplus %s", amount(c.Received), amount(c.Credit.Due), amount(c.Credit.Surplus))
-	row("confirmations", "%d of %d", c.Confirmations(), c.ConfirmationsRequired)
-	if c.Accepted > 0 {
-		row("accepted", "%s are enough", amount(c.Accepted))
-	}
-	if c.Refunded > 0 {
-		row("refunded", "%s", amount(c.Refunded))
-	}
-	if c.WrittenOff > 0 {
-		row("written off", "%s", amount(c.WrittenOff))
-	}
-	if i := r.Intent; i != nil {
-		row("issuing", "%s, attempts %d, %s", i.State, i.Attempts, orDash(i.Reason))
-		if i.Supplier != "" {
-			row("supplier", "%s, asked since %s, last answer %s, reference %s", i.Supplier, day(i.FirstAskedAt), orDash(i.Answer), orDash(i.Reference))
-		}
-	}
-	if c.Status == card.Generated && !r.Credentials {
-		row("credentials", "none are kept")
-	}
-}
-
-func showHistory(table *tabwriter.Writer, r operator.Record) {
-	c := r.Card
-	if len(r.Transfers) > 0 {
-		fmt.Fprintln(table, "\nTRANSFER\tAMOUNT\tBLOCK\tFIRST SEEN\t")
-	}
-	for _, t := range r.Transfers {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", t.TxID, c.Coin.Decimal(t.Amount), block(t), day(&t.FirstSeenAt), condition(t))
-	}
-	if len(r.Resolutions) > 0 {
-		fmt.Fprintln(table, "\nDECISION\tAMOUNT\tWHEN\tOPERATOR\tNOTE")
-	}
-	for _, d := range r.Resolutions {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", d.Kind, c.Coin.Decimal(d.Amount), day(&d.CreatedAt), oneLine(d.Operator), oneLine(d.Note))
-	}
-	if len(r.Events) > 0 {
-		fmt.Fprintln(table, "\nEVENT\tSEQ\tWHEN\tSTATUS\tSTATE")
-	}
-	for _, e := range r.Events {
-		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\n", e.Type, e.Seq, day(&e.CreatedAt), e.Status, e.State)
-	}
-}
-
-func block(t card.Transfer) string {
-	if t.Height == 0 {
-		return "mempool"
-	}
-	return fmt.Sprint(t.Height)
-}
-
-func condition(t card.Transfer) string {
-	switch {
-	case !t.Counted:
-		return "left the chain"
-	case t.Locked:
-		return "locked"
-	}
-	return ""
 }
 
 // oneLine keeps what an operator once typed from looking like something else in a terminal.
@@ -184,83 +104,6 @@ func oneLine(s string) string {
 		}
 		return r
 	}, s)
-}
-
-type cardResolveCommand struct {
-	UUID     string `arg:"" help:"The card's uuid."`
-	Decision string `arg:"" enum:"accept,refund,write-off,retry" help:"accept, refund, write-off or retry."`
-	Amount   string `placeholder:"COINS" help:"What it is about, as the command without --yes says it."`
-	Note     string `required:"" placeholder:"TEXT" help:"Why, for those who ask later. It is kept with the card."`
-	Operator string `placeholder:"NAME" help:"Who decided. Without it, the user of this machine."`
-	Yes      bool   `help:"Do it. Without it, the command only says what it would do."`
-}
-
-func (cardResolveCommand) Help() string {
-	return `What can be decided:
-  accept     what was received is enough: the card is made once it is confirmed
-  refund     give the money back; of a card that is made, the surplus. This sends nothing. Record it first, for from then on the money
-             makes no card; then send exactly the amount that was recorded
-  write-off  money left the chain after the card was made, or after it was given back, and will not come back
-  retry      ask the supplier again, with the same key, for a card that it declined or got wrong
-
-Without --yes the command says what it would do and changes nothing. With it, --amount must be what it said: if something arrived or
-left meanwhile, nothing is done. Where nothing is left to decide, nothing is done either. Every decision is kept with the card.
-
-Examples:
-  cardmint card resolve 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 accept --note "paid an hour late, price hardly moved"
-  cardmint card resolve 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 refund --note "wants it back" --amount 0.983 --yes`
-}
-
-// Run decides, or says what it would do.
-func (c cardResolveCommand) Run(ctx context.Context, g *globals) error {
-	id, err := cardID(c.UUID)
-	if err != nil {
-		return err
-	}
-	if c.Operator, err = decider(c.Note, c.Operator); err != nil {
-		return err
-	}
-	kind := operator.ResolutionKind(strings.ReplaceAll(c.Decision, "-", "_"))
-	if c.Yes && c.Amount == "" && kind != operator.Retry {
-		return hint(errors.New("--yes needs --amount"), "run the command without --yes first: it says the amount")
-	}
-	return g.office(ctx, func(o office) error {
-		decision := operator.Decision{CardUUID: id, Kind: kind, Note: c.Note, Operator: c.Operator, DryRun: !c.Yes}
-		if c.Amount != "" {
-			r, err := o.db.Record(ctx, id)
-			if err != nil {
-				return noCard(err, id)
-			}
-			amount, err := card.ParseDecimal(c.Amount, r.Card.Coin.Decimals)
-			if err != nil {
-				return hint(fmt.Errorf("--amount: %q %w", c.Amount, err), "it takes whole coins, as the command without --yes says them")
-			}
-			units := card.Amount(amount.Units)
-			decision.Amount = &units
-		}
-		done, err := o.operator.ResolveCard(ctx, decision)
-		if err != nil {
-			return cantResolve(err, id)
-		}
-		amount := done.Card.Coin.Decimal(done.Resolution.Amount)
-		what := map[operator.ResolutionKind]string{
-			operator.Accept:   fmt.Sprintf("accept %s %s as enough for a card of %s USD", amount, done.Card.Coin.Code, done.Card.USD),
-			operator.Refund:   fmt.Sprintf("give back %s %s", amount, done.Card.Coin.Code),
-			operator.WriteOff: fmt.Sprintf("write %s %s off as lost", amount, done.Card.Coin.Code),
-			operator.Retry:    "ask the supplier again",
-		}[kind]
-		switch {
-		case done.Nothing:
-			fmt.Fprintf(g.stdout, "nothing left to do: card %s is %s, payment %s\n", id, done.Card.Status, done.Card.State)
-		case !c.Yes && kind == operator.Retry:
-			fmt.Fprintf(g.stdout, "would %s; nothing was changed. To do it, add: --yes\n", what)
-		case !c.Yes:
-			fmt.Fprintf(g.stdout, "would %s; payment is %s. Nothing was changed. To do it, add: --amount %s --yes\n", what, done.Card.State, amount)
-		default:
-			fmt.Fprintf(g.stdout, "recorded: %s; payment was %s, is %s\n", what, done.Card.State, done.After)
-		}
-		return nil
-	})
 }
 
 // decider returns who decides: the operator, or the user of this machine. It returns an error if the note does not say why.
@@ -291,25 +134,6 @@ func noCard(err error, id uuid.UUID) error {
 		return hint(fmt.Errorf("there is no card %s", id), "see the uuids with: cardmint card list")
 	}
 	return err
-}
-
-func cantResolve(err error, id uuid.UUID) error {
-	switch {
-	case errors.Is(err, operator.ErrAnotherAmount):
-		return hint(err, "something arrived or left since: look at the card, then run the command without --yes again")
-	case errors.Is(err, operator.ErrNotConfirmed):
-		return hint(err, "wait until it has its confirmations and is not locked: what is not may never be yours to give back. "+
-			"That a lock of more than a week has ended is noticed only by: cardmint wallet rescan")
-	case errors.Is(err, operator.ErrLocked):
-		return hint(err, "only its sender knew why; wait until it can be spent, and see how it stands with: cardmint card show %s", id)
-	case errors.Is(err, operator.ErrBeingMade):
-		return hint(err, "wait until the card is made; only if the supplier declines it can its money be given back")
-	case errors.Is(err, operator.ErrMade):
-		return hint(err, "of a card that is made, 'refund' gives back the surplus and 'write-off' bears a loss")
-	case errors.Is(err, operator.ErrNothingLost), errors.Is(err, operator.ErrNotParked), errors.Is(err, operator.ErrNothingReceived):
-		return hint(err, "see what the card waits for with: cardmint card show %s", id)
-	}
-	return noCard(err, id)
 }
 
 type reconcileCommand struct{}

@@ -36,7 +36,7 @@ func TestCLI_ADeclinedCardIsRetried(t *testing.T) {
 
 	s = p.serve(t, "serve", "--simulated", "--rate", "monero=150", "--sandbox-supplier", "pending")
 	retry := []string{"card", "resolve", id.String(), "retry", "--note", "it has stock again"}
-	wantOutput(t, p.must(t, retry...), "would ask the supplier again; nothing was changed")
+	wantOutput(t, p.must(t, retry...), "would ask the supplier again; payment is paid. Nothing was changed.", "--yes")
 	wantOutput(t, p.must(t, append(retry, "--yes")...), "recorded: ask the supplier again")
 	if _, err := newClient(t, s.url, token).WaitForCard(t.Context(), id); err != nil {
 		t.Fatal(err)

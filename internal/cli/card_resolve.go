@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/operator"
+)
+
+type cardResolveCommand struct {
+	UUID     string `arg:"" help:"The card's uuid."`
+	Decision string `arg:"" enum:"accept,refund,write-off,retry" help:"accept, refund, write-off or retry."`
+	Amount   string `placeholder:"COINS" help:"What it is about, as the command without --yes says it."`
+	Note     string `required:"" placeholder:"TEXT" help:"Why, for those who ask later. It is kept with the card."`
+	Operator string `placeholder:"NAME" help:"Who decided. Without it, the user of this machine."`
+	Yes      bool   `help:"Do it. Without it, the command only says what it would do."`
+}
+
+func (cardResolveCommand) Help() string {
+	return `What can be decided:
+  accept     what was received is enough: the card is issued once that is confirmed. What its sender has locked is left out, for it may
+             stay locked for ever
+  refund     give the money back; of a card that is issued, the surplus. Only what is confirmed and not locked is given back: the rest may
+             never be yours. cardmint sends nothing. Record it first, for from then on the money buys no card; then send exactly the
+             amount that was recorded yourself
+  write-off  money left the chain after the card was issued, or after it was given back, and will not come back
+  retry      ask the supplier again, with the same key, for a card that it declined or got wrong
+
+Without --yes the command says what it would do and what it would leave out, and changes nothing. With it, --amount must be what it said:
+if something arrived or left meanwhile, nothing is done. Where nothing is left to decide, nothing is done either. Every decision is kept
+with the card. What can be decided of a card now, and what that costs, is shown by: cardmint card show
+
+Examples:
+  cardmint card resolve 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 accept --note "paid an hour late, price hardly moved"
+  cardmint card resolve 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 refund --note "wants it back" --amount 0.983 --yes`
+}
+
+// Run decides, or says what it would do.
+func (c cardResolveCommand) Run(ctx context.Context, g *globals) error {
+	id, err := cardID(c.UUID)
+	if err != nil {
+		return err
+	}
+	who, err := decider(c.Note, c.Operator)
+	if err != nil {
+		return err
+	}
+	kind := operator.ResolutionKind(strings.ReplaceAll(c.Decision, "-", "_"))
+	if c.Yes && c.Amount == "" && kind != operator.Retry {
+		return hint(errors.New("--yes needs --amount"), "run the command without --yes first: it says the amount")
+	}
+	return g.office(ctx, func(o office) error {
+		decision := operator.Decision{CardUUID: id, Kind: kind, Note: c.Note, Operator: who, DryRun: !c.Yes}
+		if c.Amount != "" {
+			r, err := o.db.Record(ctx, id)
+			if err != nil {
+				return noCard(err, id)
+			}
+			amount, err := card.ParseDecimal(c.Amount, r.Card.Coin.Decimals)
+			if err != nil {
+				return hint(fmt.Errorf("--amount: %q %w", c.Amount, err), "it takes whole coins, as the command without --yes says them")
+			}
+			units := card.Amount(amount.Units)
+			decision.Amount = &units
+		}
+		done, err := o.operator.ResolveCard(ctx, decision)
+		if err != nil {
+			return cantResolve(err, id)
+		}
+		r, err := o.db.Record(ctx, id)
+		if err != nil {
+			return err
+		}
+		x, err := o.explained(ctx, r)
+		if err != nil {
+			return err
+		}
+		c.say(g, done, r, x)
+		return nil
+	})
+}
+
+// say prints what was done or would be, what the card waits for, and what is to be done next.
+func (c cardResolveCommand) say(g *globals, done operator.Resolved, r operator.Record, x operator.Explanation) {
+	now, kind, amount := r.Card, done.Resolution.Kind, done.Resolution.Amount
+	what := map[operator.ResolutionKind]string{
+		operator.Accept:   fmt.Sprintf("accept %s as enough for a card of %s USD", coins(now, amount), now.USD),
+		operator.Refund:   "give back " + coins(now, amount),
+		operator.WriteOff: fmt.Sprintf("write %s off as lost", coins(now, amount)),
+		operator.Retry:    "ask the supplier again",
+	}[kind]
+	switch {
+	case done.Nothing:
+		fmt.Fprintf(g.stdout, "nothing left to do: card %s is %s, payment %s\n", now.UUID, done.Card.Status, done.Card.State)
+	case c.Yes:
+		fmt.Fprintf(g.stdout, "recorded: %s%s; payment was %s, is %s\n", what, besides(now, kind, done.LeftOut), done.Card.State, done.After)
+	default:
+		fmt.Fprintf(g.stdout, "would %s%s; payment is %s. Nothing was changed.\n", what, besides(now, kind, done.LeftOut), now.State)
+	}
+	fmt.Fprintf(g.stdout, "it waits for %s\n", strings.Join(waits(r, x, time.Now()), "; "))
+	if x.Worth != nil {
+		fmt.Fprintf(g.stdout, "what was received is worth %s\n", worth(now, x.Worth))
+	}
+	for _, choice := range x.Choices {
+		if cost := costs(choice, x.Worth); !c.Yes && kind == operator.Accept && choice.Kind == kind && cost != "" {
+			fmt.Fprintf(g.stdout, "to accept it is to issue the card for %s%s\n", coins(now, choice.Amount), cost)
+		}
+	}
+	switch {
+	case done.Nothing:
+		fmt.Fprintf(g.stdout, "\nSee it with:\n  %s\n", command("card", "show", now.UUID.String()))
+	case c.Yes:
+		fmt.Fprintf(g.stdout, "\n%s\n", after(now, done))
+		fmt.Fprintf(g.stdout, "See whether anything else waits for you:\n  %s\n", command("card", "list", "--attention"))
+	default:
+		fmt.Fprintf(g.stdout, "\nTo do it:\n  %s\n", c.again(now, done))
+	}
+}
+
+// again returns the command that does what this one said it would do.
+func (c cardResolveCommand) again(now *card.Card, done operator.Resolved) string {
+	args := []string{"card", "resolve", now.UUID.String(), c.Decision, "--note", c.Note}
+	if c.Operator != "" {
+		args = append(args, "--operator", c.Operator)
+	}
+	if done.Resolution.Kind != operator.Retry {
+		args = append(args, "--amount", now.Coin.Decimal(done.Resolution.Amount).String())
+	}
+	return command(append(args, "--yes")...)
+}
+
+// after says what is to be done after a decision, and what happens by itself and when.
+func after(now *card.Card, done operator.Resolved) string {
+	switch done.Resolution.Kind {
+	case operator.Accept:
+		if done.After == card.Paid {
+			return "The card is issued within seconds, if a worker runs, and the account is told with card.generated."
+		}
+		return "The card is issued within seconds of that, if a worker runs, and the account is told with card.generated."
+	case operator.Refund:
+		text := fmt.Sprintf("Now send exactly %s to an address of the customer's yourself: cardmint sends no coins.", coins(now, done.Resolution.Amount))
+		if now.Status != card.Generated {
+			text += "\nTell the customer not to pay to the card's address any more."
+		}
+		return text
+	case operator.WriteOff:
+		if now.Status == card.Generated {
+			return "The card stays issued, and the account can order again within seconds. Should the money come back, it counts."
+		}
+		return "The card stays as it is. Should the money come back, it counts."
+	}
+	return "The supplier is asked again within seconds, if a worker runs. If it declines again, the card is back in the list below."
+}
+
+func cantResolve(err error, id uuid.UUID) error {
+	show := command("card", "show", id.String())
+	switch {
+	case errors.Is(err, operator.ErrAnotherAmount):
+		return hint(err, "something arrived or left since: see what with '%s', which says what can be decided now", show)
+	case errors.Is(err, operator.ErrNotConfirmed):
+		return hint(err, "what is not confirmed, or is locked, may never be yours to give back. How many confirmations are missing, or which transfer "+
+			"is locked, is shown by: %s. Run this command again when they are there", show)
+	case errors.Is(err, operator.ErrLocked):
+		return hint(err, "only its sender knows until when; ask the customer to pay with money that is not locked. The end of a lock of more than a "+
+			"week is noticed only by: cardmint wallet rescan")
+	case errors.Is(err, operator.ErrBeingMade):
+		return hint(err, "the supplier may issue it at any moment: when it is asked again is shown by: %s. Once it is issued, a surplus can be given "+
+			"back; if the supplier declines it, all of its money", show)
+	case errors.Is(err, operator.ErrMade):
+		return hint(err, "nothing is left to accept: of a card that is issued, 'refund' gives back the surplus and 'write-off' bears a loss")
+	case errors.Is(err, operator.ErrNothingLost):
+		return hint(err, "nothing is to be written off; what can be decided of the card is shown by: %s", show)
+	case errors.Is(err, operator.ErrNotParked):
+		return hint(err, "nothing is to be retried: only a card that the supplier declined or got wrong is; what this one waits for is shown by: %s", show)
+	case errors.Is(err, operator.ErrNothingReceived):
+		return hint(err, "nothing is to be decided before something arrives. If the customer says that it was paid, look for it with: cardmint transfers --unattributed")
+	}
+	return noCard(err, id)
+}

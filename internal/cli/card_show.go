@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/operator"
+)
+
+type cardShowCommand struct {
+	UUID string `arg:"" help:"The card's uuid."`
+	All  bool   `help:"Show every transfer, not just the 20 largest."`
+}
+
+func (cardShowCommand) Help() string {
+	return "Everything that is kept of a card but its credentials: what it waits for, the quote, its transfers, how far its issuing is, what operators decided, what the account was told, and what can be decided now.\n\nExample:\n  cardmint card show 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
+}
+
+// Run shows a card.
+func (c cardShowCommand) Run(ctx context.Context, g *globals) error {
+	id, err := cardID(c.UUID)
+	if err != nil {
+		return err
+	}
+	return g.office(ctx, func(o office) error {
+		r, err := o.db.Record(ctx, id)
+		if err != nil {
+			return noCard(err, id)
+		}
+		x, err := o.explained(ctx, r)
+		if err != nil {
+			return err
+		}
+		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
+		showCard(table, r, x)
+		c.showTransfers(table, r)
+		showHistory(table, r)
+		if err := table.Flush(); err != nil {
+			return err
+		}
+		offer(g.stdout, r.Card, x)
+		return nil
+	})
+}
+
+func showCard(table *tabwriter.Writer, r operator.Record, x operator.Explanation) {
+	c := r.Card
+	amount := func(a card.Amount) string { return c.Coin.Decimal(a).String() }
+	row := func(name, format string, args ...any) { fmt.Fprintf(table, name+"\t"+format+"\n", args...) }
+	row("card", "%s of account %s", c.UUID, r.Account)
+	row("status", "%s, payment %s", c.Status, c.State)
+	for i, line := range waits(r, x, time.Now()) {
+		row([]string{"waits for", ""}[min(i, 1)], "%s", line)
+	}
+	if x.Worth != nil {
+		row("worth", "%s", worth(c, x.Worth))
+	}
+	row("ordered", "%s USD at %s", c.USD, day(&c.CreatedAt))
+	row("price", "%s %s until %s", amount(c.Amount), c.Coin.Code, day(&c.ExpiresAt))
+	row("rate", "%s USD of %s: %s", c.Rate.USD, day(&c.Rate.At), c.Rate.Source)
+	row("address", "%s", c.Address)
+	row("received", "%s, due %s, surplus %s", amount(c.Received), amount(c.Credit.Due), amount(c.Credit.Surplus))
+	row("confirmations", "%d of %d", c.Confirmations(), c.ConfirmationsRequired)
+	if c.Accepted > 0 {
+		row("accepted", "%s are enough", amount(c.Accepted))
+	}
+	if c.Refunded > 0 {
+		row("refunded", "%s", amount(c.Refunded))
+	}
+	if c.WrittenOff > 0 {
+		row("written off", "%s", amount(c.WrittenOff))
+	}
+	if i := r.Intent; i != nil {
+		row("issuing", "%s, attempts %d, %s", i.State, i.Attempts, orDash(i.Reason))
+		if i.Supplier != "" {
+			row("supplier", "%s, asked since %s, last answer %s, reference %s", i.Supplier, day(i.FirstAskedAt), orDash(i.Answer), orDash(i.Reference))
+		}
+	}
+	if c.Status == card.Generated && !r.Credentials {
+		row("credentials", "none are kept")
+	}
+}
+
+// mostShown is how many transfers are shown of a card, unless all are asked for.
+const mostShown = 20
+
+// showTransfers shows the largest transfers, first seen first.
+func (c cardShowCommand) showTransfers(table *tabwriter.Writer, r operator.Record) {
+	shown := r.Transfers
+	if len(shown) == 0 {
+		return
+	}
+	if len(shown) > mostShown && !c.All {
+		byAmount := slices.Clone(shown)
+		slices.SortStableFunc(byAmount, func(a, b card.Transfer) int { return cmp.Compare(b.Amount, a.Amount) })
+		shown = byAmount[:mostShown]
+		slices.SortStableFunc(shown, func(a, b card.Transfer) int { return a.FirstSeenAt.Compare(b.FirstSeenAt) })
+	}
+	fmt.Fprintln(table, "\nTRANSFER\tAMOUNT\tBLOCK\tFIRST SEEN\t")
+	for _, t := range shown {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", t.TxID, r.Card.Coin.Decimal(t.Amount), block(t), day(&t.FirstSeenAt), condition(t))
+	}
+	if more := len(r.Transfers) - len(shown); more > 0 {
+		fmt.Fprintf(table, "and %d smaller ones; see all with: %s\n", more, command("card", "show", r.Card.UUID.String(), "--all"))
+	}
+}
+
+func showHistory(table *tabwriter.Writer, r operator.Record) {
+	c := r.Card
+	if len(r.Resolutions) > 0 {
+		fmt.Fprintln(table, "\nDECISION\tAMOUNT\tWHEN\tOPERATOR\tNOTE")
+	}
+	for _, d := range r.Resolutions {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", d.Kind, c.Coin.Decimal(d.Amount), day(&d.CreatedAt), oneLine(d.Operator), oneLine(d.Note))
+	}
+	if len(r.Events) > 0 {
+		fmt.Fprintln(table, "\nEVENT\tSEQ\tWHEN\tSTATUS\tSTATE")
+	}
+	for _, e := range r.Events {
+		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\n", e.Type, e.Seq, day(&e.CreatedAt), e.Status, e.State)
+	}
+}
+
+func block(t card.Transfer) string {
+	if t.Height == 0 {
+		return "mempool"
+	}
+	return fmt.Sprint(t.Height)
+}
+
+func condition(t card.Transfer) string {
+	switch {
+	case !t.Counted:
+		return "left the chain"
+	case t.Locked:
+		return "locked"
+	}
+	return ""
+}

@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/operator"
+)
+
+// explained returns what a card waits for, by the rate of its coin that was accepted last. Rates that the service was given with --rate are
+// not kept: then the rate of the card's quote has to do.
+func (o office) explained(ctx context.Context, r operator.Record) (operator.Explanation, error) {
+	rate := r.Card.Rate
+	rate.Source = "its quote"
+	accepted, err := o.db.AcceptedRates(ctx, []string{r.Card.Coin.Code}, 0)
+	if len(accepted) > 0 {
+		last := accepted[len(accepted)-1]
+		rate = card.Rate{USD: last.USD, At: last.At, Source: last.Source}
+	}
+	return operator.Explain(r, rate), err
+}
+
+// coins returns an amount with its coin.
+func coins(c *card.Card, a card.Amount) string { return c.Coin.Decimal(a).String() + " " + c.Coin.Code }
+
+// waits says what a card waits for and why, a line each.
+func waits(r operator.Record, x operator.Explanation, now time.Time) []string {
+	c := r.Card
+	switch x.Wait {
+	case operator.ForMoney:
+		return []string{fmt.Sprintf("the customer to pay %s more until %s", coins(c, x.Missing), day(&x.Until))}
+	case operator.ForConfirmations, operator.ForUnlock:
+		return waitsForTransfers(c, x.Transfers)
+	case operator.ForRate:
+		return []string{fmt.Sprintf("a rate of %s: late money is judged by today's; see it with: cardmint rate show", c.Coin.Code)}
+	case operator.ForSupplier:
+		return []string{"the supplier, who " + asked(r.Intent, now)}
+	case operator.ForDecision:
+		return []string{"an operator to decide: " + decidable(r, x)}
+	}
+	switch {
+	case c.Status == card.Generated && c.Credit.WrittenOff > 0:
+		return []string{"nothing: the card is issued, and its loss is written off"}
+	case c.Status == card.Generated:
+		return []string{"nothing: the card is issued"}
+	case c.Refunded > 0:
+		return []string{"nothing: its money was given back"}
+	}
+	return []string{"nothing: nothing was paid in time"}
+}
+
+// mostAwaited is how many transfers are named that a card waits for.
+const mostAwaited = 3
+
+func waitsForTransfers(c *card.Card, transfers []card.Transfer) (lines []string) {
+	slowest := int64(0)
+	for i, t := range transfers {
+		missing := int64(c.ConfirmationsRequired) - t.Confirmations(c.TipHeight)
+		if !t.Locked {
+			slowest = max(slowest, missing)
+		}
+		switch what := fmt.Sprintf("%s in transaction %s", coins(c, t.Amount), t.TxID); {
+		case i >= mostAwaited:
+		case t.Locked:
+			lines = append(lines, "the sender to unlock "+what+": only the sender knows when that is")
+		case t.Height == 0:
+			lines = append(lines, fmt.Sprintf("%d confirmations of %s, which is in no block yet", missing, what))
+		default:
+			lines = append(lines, fmt.Sprintf("%d of %d confirmations of %s", missing, c.ConfirmationsRequired, what))
+		}
+	}
+	if more := len(transfers) - mostAwaited; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more transfers", more))
+	}
+	if slowest > 0 {
+		lines = append(lines, fmt.Sprintf("which takes about %s", (time.Duration(slowest)*c.Coin.BlockTime).Round(time.Minute)))
+	}
+	return lines
+}
+
+// asked says how often a supplier was asked for a card, and when it is asked again.
+func asked(i *operator.IntentRecord, now time.Time) string {
+	switch {
+	case i == nil || i.Attempts == 0:
+		return "is asked within seconds, if a worker runs"
+	case i.DueAt.After(now):
+		return fmt.Sprintf("was asked %d times (%s), and is asked again at %s", i.Attempts, orDash(oneLine(i.Reason)), day(&i.DueAt))
+	}
+	return fmt.Sprintf("was asked %d times (%s), and is asked again within seconds, if a worker runs", i.Attempts, orDash(oneLine(i.Reason)))
+}
+
+// decidable says why an operator must decide.
+func decidable(r operator.Record, x operator.Explanation) string {
+	switch {
+	case x.Lost > 0 && r.Card.Status == card.Generated:
+		return coins(r.Card, x.Lost) + " left the chain after the card was issued, and may come back"
+	case x.Lost > 0:
+		return coins(r.Card, x.Lost) + " left the chain after the money was given back, and may come back"
+	case r.Card.State == card.Late:
+		return "the money came too late, or was too little when the quote ended"
+	case r.Intent.State == "refund_due":
+		return "the supplier declined the card: " + orDash(oneLine(r.Intent.Reason))
+	}
+	return "the card could not be issued: " + orDash(oneLine(r.Intent.Reason))
+}
+
+// worth says what the money of a card is worth, and what it lacks.
+func worth(c *card.Card, w *operator.Worth) string {
+	text := fmt.Sprintf("%s USD, at %s USD each by %s of %s", w.USD, w.Rate.USD, w.Rate.Source, day(&w.Rate.At))
+	if w.Short == 0 {
+		return text
+	}
+	return fmt.Sprintf("%s; %s USD are missing, now %s", text, w.Short, coins(c, w.Missing))
+}
+
+// offer prints the decisions that can be taken now, each with its command.
+func offer(out io.Writer, c *card.Card, x operator.Explanation) {
+	if x.Wait == operator.ForConfirmations || x.Wait == operator.ForSupplier {
+		return // it goes on by itself
+	}
+	for _, choice := range x.Choices {
+		what := ""
+		switch choice.Kind {
+		case operator.Accept:
+			what = "issue the card for " + coins(c, choice.Amount) + costs(choice, x.Worth)
+		case operator.Refund:
+			what = "give back " + coins(c, choice.Amount)
+		case operator.WriteOff:
+			what = "bear the loss of " + coins(c, choice.Amount) + " and wait for it no more"
+		case operator.Retry:
+			what = "ask the supplier again"
+		}
+		fmt.Fprintf(out, "\nTo %s%s:\n  %s\n", what, besides(c, choice.Kind, choice.LeftOut), command("card", "resolve", c.UUID.String(), verb(choice.Kind), "--note", "..."))
+	}
+	if x.Wait == operator.ForUnlock {
+		fmt.Fprintf(out, "\nOr wait. The end of a lock of more than a week is noticed only by:\n  %s\n", command("wallet", "rescan", c.Coin.Code))
+	}
+}
+
+// costs says what it costs to accept less than the card is worth.
+func costs(choice operator.Choice, w *operator.Worth) string {
+	switch {
+	case choice.Cost > 0:
+		return fmt.Sprintf(", which costs you %s USD", choice.Cost)
+	case w != nil:
+		return ", which costs you nothing"
+	}
+	return ""
+}
+
+// besides says what a decision leaves out.
+func besides(c *card.Card, kind operator.ResolutionKind, left operator.LeftOut) string {
+	var parts []string
+	if left.Locked > 0 {
+		parts = append(parts, coins(c, left.Locked)+", which the sender has locked")
+	}
+	if left.Unconfirmed > 0 {
+		parts = append(parts, coins(c, left.Unconfirmed)+", which is not confirmed yet")
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	text := " (without " + strings.Join(parts, ", and ")
+	if kind == operator.Refund {
+		text += ": it may never be yours"
+	}
+	return text + ")"
+}
+
+// verb returns the word of the command line for a decision.
+func verb(kind operator.ResolutionKind) string { return strings.ReplaceAll(string(kind), "_", "-") }
+
+var plain = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,/-][A-Za-z0-9_@%+=:,./-]*$`)
+
+// command returns a command line that a shell can be given as it is.
+func command(args ...string) string {
+	quoted := slices.Clone(args)
+	for i, a := range args {
+		if !plain.MatchString(a) {
+			quoted[i] = "'" + strings.ReplaceAll(oneLine(a), "'", `'\''`) + "'"
+		}
+	}
+	return "cardmint " + strings.Join(quoted, " ")
+}
