@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/shopspring/decimal"
 
@@ -162,7 +163,8 @@ func TestCLI_OperatorsMistakesAreExplained(t *testing.T) {
 		{"wallet claim dogecoin", 1, "not the code of a currency"},
 		{"wallet claim --yes", 1, "has no wallet yet"},
 		{"card resolve " + nobody + " burn --note x", 2, "must be one of"},
-		{"transfers", 2, "--unattributed or --all"},
+		{"transfers --all --unattributed", 2, "can't be used together"},
+		{"transfers --limit 0", 1, "--limit 0"},
 		{"transfers --all --limit 0", 1, "--limit 0"},
 		{"transfers attribute x --note x", 2, "--card=UUID or --new or --refunded"},
 		{"transfers attribute x --note x --refunded --new", 2, "can't be used together"},
@@ -234,4 +236,87 @@ func TestCLI_AnOperatorIsToldOfDamagedRows(t *testing.T) {
 	if _, err := c.GetCard(t.Context(), sealed.UUID); n != 1 || !errors.As(err, &refusal) || refusal.Code != client.ProblemCodeInternal {
 		t.Errorf("%d cards are listed; the damaged one: %v", n, err)
 	}
+}
+
+// What waits by itself says for what and how long; what a decision leaves out is said with it.
+func TestCLI_AnOperatorIsToldWhatACardWaitsFor(t *testing.T) {
+	t.Parallel()
+	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
+	p := newProgram(t, url)
+	token := p.account(t)
+	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150")
+	short := s.order(t, token, "0.75")
+	db := rig.OpenSQL(t, url)
+	for _, statement := range []string{ // more, in the mempool
+		"INSERT INTO simulated_transfers (currency, txid, address, amount, height, seen_at) SELECT currency, 'waiting', address, 125000000000, 0, seen_at FROM simulated_transfers",
+	} {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	show := []string{"card", "show", short.UUID.String()}
+	for end := time.Now().Add(20 * time.Second); !strings.Contains(p.must(t, show...), "0.875"); {
+		if time.Now().After(end) {
+			t.Fatal("it is not seen")
+		}
+	}
+	s.stop(t)
+	wantOutput(t, p.must(t, show...), "the customer to pay 0.125 monero more until ", "131.25 USD, at 150 USD each by its quote", "18.75 USD are missing, now 0.125 monero",
+		"To issue the card for 0.875 monero, which costs you 18.75 USD:", "To give back 0.75 monero (without 0.125 monero, which is not confirmed yet: it may never be yours):")
+	resolve := []string{"card", "resolve", short.UUID.String()}
+	wantOutput(t, p.must(t, append(resolve, "refund", "--note", "x")...), "would give back 0.75 monero (without 0.125 monero, which is not confirmed yet")
+	if _, err := db.Exec("UPDATE transfers SET locked = 1 WHERE txid = 'waiting'"); err != nil {
+		t.Fatal(err)
+	}
+	wantOutput(t, p.must(t, append(resolve, "accept", "--note", "it's fine")...), "would accept 0.75 monero as enough for a card of 150 USD (without 0.125 monero, which the sender has locked)",
+		"which costs you 37.50 USD", `--note 'it'\''s fine' --amount 0.75 --yes`)
+
+	if _, err := db.Exec(`INSERT INTO accepted_rates (id, currency, usd, source, accepted_at, accepted_by) VALUES ('019aa1c9-f868-7cef-8e4e-9b1c97fb1d88', 'monero', 20000000000, 'kraken', 0, 'x')`); err != nil {
+		t.Fatal(err)
+	}
+	wantOutput(t, p.must(t, show...), "175 USD, at 200 USD each by kraken of 1970-01-01T00:00:00Z", "which costs you nothing")
+	if _, err := db.Exec("UPDATE cards SET payment_state = 'confirming', height = 0"); err != nil {
+		t.Fatal(err)
+	}
+	wantOutput(t, p.must(t, show...), "the sender to unlock 0.125 monero in transaction waiting: only the sender knows when that is")
+	if _, err := db.Exec("UPDATE transfers SET locked = 0, height = (SELECT height FROM chains) - 2 WHERE txid = 'waiting'"); err != nil {
+		t.Fatal(err)
+	}
+	wantOutput(t, p.must(t, show...), "7 of 10 confirmations of 0.125 monero in transaction waiting", "which takes about 14m0s")
+}
+
+// Whoever sends dust to a card does not fill the operator's terminal.
+func TestCLI_LongListsOfTransfersAreCut(t *testing.T) {
+	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
+	p := newProgram(t, url)
+	token := p.account(t)
+	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150")
+	card := s.order(t, token, "0.5")
+	s.stop(t)
+	db := rig.OpenSQL(t, url)
+	for _, statement := range []string{
+		`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000) INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at)
+			SELECT 'monero', 'dust' || i, 0, '` + card.Payment.Address + "', 1, 5, 0, 1, i FROM n",
+		`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 30) INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at)
+			SELECT 'monero', 'stray' || i || '.', 0, 'a', 1, 5, 0, 1, i FROM n`,
+	} {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cut := p.must(t, "card", "show", card.UUID.String())
+	wantOutput(t, cut, " 0.5 ", "and 4981 smaller ones; see all with: cardmint card show "+card.UUID.String()+" --all")
+	if n := strings.Count(cut, "dust"); n != 19 || len(cut) > 10_000 {
+		t.Errorf("%d of 5000 are shown, in %d bytes", n, len(cut))
+	}
+	all := p.must(t, "card", "show", card.UUID.String(), "--all")
+	if n := strings.Count(all, "dust"); n != 5000 {
+		t.Errorf("%d of 5000 are shown", n)
+	}
+	stdout, stderr, code := p.run("transfers")
+	if n := strings.Count(stdout, "stray"); code != 0 || n != 20 || strings.Contains(stdout, "stray10.") {
+		t.Errorf("exit code %d, %d transfers:\n%s", code, n, stdout)
+	}
+	wantOutput(t, stdout, "stray30.", "stray11.", "DECISION")
+	wantOutput(t, stderr, "there are more than these 20; see more of them with: --limit 200")
 }

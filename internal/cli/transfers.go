@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -16,52 +17,86 @@ import (
 )
 
 type transfersListCommand struct {
-	Unattributed bool `required:"" xor:"which" help:"Those that nothing was decided about."`
-	All          bool `required:"" xor:"which" help:"Also those that left the chain, and those that something was decided about, with the decision."`
-	Limit        int  `default:"100" placeholder:"N" help:"At most so many (${default})."`
+	Unattributed bool `xor:"which" help:"Those that nothing was decided about."`
+	All          bool `xor:"which" help:"Also those that left the chain, and those that something was decided about, with the decision."`
+	Limit        *int `placeholder:"N" help:"At most so many (100; with neither flag 20)."`
 }
 
 func (transfersListCommand) Help() string {
-	return "Newest first. The transfers of a card are shown by 'card show'.\n\nExamples:\n  cardmint transfers list --unattributed\n  cardmint transfers --unattributed\n  cardmint transfers --all --limit 1000"
+	return "Newest first. With neither --unattributed nor --all, the newest of all. The transfers of a card are shown by 'card show'.\n\nExamples:\n  cardmint transfers list --unattributed\n  cardmint transfers --unattributed\n  cardmint transfers --all --limit 1000"
+}
+
+// limit returns how many are listed.
+func (c transfersListCommand) limit() int {
+	switch {
+	case c.Limit != nil:
+		return *c.Limit
+	case c.Unattributed || c.All:
+		return 100
+	}
+	return mostShown
 }
 
 // Run lists transfers.
 func (c transfersListCommand) Run(ctx context.Context, g *globals) error {
-	if err := atLeastOne(c.Limit); err != nil {
+	limit := c.limit()
+	if err := atLeastOne(limit); err != nil {
 		return err
 	}
 	return g.office(ctx, func(o office) error {
 		var found []operator.Arrival
 		var err error
-		if c.All {
-			found, err = o.db.Strays(ctx, c.Limit+1)
-		} else {
+		if c.Unattributed {
 			var unattributed []card.Transfer
-			unattributed, err = o.db.Unattributed(ctx, c.Limit+1)
+			unattributed, err = o.db.Unattributed(ctx, limit+1)
 			for _, t := range unattributed {
 				found = append(found, operator.Arrival{Transfer: t})
 			}
+		} else {
+			found, err = o.db.Strays(ctx, limit+1)
 		}
 		if err != nil {
 			return err
 		}
-		found = upTo(g, c.Limit, found)
+		found = upTo(g, limit, found)
 		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
 		header := []string{"CURRENCY", "AMOUNT", "BLOCK", "FIRST SEEN", "TRANSACTION", "OUTPUT", "ADDRESS"}
-		if c.All {
+		if !c.Unattributed {
 			header = append(header, "DECISION", "WHEN", "OPERATOR", "NOTE")
 		}
 		fmt.Fprintln(table, strings.Join(append(header, ""), "\t"))
 		for _, t := range found {
 			coin, _ := chain.ByCode(t.Currency)
 			row := []string{t.Currency, coin.Decimal(t.Amount).String(), block(t.Transfer), day(&t.FirstSeenAt), t.TxID, fmt.Sprint(t.Output), t.Address}
-			if c.All {
+			if !c.Unattributed {
 				row = append(row, decision(t.Attribution)...)
 			}
 			fmt.Fprintln(table, strings.Join(append(row, condition(t.Transfer)), "\t"))
 		}
-		return table.Flush()
+		if err := table.Flush(); err != nil || !c.Unattributed {
+			return err
+		}
+		nextTransfer(g.stderr, found)
+		return nil
 	})
+}
+
+// nextTransfer prints what can be decided of the first transfer.
+func nextTransfer(out io.Writer, found []operator.Arrival) {
+	if len(found) == 0 {
+		fmt.Fprintln(out, "no transfer waits for an operator")
+		return
+	}
+	decide := func(how ...string) string {
+		args := []string{"transfers", "attribute", found[0].TxID, "--output", fmt.Sprint(found[0].Output)}
+		return command(append(append(args, how...), "--note", "...")...)
+	}
+	fmt.Fprintln(out, "\nDecide about the first one, and then about the next. To count it toward a card that was ordered and is not paid:")
+	fmt.Fprintln(out, " ", decide("--card", "UUID"))
+	fmt.Fprintln(out, "To make the card again that was ordered and forgotten:")
+	fmt.Fprintln(out, " ", decide("--new", "--account", "NAME", "--usd", "AMOUNT"))
+	fmt.Fprintln(out, "To give the money back:")
+	fmt.Fprintln(out, " ", decide("--refunded"))
 }
 
 // decision returns what was decided of a transfer, when, by whom and why.
@@ -177,6 +212,10 @@ func (c transfersAttributeCommand) lookUp(ctx context.Context, o office, d *oper
 	case len(found) > 1:
 		return hint(errors.New("the transaction has several outputs to this wallet"), "say which with --output, of: %s", strings.Join(outputs, ", "))
 	}
+	if of := found[0].CardUUID; of != uuid.Nil && found[0].Attribution == nil {
+		return hint(fmt.Errorf("%w: %s", operator.ErrOfCard, of), "it counts already, and nothing is to be decided about it. What its card waits for is shown by: %s",
+			command("card", "show", of.String()))
+	}
 	d.Output = found[0].Output
 	coin, _ := chain.ByCode(found[0].Currency)
 	d.Coin = coin.Currency
@@ -221,32 +260,60 @@ func (c transfersAttributeCommand) say(g *globals, d operator.AttributionDecisio
 		fmt.Fprintf(g.stdout, "nothing left to do: the transfer counts toward card %s, which is %s, payment %s\n", done.Card.UUID, done.Card.Status, done.Card.State)
 	case done.Nothing:
 		fmt.Fprintln(g.stdout, "nothing left to do: the transfer is recorded as given back")
-	case !c.Yes && d.Kind == operator.ToCard:
-		fmt.Fprintf(g.stdout, "would %s; payment is %s, would be %s. Nothing was changed. To do it, add: --amount %s --yes\n", what, done.Card.State, done.After, amount)
 	case !c.Yes:
-		fmt.Fprintf(g.stdout, "would %s. Nothing was changed. To do it, add: --amount %s --yes\n", what, amount)
+		if d.Kind == operator.ToCard {
+			what += fmt.Sprintf("; payment is %s, would be %s", done.Card.State, done.After)
+		}
+		fmt.Fprintf(g.stdout, "would %s. Nothing was changed.\n\nTo do it:\n  %s\n", what, c.again(d, amount))
+		return
 	case d.Kind == operator.ToCard:
 		fmt.Fprintf(g.stdout, "recorded: %s; payment was %s, is %s\n", what, done.Card.State, done.After)
 	case d.Kind == operator.ToNewCard:
 		fmt.Fprintf(g.stdout, "recorded: %s; card %s, payment is %s\n", what, done.Card.UUID, done.After)
 	default:
-		fmt.Fprintf(g.stdout, "recorded: %s\n", what)
+		fmt.Fprintf(g.stdout, "recorded: %s\n\nNow send exactly %s %s to an address of the customer's yourself: cardmint sends no coins.\n", what, amount, d.Coin.Code)
 	}
+	if done.Card != nil {
+		then := "See what it waits for with:"
+		if done.After == card.Paid {
+			then = "The card is issued within seconds, if a worker runs, and the account is told with card.generated. See it with:"
+		}
+		fmt.Fprintf(g.stdout, "\n%s\n  %s\n", then, command("card", "show", done.Card.UUID.String()))
+	}
+	fmt.Fprintf(g.stdout, "See whether anything else waits for you:\n  %s\n", command("transfers", "--unattributed"))
+}
+
+// again returns the command that does what this one said it would do.
+func (c transfersAttributeCommand) again(d operator.AttributionDecision, amount card.Decimal) string {
+	args := []string{"transfers", "attribute", c.TxID, "--output", fmt.Sprint(d.Output)}
+	switch d.Kind {
+	case operator.ToCard:
+		args = append(args, "--card", c.Card)
+	case operator.ToNewCard:
+		args = append(args, "--new", "--account", c.Account, "--usd", c.USD)
+	default:
+		args = append(args, "--refunded")
+	}
+	args = append(args, "--note", c.Note)
+	if c.Operator != "" {
+		args = append(args, "--operator", c.Operator)
+	}
+	return command(append(args, "--amount", amount.String(), "--yes")...)
 }
 
 func (c transfersAttributeCommand) cantAttribute(err error, d operator.AttributionDecision) error {
 	switch {
 	case errors.Is(err, operator.ErrNoTransfer):
-		return hint(fmt.Errorf("no transaction %q came to this wallet", c.TxID), "see them with: cardmint transfers --unattributed")
+		return hint(fmt.Errorf("no transaction %q came to this wallet", c.TxID), "copy the transaction from the list: cardmint transfers --all")
 	case errors.Is(err, operator.ErrAnotherAmount):
-		return hint(err, "something arrived since, or it is another transfer: run the command without --yes again")
+		return hint(err, "something arrived since, or it is another transfer: run the command without --amount and --yes, which says the amount")
 	case errors.Is(err, operator.ErrNotConfirmed):
-		return hint(err, "wait until everything at the address has its confirmations and is not locked. That a lock of more than a week has ended is noticed only by: "+
-			"cardmint wallet rescan")
-	case errors.Is(err, operator.ErrOfCard):
-		return hint(err, "it counts already; what its card waits for is shown by: cardmint card show UUID")
-	case errors.Is(err, operator.ErrAttributed), errors.Is(err, operator.ErrGone):
-		return hint(err, "see what is known with: cardmint transfers --all")
+		return hint(err, "wait until everything at the address has its confirmations (%d) and is not locked, then run this again. In which blocks it is, and "+
+			"what is locked, is shown by: cardmint transfers --unattributed. The end of a lock of more than a week is noticed only by: cardmint wallet rescan", d.Coin.Confirmations)
+	case errors.Is(err, operator.ErrAttributed):
+		return hint(err, "it was decided for good, and nothing is left to decide about it. Who decided, when and why is shown by: cardmint transfers --all")
+	case errors.Is(err, operator.ErrGone):
+		return hint(err, "nothing is to be decided about it, unless it comes back: then it is listed by: cardmint transfers --unattributed")
 	case errors.Is(err, operator.ErrMade), errors.Is(err, operator.ErrPaid):
 		return hint(err, "make another card of it with --new, or give it back and record that with --refunded")
 	case errors.Is(err, operator.ErrAnotherCoin), errors.Is(err, operator.ErrNoPrice):

@@ -59,15 +59,14 @@ func TestCLI_AnOperatorSettlesWhatARestoredDatabaseForgot(t *testing.T) {
 		t.Helper()
 		args = append([]string{"transfers", "attribute"}, append(args, "--note", "ticket 4711", "--operator", "alice")...)
 		said := p.must(t, args...)
-		wantOutput(t, said, "would "+would, "Nothing was changed. To do it, add: --amount ")
+		wantOutput(t, said, "would "+would, "Nothing was changed.", "To do it:\n  cardmint transfers attribute ", "--amount ")
 		if again := p.must(t, args...); again != said {
 			t.Errorf("said %q, then %q", said, again)
 		}
 		if _, stderr, code := p.run(append(args, "--amount", "0.1", "--yes")...); code != 1 || !strings.Contains(stderr, "not 0.1") || !strings.Contains(stderr, "hint: ") {
 			t.Errorf("another amount: exit code %d, %s", code, stderr)
 		}
-		_, add, _ := strings.Cut(said, "add: ")
-		done := append(args, strings.Fields(add)...)
+		done := printed(t, said)[0]
 		said = p.must(t, done...)
 		wantOutput(t, said, "recorded: "+did)
 		wantOutput(t, p.must(t, done...), "nothing left to do")

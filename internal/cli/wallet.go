@@ -141,7 +141,7 @@ func (c walletClaimCommand) Run(ctx context.Context, g *globals) error {
 		} else {
 			fmt.Fprintf(g.stdout, "nothing is sold or issued: %s\n", cursor.Conflict)
 		}
-		fmt.Fprintln(g.stdout, "nothing was changed; --yes gives the wallet to this database, and the other one stays stopped")
+		fmt.Fprintf(g.stdout, "Nothing was changed. To give the wallet to this database, so that the other one stays stopped:\n  %s\n", command("wallet", "claim", coin.Code, "--yes"))
 		return nil
 	})
 }
