@@ -76,7 +76,10 @@ func showCard(table *tabwriter.Writer, r operator.Record, x operator.Explanation
 		row("written off", "%s", amount(c.WrittenOff))
 	}
 	if i := r.Intent; i != nil {
-		row("issuing", "%s, attempts %d, %s", i.State, i.Attempts, orDash(i.Reason))
+		row("issuing", "%s, attempts %d, %s", i.State, i.Attempts, orDash(oneLine(i.Reason)))
+		if (i.State == "open" || i.State == "pending") && i.DueAt.After(time.Now()) {
+			row("", "next attempt at %s", day(&i.DueAt))
+		}
 		if i.Supplier != "" {
 			row("supplier", "%s, asked since %s, last answer %s, reference %s", i.Supplier, day(i.FirstAskedAt), orDash(i.Answer), orDash(i.Reference))
 		}
@@ -101,9 +104,9 @@ func (c cardShowCommand) showTransfers(table *tabwriter.Writer, r operator.Recor
 		shown = byAmount[:mostShown]
 		slices.SortStableFunc(shown, func(a, b card.Transfer) int { return a.FirstSeenAt.Compare(b.FirstSeenAt) })
 	}
-	fmt.Fprintln(table, "\nTRANSFER\tAMOUNT\tBLOCK\tFIRST SEEN\t")
+	fmt.Fprintln(table, "\nTRANSFER\tAMOUNT\tBLOCK\tCONFIRMATIONS\tFIRST SEEN\t")
 	for _, t := range shown {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", t.TxID, r.Card.Coin.Decimal(t.Amount), block(t), day(&t.FirstSeenAt), condition(t))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", t.TxID, r.Card.Coin.Decimal(t.Amount), block(t), t.Confirmations(r.Card.TipHeight), day(&t.FirstSeenAt), condition(t))
 	}
 	if more := len(r.Transfers) - len(shown); more > 0 {
 		fmt.Fprintf(table, "and %d smaller ones; see all with: %s\n", more, command("card", "show", r.Card.UUID.String(), "--all"))

@@ -282,7 +282,14 @@ func TestCLI_AnOperatorIsToldWhatACardWaitsFor(t *testing.T) {
 	if _, err := db.Exec("UPDATE transfers SET locked = 0, height = (SELECT height FROM chains) - 2 WHERE txid = 'waiting'"); err != nil {
 		t.Fatal(err)
 	}
-	wantOutput(t, p.must(t, show...), "7 of 10 confirmations of 0.125 monero in transaction waiting", "which takes about 14m0s")
+	wantOutput(t, p.must(t, show...), "CONFIRMATIONS", "7 of 10 confirmations of 0.125 monero in transaction waiting", "which takes about 14m0s")
+	if _, err := db.Exec("UPDATE cards SET payment_state = 'paid'"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec(`INSERT INTO intents (card_uuid, state, key, attempts, due_at, reason) VALUES (?, 'open', 'k', 3, 4102444800000, 'no answer')`, short.UUID.String()); err != nil {
+		t.Fatal(err)
+	}
+	wantOutput(t, p.must(t, show...), "waits for      the supplier, who was asked 3 times (no answer), and is asked again at 2100-01-01T00:00:00Z")
 }
 
 // Whoever sends dust to a card does not fill the operator's terminal.

@@ -86,13 +86,17 @@ func waitsForTransfers(c *card.Card, transfers []card.Transfer) (lines []string)
 
 // asked says how often a supplier was asked for a card, and when it is asked again.
 func asked(i *operator.IntentRecord, now time.Time) string {
-	switch {
-	case i == nil || i.Attempts == 0:
+	if i == nil || i.Attempts == 0 {
 		return "is asked within seconds, if a worker runs"
-	case i.DueAt.After(now):
-		return fmt.Sprintf("was asked %d times (%s), and is asked again at %s", i.Attempts, orDash(oneLine(i.Reason)), day(&i.DueAt))
 	}
-	return fmt.Sprintf("was asked %d times (%s), and is asked again within seconds, if a worker runs", i.Attempts, orDash(oneLine(i.Reason)))
+	often, again := "once", "within seconds, if a worker runs"
+	if i.Attempts > 1 {
+		often = fmt.Sprintf("%d times", i.Attempts)
+	}
+	if i.DueAt.After(now) {
+		again = "at " + day(&i.DueAt)
+	}
+	return fmt.Sprintf("was asked %s (%s), and is asked again %s", often, orDash(oneLine(i.Reason)), again)
 }
 
 // decidable says why an operator must decide.
@@ -139,7 +143,7 @@ func offer(out io.Writer, c *card.Card, x operator.Explanation) {
 		fmt.Fprintf(out, "\nTo %s%s:\n  %s\n", what, besides(c, choice.Kind, choice.LeftOut), command("card", "resolve", c.UUID.String(), verb(choice.Kind), "--note", "..."))
 	}
 	if x.Wait == operator.ForUnlock {
-		fmt.Fprintf(out, "\nOr wait. The end of a lock of more than a week is noticed only by:\n  %s\n", command("wallet", "rescan", c.Coin.Code))
+		fmt.Fprintf(out, "\nTo wait for the end of the lock, do nothing. That of a lock of more than a week is noticed only by:\n  %s\n", command("wallet", "rescan", c.Coin.Code))
 	}
 }
 

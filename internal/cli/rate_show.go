@@ -53,7 +53,7 @@ func (c rateShowCommand) Run(ctx context.Context, g *globals) error {
 		}
 		for _, p := range known.waiting(coin) {
 			fmt.Fprintf(table, "%s\twaits for an operator: %s USD\t%s\tat %s: %s\n", coin, p.USD, day(&p.Since), oneLine(p.By), p.Why)
-			advice = "no card is sold for it: look at the market, then run: cardmint rate accept " + coin
+			advice = "no card is sold for it: look at the market, then run: cardmint rate accept " + coin + ` --note "..."`
 		}
 	}
 	if err := table.Flush(); err != nil {
