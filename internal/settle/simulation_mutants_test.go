@@ -64,6 +64,7 @@ func TestSimulation_CatchesBrokenRules(t *testing.T) {
 		{"a lease that was lost is not noticed", "../store/leases.go", "AND fence = ? AND expires_at > \"+\n\t\tt.s.dialect.now+", "AND fence = ? AND expires_at >= 0\"+"},
 		{"a card is asked for again without looking it up", "../issue/issue.go", "if intent.Asked {", "if intent.State == StatePending {"},
 		{"a number may be given out twice", "../issue/issue.go", "[]byte(credentials.CardNumber.Reveal())", "[]byte(c.UUID.String())"},
+		{"a decision is told of as a payment", "../operator/resolve.go", "if told {", "if told && c == nil {"},
 		{"every look is told", "../card/payment.go", "if from == to {", "if from == \"\" {"},
 		{"what was accepted need not stay", "../card/payment.go", "c.Accepted > 0 && s.kept >= c.Accepted", "c.Accepted > 0"},
 		{"long locks are forgotten", "pass.go", "if cursor.LowestLocked > 0 {", "if cursor.LowestLocked < 0 {"},
