@@ -137,11 +137,11 @@ func (c walletClaimCommand) Run(ctx context.Context, g *globals) error {
 			return err
 		}
 		if cursor.Conflict == "" {
-			fmt.Fprintf(g.stdout, "no conflict is known: this database uses the wallet of %s alone\n", coin.Code)
-		} else {
-			fmt.Fprintf(g.stdout, "nothing is sold or issued: %s\n", cursor.Conflict)
+			fmt.Fprintf(g.stdout, "no conflict is known: this database uses the wallet of %s alone, and nothing is to be claimed\n", coin.Code)
+			return nil
 		}
-		fmt.Fprintf(g.stdout, "Nothing was changed. To give the wallet to this database, so that the other one stays stopped:\n  %s\n", command("wallet", "claim", coin.Code, "--yes"))
+		fmt.Fprintf(g.stdout, "nothing is sold or issued: %s\nNothing was changed. Stop the other one. Then give the wallet to this database:\n  %s\n", cursor.Conflict,
+			command("wallet", "claim", coin.Code, "--yes"))
 		return nil
 	})
 }
