@@ -182,7 +182,7 @@ func TestWatcher_MoneroMoneyForAMadeOrExpiredCardIsKeptAgainstIt(t *testing.T) {
 		both := s.net.PayMany(t, rig.MoneroOutput{Address: made.Address, Amount: int64(coin)}, rig.MoneroOutput{Address: expired.Address, Amount: int64(coin)})
 		s.net.Confirm(t, both, 10)
 		s.settle()
-		if got := s.want(made, card.Generated, card.Paid, 2*coin, 10); got.Credit.Surplus != coin {
+		if got := s.want(made, card.Generated, card.Paid, 2*coin, s.confirmations(made)); got.Credit.Surplus != coin {
 			t.Errorf("surplus is %d", got.Credit.Surplus)
 		}
 		s.want(expired, card.AwaitingPayment, card.Late, coin, 10)

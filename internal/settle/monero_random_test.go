@@ -6,8 +6,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -211,7 +213,7 @@ func (h *hazard) compare() {
 	}
 	for i, c := range h.cards {
 		var received card.Amount
-		fewest, what := int64(0), ""
+		confirmed, what := map[int64]card.Amount{}, "" // by confirmations
 		for _, p := range h.sent {
 			amount := p.to[c]
 			if amount == 0 {
@@ -227,10 +229,14 @@ func (h *hazard) compare() {
 			if p.height == 0 {
 				confirmations = 0
 			}
-			if received == 0 {
-				fewest = confirmations
+			received += amount
+			confirmed[confirmations] += amount
+		}
+		fewest, enough := int64(0), card.Amount(0) // of what has the most and is enough
+		for _, n := range slices.Backward(slices.Sorted(maps.Keys(confirmed))) {
+			if enough < coin {
+				fewest, enough = n, enough+confirmed[n]
 			}
-			received, fewest = received+amount, min(fewest, confirmations)
 		}
 		state := card.Unpaid
 		switch {
