@@ -123,6 +123,11 @@ func PublicErrors() []*Error {
 	}
 }
 
+// TooMuchError is the refusal of a payment that would bring an address more coins than there are.
+type TooMuchError struct{ Most Amount } // that can still be paid
+
+func (e *TooMuchError) Error() string { return fmt.Sprintf("at most %d more can be paid", e.Most) }
+
 // Unready says why the service can't work now, in words that may be shown to anybody.
 type Unready string
 
@@ -153,6 +158,8 @@ var (
 	// ErrWrongAnswer means that an answer of a node or wallet lacks something, or can't be right. Nothing is concluded from such an answer.
 	// It is a case of ErrChainNotReady.
 	ErrWrongAnswer = fmt.Errorf("%w: an answer can't be believed", ErrChainNotReady)
+	// ErrImpossible means that more came to an address, or toward a card, than all coins there are. It is a case of ErrChainNotReady.
+	ErrImpossible = fmt.Errorf("%w: more coins came to one address than there are", ErrChainNotReady)
 
 	errKeyTaken = errors.New("idempotency key has a card")
 )

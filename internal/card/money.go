@@ -51,22 +51,6 @@ func ParseDecimal(s string, scale int) (Decimal, error) {
 	return Decimal{n, scale}, err
 }
 
-// String returns the number without an exponent and without trailing zeros.
-func (d Decimal) String() string {
-	digits := strconv.FormatInt(d.Units, 10)
-	if d.Scale == 0 {
-		return digits
-	}
-	if missing := d.Scale + 1 - len(digits); missing > 0 {
-		digits = strings.Repeat("0", missing) + digits
-	}
-	whole, fraction := digits[:len(digits)-d.Scale], strings.TrimRight(digits[len(digits)-d.Scale:], "0")
-	if fraction == "" {
-		return whole
-	}
-	return whole + "." + fraction
-}
-
 // MarshalText writes the number as String does; in JSON it is a string.
 func (d Decimal) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
@@ -97,6 +81,7 @@ type Currency struct {
 	Code          string // what the API calls it
 	Name          string
 	Decimals      int           // of the coin
+	Supply        Amount        // all coins there will ever be; 0 if that does not fit an Amount
 	Confirmations int           // that a payment needs
 	BlockTime     time.Duration // between two blocks, on average
 	AmountKey     string        // what the coin's payment URI calls the amount
@@ -139,7 +124,7 @@ func (c Currency) Price(usd USD, rate Rate) (Amount, error) {
 	if remainder.Sign() > 0 {
 		quotient.Add(quotient, big.NewInt(1))
 	}
-	if !quotient.IsInt64() {
+	if !quotient.IsInt64() || Amount(quotient.Int64()) > c.Most() {
 		return 0, fmt.Errorf("price: %s US dollars at rate %s do not fit the currency", usd, rate.USD)
 	}
 	return Amount(quotient.Int64()), nil

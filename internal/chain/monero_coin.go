@@ -11,7 +11,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// monero describes Monero. Its payment URI is specified at https://docs.getmonero.org/, "Payment request URI".
+// monero describes Monero. Its 18.4 million coins, and more every year, do not fit an Amount, so it has no Supply. Its payment URI is specified at https://docs.getmonero.org/, "Payment request URI".
 func monero() Coin {
 	return Coin{
 		Currency: card.Currency{Code: "monero", Name: "Monero", Decimals: 12, Confirmations: 10, BlockTime: 2 * time.Minute, AmountKey: "tx_amount"},

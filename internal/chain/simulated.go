@@ -29,8 +29,8 @@ type Ledger interface {
 	// SimulatedScan returns the height, the number of reorganisations so far, and the transfers above since and in the mempool.
 	SimulatedScan(ctx context.Context, currency string, since int64) (height, reorgs int64, ts []card.Transfer, err error)
 	// SimulatedPay adds a transfer, unless amount is 0, and extends the chain until all transfers to the address have the
-	// confirmations. It returns the chain's new height.
-	SimulatedPay(ctx context.Context, currency, txid, address string, amount card.Amount, confirmations int, at time.Time) (int64, error)
+	// confirmations. It returns the chain's new height. The error is a *card.TooMuchError if the address would then hold more than most.
+	SimulatedPay(ctx context.Context, currency, txid, address string, amount, most card.Amount, confirmations int, at time.Time) (int64, error)
 	// SimulatedAddresses reserves n addresses and returns the index of the first. If n is 0, it returns the index that is next.
 	SimulatedAddresses(ctx context.Context, currency string, n int) (int64, error)
 }
@@ -125,7 +125,7 @@ func simulatedAddress() string {
 func (s *Simulated) Pay(ctx context.Context, address string, amount card.Amount, confirmations int) (card.Tip, error) {
 	random := make([]byte, 32)
 	_, _ = rand.Read(random) // never fails (crypto/rand)
-	height, err := s.ledger.SimulatedPay(ctx, s.currency, hex.EncodeToString(random), address, amount, confirmations, s.now())
+	height, err := s.ledger.SimulatedPay(ctx, s.currency, hex.EncodeToString(random), address, amount, s.coin.Most(), confirmations, s.now())
 	if err != nil {
 		return card.Tip{}, fmt.Errorf("pay on simulated chain: %w", err)
 	}

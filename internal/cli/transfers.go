@@ -316,7 +316,7 @@ func (c transfersAttributeCommand) cantAttribute(err error, d operator.Attributi
 		return hint(err, "nothing is to be decided about it, unless it comes back: then it is listed by: cardmint transfers --unattributed")
 	case errors.Is(err, operator.ErrMade), errors.Is(err, operator.ErrPaid):
 		return hint(err, "make another card of it with --new, or give it back and record that with --refunded")
-	case errors.Is(err, operator.ErrAnotherCoin), errors.Is(err, operator.ErrNoPrice):
+	case errors.Is(err, operator.ErrAnotherCoin), errors.Is(err, operator.ErrNoPrice), errors.Is(err, operator.ErrTooMuch):
 		return hint(err, "name another card, make one with --new, or give the money back and record that with --refunded")
 	}
 	return noCard(err, d.CardUUID)

@@ -110,6 +110,9 @@ func (s *Service) attribute(ctx context.Context, tx Tx, d AttributionDecision, n
 	if !card.Confirmed(&card.Card{ConfirmationsRequired: to.confirmations}, to.transfers, tip) {
 		return Attributed{}, ErrNotConfirmed
 	}
+	if d.Coin.CheckSum(to.counted) != nil {
+		return Attributed{}, ErrTooMuch
+	}
 	amount := sum(to.transfers)
 	if d.Amount != nil && *d.Amount != amount {
 		return Attributed{}, fmt.Errorf("%w: %s, not %s", ErrAnotherAmount, d.Coin.Decimal(amount), d.Coin.Decimal(*d.Amount))
@@ -191,6 +194,9 @@ func (d AttributionDecision) destination(ctx context.Context, tx Tx, t card.Tran
 		all, err := tx.TransfersTo(ctx, d.Coin.Code, []string{t.Address})
 		if err != nil {
 			return destination{}, err
+		}
+		if d.Coin.CheckSum(all) != nil {
+			return destination{}, ErrTooMuch
 		}
 		c, err := d.forgotten(newCard, t.Address, all)
 		return destination{transfers: all, confirmations: d.Coin.Confirmations, card: c, counted: all}, err

@@ -63,4 +63,6 @@ var (
 	ErrPaid = errors.New("the card is paid already")
 	// ErrNoPrice means that an amount can't be the price of a card.
 	ErrNoPrice = errors.New("the amount is too small to be the price of a card")
+	// ErrTooMuch means that a card would have received more coins than there are.
+	ErrTooMuch = errors.New("with it, the card would have received more coins than there are")
 )

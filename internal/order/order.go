@@ -86,7 +86,7 @@ type Rates interface {
 // Sandbox makes payments with simulated money, on the simulated chain of one currency.
 type Sandbox interface {
 	// Pay sends amount, unless it is 0, and extends the chain until everything that address received has the confirmations.
-	// It returns the new tip.
+	// It returns the new tip. The error is a *card.TooMuchError if address would then hold more coins than there are.
 	Pay(ctx context.Context, address string, amount card.Amount, confirmations int) (card.Tip, error)
 }
 

@@ -45,6 +45,10 @@ func (s *Service) SimulatePayment(ctx context.Context, account, id uuid.UUID, p 
 		confirmations = *p.Confirmations
 	}
 	tip, err := sandbox.Pay(ctx, c.Address, amount, confirmations)
+	if tooMuch := (*card.TooMuchError)(nil); errors.As(err, &tooMuch) {
+		detail := "must be at most " + c.Coin.Decimal(tooMuch.Most).String() + ": more coins than there are can't come to one address"
+		return nil, card.ErrInvalidRequest.WithFields(card.FieldError{Pointer: "/amount", Detail: detail}).Because(err)
+	}
 	if err != nil {
 		return nil, err
 	}

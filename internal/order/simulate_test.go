@@ -290,3 +290,45 @@ func TestSimulatePayment_AStoreThatIsLostWhileWaitingIsTheReason(t *testing.T) {
 		}
 	})
 }
+
+// The service must never hold more than it can add up.
+func TestSimulatePayment_MoreThanAllCoinsAreRefused(t *testing.T) {
+	onSandbox(t, func(t *testing.T, s *counter) {
+		c := s.create("150", "")
+		pay := func(amount string) (*card.Card, error) {
+			p, none := order.SimulatedPayment{Amount: new(card.Decimal)}, 0
+			check(t, p.Amount.UnmarshalText([]byte(amount)))
+			p.Confirmations = &none
+			return s.orders.SimulatePayment(t.Context(), s.account, c.UUID, p)
+		}
+		refused := func(amount, most string) {
+			t.Helper()
+			got, err := pay(amount)
+			var refusal *card.Error
+			if got != nil || !errors.As(err, &refusal) || !errors.Is(err, card.ErrInvalidRequest) {
+				t.Fatalf("%v, %v", got, err)
+			}
+			want := []card.FieldError{{Pointer: "/amount", Detail: "must be at most " + most + ": more coins than there are can't come to one address"}}
+			if diff := cmp.Diff(want, refusal.Fields); diff != "" {
+				t.Error(diff)
+			}
+		}
+		for range 4 {
+			_, err := pay("999999.999999999999")
+			check(t, err)
+		}
+		refused("999999.999999999999", "611686.018427387907")
+		refused("611686.018427387908", "611686.018427387907")
+		got, err := pay("611686.018427387907")
+		check(t, err)
+		if got.Received != monero.Most() {
+			t.Errorf("received %d", got.Received)
+		}
+		refused("0.000000000001", "0")
+		other, err := s.orders.GetCard(t.Context(), s.account, s.create("150", "").UUID) // others go on
+		check(t, err)
+		if other.State != card.Unpaid {
+			t.Errorf("another card is %s", other.State)
+		}
+	})
+}

@@ -31,6 +31,7 @@ func TestWatcher_HealthSaysWhyAChainIsNotWatched(t *testing.T) {
 			{errFault, "the last pass failed"},
 			{fmt.Errorf("scan: %w", card.ErrChainNotReady), "node or wallet is not ready"},
 			{fmt.Errorf("scan: %w", card.ErrWrongAnswer), "node or wallet gave an answer that can't be right"},
+			{fmt.Errorf("apply: %w", card.ErrImpossible), "node or wallet shows more coins than there are"},
 			{fmt.Errorf("scan: %w", card.ErrWrongChain), "node or wallet is not the one that this database belongs to"},
 			{fmt.Errorf("scan: %w", card.ErrWalletLost), "the wallet lost what it knew, and is to look through the whole chain again"},
 		} {

@@ -132,8 +132,8 @@ type applied struct {
 // Its cost depends on how much changed, not on how many cards wait.
 //
 // The error is card.ErrWrongChain if the view is of another network or wallet, card.ErrChainNotReady if the chain is shorter than the
-// cursor, card.ErrWalletLost if a transfer is missing or another although its block is still in the chain, and card.ErrFenced if the lease
-// was lost.
+// cursor, card.ErrWalletLost if a transfer is missing or another although its block is still in the chain, card.ErrImpossible if more came
+// to one address or toward one card than there can be, and card.ErrFenced if the lease was lost.
 // After any of these errors nothing has changed.
 func (w *Watcher) apply(ctx context.Context, cursor Cursor, v View) (applied, error) {
 	if cursor.Fingerprint != "" && cursor.Fingerprint != v.Fingerprint {
@@ -141,6 +141,9 @@ func (w *Watcher) apply(ctx context.Context, cursor Cursor, v View) (applied, er
 	}
 	if v.Tip.Height < cursor.Tip.Height {
 		return applied{}, fmt.Errorf("%w: its height is %d, but %d was applied", card.ErrChainNotReady, v.Tip.Height, cursor.Tip.Height)
+	}
+	if err := w.possible(v); err != nil {
+		return applied{}, err
 	}
 	// A miner's clock may be ahead, which must not expire cards, or behind, which must not bring their time back.
 	if now := w.cfg.Now(); v.Tip.Time.After(now) {
@@ -166,6 +169,21 @@ func (w *Watcher) apply(ctx context.Context, cursor Cursor, v View) (applied, er
 		return w.assess(ctx, tx, v.Tip, changed, &done)
 	})
 	return done, err
+}
+
+// possible returns card.ErrImpossible if a view shows more coins at one address than there can be: nothing that it shows is believed then.
+func (w *Watcher) possible(v View) error {
+	byAddress := make(map[string][]card.Transfer, len(v.Transfers))
+	for _, t := range v.Transfers {
+		t.Counted = true
+		byAddress[t.Address] = append(byAddress[t.Address], t)
+	}
+	for address, ts := range byAddress {
+		if err := w.coin.CheckSum(ts); err != nil {
+			return fmt.Errorf("%w: %s", err, address)
+		}
+	}
+	return nil
 }
 
 type transferKey struct {
@@ -271,6 +289,9 @@ func (w *Watcher) assess(ctx context.Context, tx Tx, tip card.Tip, changed []car
 	today, _ := w.rates.Rate(w.currency) // without one, late money waits
 	verdicts := make([]card.Verdict, len(cards))
 	for i, c := range cards {
+		if err := w.coin.CheckSum(byAddress[c.Address]); err != nil { // with what earlier views showed, or was attributed
+			return fmt.Errorf("%w: card %s", err, c.UUID)
+		}
 		v := card.Judge(c, byAddress[c.Address], tip, today, uuid.Must(uuid.NewV7()))
 		verdicts[i] = v
 		if v.Issue {

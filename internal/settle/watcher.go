@@ -246,6 +246,8 @@ func (w *Watcher) Health() error {
 		why = "the wallet lost what it knew, and is to look through the whole chain again"
 	case errors.Is(err, card.ErrWrongAnswer):
 		why = "node or wallet gave an answer that can't be right"
+	case errors.Is(err, card.ErrImpossible):
+		why = "node or wallet shows more coins than there are"
 	case errors.Is(err, card.ErrChainNotReady):
 		why = "node or wallet is not ready"
 	}

@@ -46,13 +46,16 @@ func (s *Store) SimulatedScan(ctx context.Context, currency string, since int64)
 }
 
 // SimulatedPay implements chain.Ledger. With 0 confirmations the transfer stays in the mempool.
-func (s *Store) SimulatedPay(ctx context.Context, currency, txid, address string, amount card.Amount, confirmations int, at time.Time) (int64, error) {
+func (s *Store) SimulatedPay(ctx context.Context, currency, txid, address string, amount, most card.Amount, confirmations int, at time.Time) (int64, error) {
 	var height int64
 	err := s.inTx(ctx, func(t *tx) (err error) {
 		if height, err = t.simulatedChain(ctx, currency); err != nil {
 			return err
 		}
 		if amount > 0 {
+			if err := t.simulatedRoom(ctx, currency, address, amount, most); err != nil {
+				return err
+			}
 			_, err = s.exec(ctx, t.t, "insert simulated transfer",
 				"INSERT INTO simulated_transfers (currency, txid, address, amount, height, seen_at) VALUES (?, ?, ?, ?, 0, ?) ON CONFLICT DO NOTHING",
 				currency, txid, address, int64(amount), at.UnixMilli())
@@ -81,6 +84,23 @@ func (s *Store) SimulatedPay(ctx context.Context, currency, txid, address string
 		return t.setSimulatedHeight(ctx, currency, height)
 	})
 	return height, err
+}
+
+// simulatedRoom returns a *card.TooMuchError if an address would hold more than most with amount.
+func (t *tx) simulatedRoom(ctx context.Context, currency, address string, amount, most card.Amount) error {
+	var held []int64
+	err := t.s.list(ctx, t.t, &held, "select simulated transfers", "SELECT amount FROM simulated_transfers WHERE currency = ? AND address = ?", currency, address)
+	if err != nil {
+		return err
+	}
+	left := most
+	for _, one := range held {
+		left -= min(left, card.Amount(one))
+	}
+	if amount > left {
+		return &card.TooMuchError{Most: left}
+	}
+	return nil
 }
 
 // SimulatedMine adds n empty blocks.

@@ -1,0 +1,101 @@
+package card
+
+import (
+	"errors"
+	"math"
+	"math/big"
+	"strconv"
+	"strings"
+)
+
+// mostAmount bounds the amounts that are believed: two of them can be added without a thought for the size of an integer.
+const mostAmount Amount = math.MaxInt64 / 2
+
+// Most returns the most that one address of the coin can hold: all coins there are, or as much as is believed of any coin.
+func (c Currency) Most() Amount {
+	if c.Supply > 0 {
+		return min(c.Supply, mostAmount)
+	}
+	return mostAmount
+}
+
+// CheckSum returns ErrImpossible if counted transfers come to more than one address of the coin can hold.
+func (c Currency) CheckSum(ts []Transfer) error {
+	left := c.Most()
+	for _, t := range ts {
+		if !t.Counted {
+			continue
+		}
+		if t.Amount < 0 || t.Amount > left {
+			return ErrImpossible
+		}
+		left -= t.Amount
+	}
+	return nil
+}
+
+// Total is a sum of amounts, exact whatever its size. The zero Total is 0. Totals don't change.
+type Total struct{ n *big.Int } // nil for 0
+
+// TotalOf returns the sum of amounts.
+func TotalOf(as ...Amount) Total {
+	n := new(big.Int)
+	for _, a := range as {
+		n.Add(n, big.NewInt(int64(a)))
+	}
+	return Total{n}
+}
+
+// ParseTotal reads what String writes.
+func ParseTotal(s string) (Total, error) {
+	n, ok := new(big.Int).SetString(s, 10)
+	if !ok {
+		return Total{}, errors.New("not an integer")
+	}
+	return Total{n}, nil
+}
+
+// Add returns the sum of t and others.
+func (t Total) Add(others ...Total) Total {
+	n := new(big.Int).Set(t.big())
+	for _, o := range others {
+		n.Add(n, o.big())
+	}
+	return Total{n}
+}
+
+// Equal reports whether both are the same number.
+func (t Total) Equal(u Total) bool { return t.big().Cmp(u.big()) == 0 }
+
+// String returns the number of atomic units.
+func (t Total) String() string { return t.big().String() }
+
+// big returns the number, which the caller must not change.
+func (t Total) big() *big.Int {
+	if t.n == nil {
+		return new(big.Int)
+	}
+	return t.n
+}
+
+// Coins returns a total in whole coins, as Decimal.String writes them.
+func (c Currency) Coins(t Total) string { return decimal(t.String(), c.Decimals) }
+
+// decimal returns an integer divided by ten to the power of scale, without trailing zeros.
+func decimal(integer string, scale int) string {
+	digits, negative := strings.CutPrefix(integer, "-")
+	if missing := scale + 1 - len(digits); missing > 0 {
+		digits = strings.Repeat("0", missing) + digits
+	}
+	whole, fraction := digits[:len(digits)-scale], strings.TrimRight(digits[len(digits)-scale:], "0")
+	if negative {
+		whole = "-" + whole
+	}
+	if fraction == "" {
+		return whole
+	}
+	return whole + "." + fraction
+}
+
+// String returns the number without an exponent and without trailing zeros.
+func (d Decimal) String() string { return decimal(strconv.FormatInt(d.Units, 10), d.Scale) }
