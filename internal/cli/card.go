@@ -162,8 +162,8 @@ func (reconcileCommand) Run(ctx context.Context, g *globals) error {
 		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
 		for _, b := range books.Coins {
 			coin, _ := chain.ByCode(b.Currency)
-			row := func(indent, name string, a card.Amount, what string) {
-				fmt.Fprintf(table, "%s%s\t%s\t%s\n", indent, name, coin.Decimal(a), what)
+			row := func(indent, name string, a card.Total, what string) {
+				fmt.Fprintf(table, "%s%s\t%s\t%s\n", indent, name, coin.Coins(a), what)
 			}
 			fmt.Fprintf(table, "%s\n", b.Currency)
 			row("  ", "counted", b.Counted, "on the chain and in the mempool")
@@ -175,7 +175,7 @@ func (reconcileCommand) Run(ctx context.Context, g *globals) error {
 			row("  ", "+ surplus", b.Surplus, "beyond what a card was asked for")
 			row("  ", "+ unattributed", b.Unattributed, "to addresses of no card")
 			row("  ", "+ returned", b.Returned, "to addresses of no card, and given back by operators")
-			row("  ", "lost", b.Lost, "made or given back for what is gone from the chain; written off: "+coin.Decimal(b.WrittenOff).String())
+			row("  ", "lost", b.Lost, "made or given back for what is gone from the chain; written off: "+coin.Coins(b.WrittenOff))
 		}
 		if err := table.Flush(); err != nil {
 			return err

@@ -81,7 +81,7 @@ func (s *shop) wantUnattributed(n int) {
 func TestAttribute_ToACardThatIsThenIssuedOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		a, c := s.stray(coin, 10), s.order()
-		s.wantBooks(operator.CoinBooks{Counted: coin, Unattributed: coin})
+		s.wantBooks(ledger{Counted: coin, Unattributed: coin})
 		d := s.toCard(a, c)
 		d.DryRun = true
 		if done := s.attribute(d); done.Amount != coin || done.Card.State != card.Unpaid || done.After != card.Paid || done.Nothing {
@@ -94,7 +94,7 @@ func TestAttribute_ToACardThatIsThenIssuedOnce(t *testing.T) {
 			t.Errorf("%+v", done)
 		}
 		s.wantUnattributed(0)
-		s.wantBooks(operator.CoinBooks{Counted: coin, Open: coin, Paid: 1})
+		s.wantBooks(ledger{Counted: coin, Open: coin, Paid: 1})
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin, 10)
 		if done := s.attribute(d); !done.Nothing || done.After != card.Paid {
@@ -102,7 +102,7 @@ func TestAttribute_ToACardThatIsThenIssuedOnce(t *testing.T) {
 		}
 		s.settle()
 		s.wantIssued(1)
-		s.wantBooks(operator.CoinBooks{Counted: coin, Made: coin, Paid: 1, Issued: 1})
+		s.wantBooks(ledger{Counted: coin, Made: coin, Paid: 1, Issued: 1})
 		record, err := s.store.Record(t.Context(), c.UUID)
 		check(t, err)
 		if len(record.Transfers) != 1 || record.Transfers[0].TxID != a.TxID || len(record.Events) != 2 {
@@ -136,7 +136,7 @@ func TestAttribute_CompletesWhatACardReceived(t *testing.T) {
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin+7, 10)
 		s.wantIssued(1)
-		s.wantBooks(operator.CoinBooks{Counted: coin + 7, Made: coin, Surplus: 7, Paid: 1, Issued: 1})
+		s.wantBooks(ledger{Counted: coin + 7, Made: coin, Surplus: 7, Paid: 1, Issued: 1})
 	})
 }
 
@@ -187,7 +187,7 @@ func TestAttribute_MoneyThatLeavesTheChainIsNotCountedAnyMore(t *testing.T) {
 		s.wantIssued(1)
 		s.doubts = []string{lost}
 		s.reconcile()
-		s.wantBooks(operator.CoinBooks{Lost: coin, Paid: 1, Issued: 1})
+		s.wantBooks(ledger{Lost: coin, Paid: 1, Issued: 1})
 		if _, err := s.desk.AttributeTransfer(t.Context(), s.toCard(a, s.order())); !errors.Is(err, operator.ErrAttributed) {
 			t.Errorf("what left the chain was attributed again: %v", err)
 		}
@@ -229,7 +229,7 @@ func TestAttribute_AForgottenCardIsCreatedAgain(t *testing.T) {
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin*3/4+5, 20)
 		s.wantIssued(1)
-		s.wantBooks(operator.CoinBooks{Counted: coin*3/4 + 5, Made: coin * 3 / 4, Surplus: 5, Paid: 1, Issued: 1})
+		s.wantBooks(ledger{Counted: coin*3/4 + 5, Made: coin * 3 / 4, Surplus: 5, Paid: 1, Issued: 1})
 		record, err := s.store.Record(t.Context(), c.UUID)
 		check(t, err)
 		if len(record.Resolutions) != 2 || len(record.Transfers) != 3 || len(record.Events) != 2 || record.Events[0].Type != card.EventDetected {
@@ -269,7 +269,7 @@ func TestAttribute_WhatBelongsElsewhereIsNoPartOfAForgottenCard(t *testing.T) {
 		s.settle()
 		s.want(made.Card, card.Generated, card.Paid, coin, 30)
 		s.want(c, card.AwaitingPayment, card.Underpaid, 100, 10)
-		s.wantBooks(operator.CoinBooks{Counted: coin + 110, Made: coin, Open: 100, Returned: 10, Paid: 1, Issued: 1})
+		s.wantBooks(ledger{Counted: coin + 110, Made: coin, Open: 100, Returned: 10, Paid: 1, Issued: 1})
 	})
 }
 
@@ -282,7 +282,7 @@ func TestAttribute_WhatWasGivenBackIsAFigureOfItsOwn(t *testing.T) {
 			t.Errorf("%+v", done)
 		}
 		s.wantUnattributed(0)
-		s.wantBooks(operator.CoinBooks{Counted: coin, Returned: coin})
+		s.wantBooks(ledger{Counted: coin, Returned: coin})
 		if done := s.attribute(d); !done.Nothing {
 			t.Errorf("given back twice: %+v", done)
 		}
@@ -293,7 +293,7 @@ func TestAttribute_WhatWasGivenBackIsAFigureOfItsOwn(t *testing.T) {
 		}
 		check(t, s.store.SimulatedReorg(t.Context(), "monero", 12, true))
 		s.settle()
-		s.wantBooks(operator.CoinBooks{Lost: coin})
+		s.wantBooks(ledger{Lost: coin})
 	})
 }
 

@@ -17,20 +17,21 @@ type Books struct {
 }
 
 // CoinBooks adds up one currency. What cards hold is taken from the cards, what was counted from the transfers: that both agree
-// is what is to be shown.
+// is what is to be shown. The sums
+// are exact, whatever their size.
 type CoinBooks struct {
 	Currency     string
-	Counted      card.Amount // of all transfers that are in the chain or the mempool
-	Unattributed card.Amount // of these, to addresses of no card
-	Returned     card.Amount // likewise, and given back by operators
+	Counted      card.Total // of all transfers that are in the chain or the mempool
+	Unattributed card.Total // of these, to addresses of no card
+	Returned     card.Total // likewise, and given back by operators
 
-	Made       card.Amount // credited to cards that are made
-	Open       card.Amount // credited to cards that wait, for more money, confirmations or the supplier
-	Held       card.Amount // of late payments, for an operator to settle
-	Surplus    card.Amount // beyond what a card was asked for
-	Refunded   card.Amount // given back by operators
-	Lost       card.Amount // credited to cards that are made, or given back, and no longer in the chain
-	WrittenOff card.Amount // of that, what operators bear
+	Made       card.Total // credited to cards that are made
+	Open       card.Total // credited to cards that wait, for more money, confirmations or the supplier
+	Held       card.Total // of late payments, for an operator to settle
+	Surplus    card.Total // beyond what a card was asked for
+	Refunded   card.Total // given back by operators
+	Lost       card.Total // credited to cards that are made, or given back, and no longer in the chain
+	WrittenOff card.Total // of that, what operators bear
 
 	Paid   int64 // cards whose payment was confirmed
 	Issued int64 // cards that are made
@@ -38,7 +39,7 @@ type CoinBooks struct {
 }
 
 // Credited returns what the cards hold of what was received.
-func (b CoinBooks) Credited() card.Amount { return b.Made + b.Open + b.Held + b.Refunded }
+func (b CoinBooks) Credited() card.Total { return b.Made.Add(b.Open, b.Held, b.Refunded) }
 
 // Doubt is something that should not be.
 type Doubt struct {
@@ -55,8 +56,8 @@ func (s *Service) Reconcile(ctx context.Context) (Books, error) {
 		return Books{}, fmt.Errorf("reconcile: %w", err)
 	}
 	for _, c := range b.Coins {
-		if is := c.Credited() + c.Surplus + c.Unattributed + c.Returned; is != c.Counted {
-			b.Doubts = append(b.Doubts, Doubt{Text: fmt.Sprintf("%s: %d were counted, but %d credited, %d surplus, %d unattributed and %d returned make %d",
+		if is := c.Credited().Add(c.Surplus, c.Unattributed, c.Returned); !is.Equal(c.Counted) {
+			b.Doubts = append(b.Doubts, Doubt{Text: fmt.Sprintf("%s: %s were counted, but %s credited, %s surplus, %s unattributed and %s returned make %s",
 				c.Currency, c.Counted, c.Credited(), c.Surplus, c.Unattributed, c.Returned, is)})
 		}
 	}

@@ -88,7 +88,7 @@ func TestResolve_MoreThanThePriceIsAcceptedAsThePrice(t *testing.T) {
 		c := s.late(3 * coin)
 		s.decided(c, operator.Accept, coin, card.Paid)
 		s.settle()
-		s.wantBooks(operator.CoinBooks{Counted: 3 * coin, Made: coin, Surplus: 2 * coin, Paid: 1, Issued: 1})
+		s.wantBooks(ledger{Counted: 3 * coin, Made: coin, Surplus: 2 * coin, Paid: 1, Issued: 1})
 	})
 }
 
@@ -101,7 +101,7 @@ func TestResolve_WhatWasGivenBackIsNotAccepted(t *testing.T) {
 		s.settle()
 		s.decided(c, operator.Accept, coin/4, card.Paid)
 		s.settle()
-		s.wantBooks(operator.CoinBooks{Counted: coin * 3 / 4, Made: coin / 4, Refunded: coin / 2, Paid: 1, Issued: 1})
+		s.wantBooks(ledger{Counted: coin * 3 / 4, Made: coin / 4, Refunded: coin / 2, Paid: 1, Issued: 1})
 	})
 }
 
@@ -158,7 +158,7 @@ func TestResolve_EachLossIsWrittenOffOnce(t *testing.T) {
 		s.want(c, card.Generated, card.Reversed, 0, 0)
 		s.decided(c, operator.WriteOff, coin/4, card.Reversed)
 		s.nothing(c, operator.WriteOff)
-		s.wantBooks(operator.CoinBooks{Lost: coin, WrittenOff: coin, Paid: 1, Issued: 1})
+		s.wantBooks(ledger{Lost: coin, WrittenOff: coin, Paid: 1, Issued: 1})
 	})
 }
 

@@ -176,7 +176,7 @@ func TestResolve_ADecisionWhoseReplyIsLostIsNotDecidedAgain(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		s.nothing(c, operator.Refund)
-		s.wantBooks(operator.CoinBooks{Counted: coin / 2, Refunded: coin / 2})
+		s.wantBooks(ledger{Counted: coin / 2, Refunded: coin / 2})
 	})
 }
 
@@ -188,7 +188,7 @@ func TestResolve_ATransactionThatRunsAgainDecidesOnce(t *testing.T) {
 		if err != nil || done.Nothing || done.Resolution.Amount != coin/2 || done.Card.Refunded != 0 || done.After != card.Expired {
 			t.Errorf("%+v, %v", done, err)
 		}
-		s.wantBooks(operator.CoinBooks{Counted: coin / 2, Refunded: coin / 2})
+		s.wantBooks(ledger{Counted: coin / 2, Refunded: coin / 2})
 	})
 }
 
@@ -250,7 +250,7 @@ func TestAttribute_ADecisionWhoseReplyIsLostIsNotDecidedAgain(t *testing.T) {
 		}
 		s.settle()
 		s.wantIssued(2)
-		s.wantBooks(operator.CoinBooks{Counted: 3 * coin, Made: 2 * coin, Returned: coin, Paid: 2, Issued: 2})
+		s.wantBooks(ledger{Counted: 3 * coin, Made: 2 * coin, Returned: coin, Paid: 2, Issued: 2})
 	})
 }
 

@@ -20,7 +20,7 @@ func TestResolve_LateMoneyIsAcceptedOnce(t *testing.T) {
 		s.pay(c, coin, 10)
 		s.settle()
 		s.want(c, card.AwaitingPayment, card.Late, coin, 10)
-		s.wantBooks(operator.CoinBooks{Counted: coin, Held: coin, Late: 1})
+		s.wantBooks(ledger{Counted: coin, Held: coin, Late: 1})
 		asked := operator.Decision{CardUUID: c.UUID, Kind: operator.Accept, Note: "a regular", Operator: "alice", DryRun: true}
 		if _, err := s.desk.ResolveCard(t.Context(), asked); err != nil {
 			t.Fatal(err)
@@ -37,7 +37,7 @@ func TestResolve_LateMoneyIsAcceptedOnce(t *testing.T) {
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin, 10)
 		s.wantIssued(1)
-		s.wantBooks(operator.CoinBooks{Counted: coin, Made: coin, Paid: 1, Issued: 1})
+		s.wantBooks(ledger{Counted: coin, Made: coin, Paid: 1, Issued: 1})
 		record, err := s.store.Record(t.Context(), c.UUID)
 		check(t, err)
 		if len(record.Resolutions) != 1 || record.Resolutions[0].Operator != "alice" || record.Resolutions[0].Note != "as agreed" {
@@ -61,7 +61,7 @@ func TestResolve_TooLittleIsRefundedAndThenPaidAgain(t *testing.T) {
 		if again := s.resolve(c, operator.Refund); !again.Nothing {
 			t.Errorf("refunded twice: %+v", again)
 		}
-		s.wantBooks(operator.CoinBooks{Counted: coin / 2, Refunded: coin / 2})
+		s.wantBooks(ledger{Counted: coin / 2, Refunded: coin / 2})
 		s.pay(c, coin/2, 10) // what was given back does not count any more
 		s.settle()
 		s.want(c, card.AwaitingPayment, card.Late, coin, 10)
@@ -69,7 +69,7 @@ func TestResolve_TooLittleIsRefundedAndThenPaidAgain(t *testing.T) {
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin*3/2, 10)
 		s.wantIssued(1)
-		s.wantBooks(operator.CoinBooks{Counted: coin * 3 / 2, Made: coin, Refunded: coin / 2, Paid: 1, Issued: 1})
+		s.wantBooks(ledger{Counted: coin * 3 / 2, Made: coin, Refunded: coin / 2, Paid: 1, Issued: 1})
 	})
 }
 
@@ -78,12 +78,12 @@ func TestResolve_SurplusIsRefunded(t *testing.T) {
 		c := s.order()
 		s.pay(c, 3*coin, 10)
 		s.settle()
-		s.wantBooks(operator.CoinBooks{Counted: 3 * coin, Made: coin, Surplus: 2 * coin, Paid: 1, Issued: 1})
+		s.wantBooks(ledger{Counted: 3 * coin, Made: coin, Surplus: 2 * coin, Paid: 1, Issued: 1})
 		if done := s.resolve(c, operator.Refund); done.After != card.Paid || done.Resolution.Amount != 2*coin {
 			t.Errorf("%+v", done)
 		}
 		s.want(c, card.Generated, card.Paid, 3*coin, 10)
-		s.wantBooks(operator.CoinBooks{Counted: 3 * coin, Made: coin, Refunded: 2 * coin, Paid: 1, Issued: 1})
+		s.wantBooks(ledger{Counted: 3 * coin, Made: coin, Refunded: 2 * coin, Paid: 1, Issued: 1})
 	})
 }
 
@@ -101,7 +101,7 @@ func TestResolve_ALossIsWrittenOff(t *testing.T) {
 			t.Errorf("%+v", done)
 		}
 		s.doubts = nil
-		s.wantBooks(operator.CoinBooks{Lost: coin, WrittenOff: coin, Paid: 1, Issued: 1})
+		s.wantBooks(ledger{Lost: coin, WrittenOff: coin, Paid: 1, Issued: 1})
 		s.pay(c, coin, 10) // after all
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin, 10)
@@ -156,7 +156,7 @@ func TestResolve_AParkedCardIsTriedAgainOrRefunded(t *testing.T) {
 		s.again()
 		s.doubts = nil
 		s.want(again, card.Generated, card.Paid, coin, 20)
-		s.wantBooks(operator.CoinBooks{Counted: 2 * coin, Made: coin, Refunded: coin, Paid: 1, Issued: 1})
+		s.wantBooks(ledger{Counted: 2 * coin, Made: coin, Refunded: coin, Paid: 1, Issued: 1})
 	})
 }
 
@@ -267,12 +267,12 @@ func TestResolve_OnlyForTheAmountThatTheOperatorSaw(t *testing.T) {
 		if _, err := s.desk.ResolveCard(t.Context(), decision); !errors.Is(err, operator.ErrAnotherAmount) {
 			t.Errorf("%v", err)
 		}
-		s.wantBooks(operator.CoinBooks{Counted: coin * 3 / 4, Held: coin * 3 / 4, Late: 1})
+		s.wantBooks(ledger{Counted: coin * 3 / 4, Held: coin * 3 / 4, Late: 1})
 		saw = coin * 3 / 4
 		if done, err := s.desk.ResolveCard(t.Context(), decision); err != nil || done.After != card.Expired {
 			t.Errorf("%+v, %v", done, err)
 		}
-		s.wantBooks(operator.CoinBooks{Counted: coin * 3 / 4, Refunded: coin * 3 / 4})
+		s.wantBooks(ledger{Counted: coin * 3 / 4, Refunded: coin * 3 / 4})
 	})
 }
 
@@ -290,7 +290,7 @@ func TestResolve_MoneyThatLeavesTheChainAfterItWasGivenBackIsSeen(t *testing.T) 
 		s.rates.usd = "10"
 		s.pay(other, coin/2, 10)
 		s.settle()
-		s.wantBooks(operator.CoinBooks{Counted: coin / 2, Held: coin / 2, Lost: coin / 2, Late: 1})
+		s.wantBooks(ledger{Counted: coin / 2, Held: coin / 2, Lost: coin / 2, Late: 1})
 		found, err := s.store.FindCards(t.Context(), operator.Search{NeedsOperator: true, Limit: 10})
 		check(t, err)
 		if len(found) == 0 || found[0].UUID != c.UUID {
@@ -337,7 +337,7 @@ func TestResolve_ALossOfACardWhoseSurplusWasGivenBackIsWrittenOffWhole(t *testin
 		if done := s.resolve(c, operator.WriteOff); done.Resolution.Amount != 2*coin {
 			t.Errorf("%+v", done)
 		}
-		s.wantBooks(operator.CoinBooks{Lost: 2 * coin, WrittenOff: 2 * coin, Paid: 1, Issued: 1})
+		s.wantBooks(ledger{Lost: 2 * coin, WrittenOff: 2 * coin, Paid: 1, Issued: 1})
 	})
 }
 

@@ -219,6 +219,19 @@ func (s *shop) reconcile() {
 	}
 }
 
+// ledger is what books say of a coin, in amounts.
+type ledger struct {
+	Counted, Unattributed, Returned                       card.Amount
+	Made, Open, Held, Surplus, Refunded, Lost, WrittenOff card.Amount
+	Paid, Issued, Late                                    int64
+}
+
+func (l ledger) books() operator.CoinBooks {
+	return operator.CoinBooks{Currency: "monero", Counted: card.TotalOf(l.Counted), Unattributed: card.TotalOf(l.Unattributed), Returned: card.TotalOf(l.Returned),
+		Made: card.TotalOf(l.Made), Open: card.TotalOf(l.Open), Held: card.TotalOf(l.Held), Surplus: card.TotalOf(l.Surplus), Refunded: card.TotalOf(l.Refunded),
+		Lost: card.TotalOf(l.Lost), WrittenOff: card.TotalOf(l.WrittenOff), Paid: l.Paid, Issued: l.Issued, Late: l.Late}
+}
+
 func (s *shop) resolve(c *card.Card, kind operator.ResolutionKind) operator.Resolved {
 	s.t.Helper()
 	done, err := s.desk.ResolveCard(s.t.Context(), operator.Decision{CardUUID: c.UUID, Kind: kind, Note: "as agreed", Operator: "alice"})

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
@@ -47,7 +46,7 @@ func TestWatcher_MoneroWalletKilledWhileItReadsLosesNothing(t *testing.T) {
 		own.Close(t)
 		s.tick() // opens it again, at once
 		s.wantIssued(1)
-		s.wantMoney(operator.CoinBooks{Counted: 2 * coin, Made: coin, Open: coin, Paid: 1, Issued: 1})
+		s.wantMoney(ledger{Counted: 2 * coin, Made: coin, Open: coin, Paid: 1, Issued: 1})
 	}, fewConfirmations, ownWallet(&own))
 }
 
@@ -71,7 +70,7 @@ func TestWatcher_MoneroDamagedWalletCacheIsMadeAnew(t *testing.T) {
 		s.want(other, card.AwaitingPayment, card.Confirming, coin, 1)
 		s.wantAddress()
 		s.wantIssued(1)
-		s.wantMoney(operator.CoinBooks{Counted: 2 * coin, Made: coin, Open: coin, Paid: 1, Issued: 1})
+		s.wantMoney(ledger{Counted: 2 * coin, Made: coin, Open: coin, Paid: 1, Issued: 1})
 	}, fewConfirmations, ownWallet(&own))
 }
 
@@ -130,7 +129,7 @@ func TestWatcher_MoneroAWalletThatLostItsAddressesMakesThemAgainAndFindsTheirPay
 		s.want(other, card.Generated, card.Paid, coin, s.confirmations(other))
 		s.wantAddress()
 		s.wantIssued(3)
-		s.wantMoney(operator.CoinBooks{Counted: 3 * coin, Made: 3 * coin, Paid: 3, Issued: 3})
+		s.wantMoney(ledger{Counted: 3 * coin, Made: 3 * coin, Paid: 3, Issued: 3})
 	}, fewConfirmations, ownWallet(&own), func(s *till) { s.pool, s.batch = *lostAddresses+50, 512 })
 }
 
@@ -156,7 +155,7 @@ func TestWatcher_MoneroWhatAWalletShowedWronglyIsUncountedOnlyIfAnOperatorSaysSo
 		s.recovers()
 		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
 		s.wantIssued(0)
-		s.wantMoney(operator.CoinBooks{})
+		s.wantMoney(ledger{})
 	}, func(s *till) {
 		s.wallet.Target(edited(t, s.net.WalletURL, func(method string, result map[string]any) {
 			if in, _ := result["in"].([]any); method == "get_transfers" && phantom && entry != nil {

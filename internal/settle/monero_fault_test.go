@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
@@ -52,7 +51,7 @@ func TestWatcher_MoneroAnotherNetworkOrWalletStopsEverything(t *testing.T) {
 				s.want(next, card.AwaitingPayment, s.state(next), coin, s.confirmations(next))
 				s.wantIssued(1)
 				s.wantAddress()
-				s.wantMoney(operator.CoinBooks{Counted: 2 * coin, Made: coin, Open: coin, Paid: 1, Issued: 1})
+				s.wantMoney(ledger{Counted: 2 * coin, Made: coin, Open: coin, Paid: 1, Issued: 1})
 				if n := s.wallet.Calls("rescan_blockchain") - rescans; n != 0 {
 					t.Errorf("looked through the whole chain %d times, for nothing", n)
 				}
@@ -174,7 +173,7 @@ func TestWatcher_MoneroBrokenAnswersChangeNothingAndLoseNothing(t *testing.T) {
 		}
 		s.wantIssued(len(paid))
 		n := card.Amount(len(paid))
-		s.wantMoney(operator.CoinBooks{Counted: n*coin + coin/2, Made: n * coin, Open: coin / 2, Paid: int64(n), Issued: int64(n)})
+		s.wantMoney(ledger{Counted: n*coin + coin/2, Made: n * coin, Open: coin / 2, Paid: int64(n), Issued: int64(n)})
 	}, fewConfirmations, impatient)
 }
 
@@ -251,7 +250,7 @@ func TestWatcher_MoneroFrozenNodeOrWalletLeavesRequestsAnswered(t *testing.T) {
 				s.net.Confirm(t, txID, few)
 				s.recovers()
 				s.wantIssued(2)
-				s.wantMoney(operator.CoinBooks{Counted: 2 * coin, Made: 2 * coin, Paid: 2, Issued: 2})
+				s.wantMoney(ledger{Counted: 2 * coin, Made: 2 * coin, Paid: 2, Issued: 2})
 			}, fewConfirmations, func(s *till) {
 				s.config.Timeout, s.config.RefreshTimeout = 300*time.Millisecond, time.Second
 				s.pool = 8

@@ -223,7 +223,7 @@ func (s *till) recovers() {
 }
 
 // wantMoney compares the books of what came to cards.
-func (s *till) wantMoney(want operator.CoinBooks) {
+func (s *till) wantMoney(want ledger) {
 	s.t.Helper()
 	books, err := s.desk.Reconcile(s.t.Context())
 	check(s.t, err)
@@ -231,9 +231,9 @@ func (s *till) wantMoney(want operator.CoinBooks) {
 		s.t.Fatalf("books: %+v", books)
 	}
 	got := books.Coins[0]
-	got.Counted, got.Unattributed = got.Counted-got.Unattributed, 0
-	want.Currency = "monero"
-	if diff := cmp.Diff(want, got); diff != "" {
+	wanted := want.books()
+	wanted.Counted, wanted.Unattributed = wanted.Counted.Add(got.Unattributed), got.Unattributed
+	if diff := cmp.Diff(wanted, got); diff != "" {
 		s.t.Errorf("books: %s", diff)
 	}
 }

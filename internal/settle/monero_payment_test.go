@@ -32,7 +32,7 @@ func TestWatcher_MoneroExactPaymentIsPaidOnceAtTheLastConfirmation(t *testing.T)
 		s.want(c, card.Generated, card.Paid, coin, 11)
 		s.wantIssued(1)
 		s.wantEvents(c, card.EventDetected, card.EventGenerated)
-		s.wantMoney(operator.CoinBooks{Counted: coin, Made: coin, Paid: 1, Issued: 1})
+		s.wantMoney(ledger{Counted: coin, Made: coin, Paid: 1, Issued: 1})
 	})
 }
 
@@ -56,7 +56,7 @@ func TestWatcher_MoneroSplitPaymentsAreAddedUpAndOneUnitShortIsToppedUp(t *testi
 		if got := s.want(short, card.AwaitingPayment, card.Underpaid, coin-1, 10); got.Credit.Due != 1 {
 			t.Errorf("due is %d", got.Credit.Due)
 		}
-		s.wantMoney(operator.CoinBooks{Counted: 2*coin - 1, Made: coin, Open: coin - 1, Paid: 1, Issued: 1})
+		s.wantMoney(ledger{Counted: 2*coin - 1, Made: coin, Open: coin - 1, Paid: 1, Issued: 1})
 		txID := s.paid(short, 1, 9)
 		s.settle()
 		s.want(short, card.AwaitingPayment, card.Confirming, coin, 9)
@@ -65,7 +65,7 @@ func TestWatcher_MoneroSplitPaymentsAreAddedUpAndOneUnitShortIsToppedUp(t *testi
 		s.want(short, card.Generated, card.Paid, coin, 10)
 		s.wantIssued(2)
 		s.wantEvents(short, card.EventUnderpaid, card.EventDetected, card.EventGenerated)
-		s.wantMoney(operator.CoinBooks{Counted: 2 * coin, Made: 2 * coin, Paid: 2, Issued: 2})
+		s.wantMoney(ledger{Counted: 2 * coin, Made: 2 * coin, Paid: 2, Issued: 2})
 	})
 }
 
@@ -79,7 +79,7 @@ func TestWatcher_MoneroOverpaidIsOneCardAndTheSurplusIsRecorded(t *testing.T) {
 			t.Errorf("surplus %d, due %d, made for %s", got.Credit.Surplus, got.Credit.Due, got.USD)
 		}
 		s.wantIssued(1)
-		s.wantMoney(operator.CoinBooks{Counted: 3 * coin, Made: coin, Surplus: 2 * coin, Paid: 1, Issued: 1})
+		s.wantMoney(ledger{Counted: 3 * coin, Made: coin, Surplus: 2 * coin, Paid: 1, Issued: 1})
 	})
 }
 
@@ -112,7 +112,7 @@ func TestWatcher_MoneroSeenBeforeExpiryIsHonouredAndAfterItJudgedByTodaysRate(t 
 		s.want(short, card.AwaitingPayment, card.Late, coin*3/4-1, 10)
 		s.wantEvents(short, card.EventExpired, card.EventLate)
 		s.wantIssued(3)
-		s.wantMoney(operator.CoinBooks{Counted: 2*coin + coin*3/2 - 1, Made: 2*coin + coin*3/4, Held: coin*3/4 - 1, Paid: 3, Issued: 3, Late: 1})
+		s.wantMoney(ledger{Counted: 2*coin + coin*3/2 - 1, Made: 2*coin + coin*3/4, Held: coin*3/4 - 1, Paid: 3, Issued: 3, Late: 1})
 	})
 }
 
@@ -135,7 +135,7 @@ func TestWatcher_MoneroPaidWhileTheWatcherWasDownDoesNotExpire(t *testing.T) {
 		s.want(unpaid, card.AwaitingPayment, card.Expired, 0, 0)
 		s.wantIssued(1)
 		s.wantEvents(paid, card.EventDetected, card.EventGenerated)
-		s.wantMoney(operator.CoinBooks{Counted: coin, Made: coin, Paid: 1, Issued: 1})
+		s.wantMoney(ledger{Counted: coin, Made: coin, Paid: 1, Issued: 1})
 	})
 }
 
@@ -164,7 +164,7 @@ func TestWatcher_MoneroTheSameChainReadAHundredTimesByThreeReplicasIsOneBalance(
 		s.want(pooled, card.AwaitingPayment, card.Detected, coin, 0)
 		s.want(short, card.AwaitingPayment, card.Underpaid, coin/3, 1)
 		s.wantIssued(1)
-		s.wantMoney(operator.CoinBooks{Counted: 3*coin + coin/3, Made: coin, Open: 2*coin + coin/3, Paid: 1, Issued: 1})
+		s.wantMoney(ledger{Counted: 3*coin + coin/3, Made: coin, Open: 2*coin + coin/3, Paid: 1, Issued: 1})
 	}, func(s *till) { s.pool = 6 }) // each of them makes so many addresses when it takes over
 }
 
@@ -200,7 +200,7 @@ func TestWatcher_MoneroMoneyForAMadeOrExpiredCardIsKeptAgainstIt(t *testing.T) {
 				t.Errorf("kept of %s: %+v", r.Card.UUID, r.Transfers)
 			}
 		}
-		s.wantMoney(operator.CoinBooks{Counted: 3 * coin, Made: coin, Held: coin, Surplus: coin, Paid: 1, Issued: 1, Late: 1})
+		s.wantMoney(ledger{Counted: 3 * coin, Made: coin, Held: coin, Surplus: coin, Paid: 1, Issued: 1, Late: 1})
 	})
 }
 
@@ -259,7 +259,7 @@ func TestWatcher_MoneroLockedMoneyIsNotPaidWhileItIsLocked(t *testing.T) {
 		if !s.facts(day)[0].Transfers[0].Locked {
 			t.Error("not shown as locked")
 		}
-		s.wantMoney(operator.CoinBooks{Counted: 4 * coin, Made: 3 * coin, Open: coin, Paid: 3, Issued: 3})
+		s.wantMoney(ledger{Counted: 4 * coin, Made: 3 * coin, Open: coin, Paid: 3, Issued: 3})
 	})
 }
 
@@ -281,7 +281,7 @@ func TestWatcher_MoneroOutputsOfOneTransactionAreAddedUpAndPayEveryCard(t *testi
 			}
 		}
 		s.wantIssued(2)
-		s.wantMoney(operator.CoinBooks{Counted: 2 * coin, Made: 2 * coin, Paid: 2, Issued: 2})
+		s.wantMoney(ledger{Counted: 2 * coin, Made: 2 * coin, Paid: 2, Issued: 2})
 	})
 }
 
@@ -306,11 +306,11 @@ func TestWatcher_MoneroDoubleSpendInTheMempoolIsNotCountedAnyMore(t *testing.T) 
 		if got := s.unattributed(); got[txs[1].TxID] != card.Amount(txs[1].Amount) || got[txs[0].TxID] != 0 {
 			t.Errorf("of no card: %d of one, %d of the other", got[txs[1].TxID], got[txs[0].TxID])
 		}
-		s.wantMoney(operator.CoinBooks{})
+		s.wantMoney(ledger{})
 		s.paid(c, coin, 10) // the address is good all the same
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin, 10)
-		s.wantMoney(operator.CoinBooks{Counted: coin, Made: coin, Paid: 1, Issued: 1})
+		s.wantMoney(ledger{Counted: coin, Made: coin, Paid: 1, Issued: 1})
 	})
 }
 
@@ -356,7 +356,7 @@ func TestWatcher_MoneroMoneyForNoCardIsListed(t *testing.T) {
 		}
 		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
 		s.wantIssued(0)
-		s.wantMoney(operator.CoinBooks{})
+		s.wantMoney(ledger{})
 	})
 }
 
@@ -400,7 +400,7 @@ func TestWatcher_MoneroBurntOutputsAreCountedOnce(t *testing.T) {
 			}
 		}
 		s.wantIssued(2)
-		s.wantMoney(operator.CoinBooks{Counted: 2*coin + coin/2, Made: 2 * coin, Open: coin / 2, Paid: 2, Issued: 2})
+		s.wantMoney(ledger{Counted: 2*coin + coin/2, Made: 2 * coin, Open: coin / 2, Paid: 2, Issued: 2})
 	}, func(s *till) {
 		s.wallet.Target(edited(t, s.net.WalletURL, func(method string, result map[string]any) {
 			if in, _ := result["in"].([]any); method == "get_transfers" {

@@ -37,7 +37,7 @@ func TestWatcher_MoneroReorgOfAnyDepthBeforeIssuing(t *testing.T) {
 		s.mine(2)
 		s.settle()
 		s.wantIssued(0)
-		s.wantMoney(operator.CoinBooks{})
+		s.wantMoney(ledger{})
 		s.wantEvents(cards[0], card.EventDetected)
 	})
 }
@@ -66,7 +66,7 @@ func TestWatcher_MoneroReMinedAtALowerHeightIsPaidOnce(t *testing.T) {
 		s.want(c, card.Generated, card.Paid, amount, 10)
 		s.wantIssued(1)
 		s.wantEvents(c, card.EventDetected, card.EventGenerated)
-		s.wantMoney(operator.CoinBooks{Counted: amount, Made: coin, Surplus: amount - coin, Paid: 1, Issued: 1})
+		s.wantMoney(ledger{Counted: amount, Made: coin, Surplus: amount - coin, Paid: 1, Issued: 1})
 	})
 }
 
@@ -80,7 +80,7 @@ func TestWatcher_MoneroReorgOf18BlocksAfterTheCardWasMade(t *testing.T) {
 		s.settle()
 		s.want(c, card.Generated, card.Reversed, 0, 0)
 		s.wantEvents(c, card.EventDetected, card.EventGenerated, card.EventReversed)
-		s.wantMoney(operator.CoinBooks{Lost: coin, Paid: 1, Issued: 1})
+		s.wantMoney(ledger{Lost: coin, Paid: 1, Issued: 1})
 		s.doubts = []string{lost}
 		s.reconcile()
 		s.later += 10 * time.Second // what the account owes is believed for a while
@@ -100,7 +100,7 @@ func TestWatcher_MoneroReorgOf18BlocksAfterTheCardWasMade(t *testing.T) {
 		s.want(next, card.Generated, card.Paid, coin, 10)
 		s.want(c, card.Generated, card.Reversed, 0, 0)
 		s.wantIssued(2)
-		s.wantMoney(operator.CoinBooks{Counted: coin, Made: coin, Lost: coin, WrittenOff: coin, Paid: 2, Issued: 2})
+		s.wantMoney(ledger{Counted: coin, Made: coin, Lost: coin, WrittenOff: coin, Paid: 2, Issued: 2})
 	}, func(s *till) { s.policy.FreezeReversed = true })
 }
 
@@ -148,7 +148,7 @@ func TestWatcher_MoneroAChainThatGotShorterFreezesEverything(t *testing.T) {
 		s.settle()
 		s.want(kept, card.Generated, card.Paid, coin, 10)
 		s.wantIssued(1)
-		s.wantMoney(operator.CoinBooks{Counted: coin, Made: coin, Paid: 1, Issued: 1})
+		s.wantMoney(ledger{Counted: coin, Made: coin, Paid: 1, Issued: 1})
 	})
 }
 
@@ -180,6 +180,6 @@ func tooDeep(t *testing.T, s *till, blocks int) {
 	s.want(open, card.AwaitingPayment, card.Unpaid, 0, 0)
 	s.wantIssued(1)
 	s.wantEvents(made, card.EventDetected, card.EventGenerated, card.EventReversed)
-	s.wantMoney(operator.CoinBooks{Lost: coin, Paid: 1, Issued: 1})
+	s.wantMoney(ledger{Lost: coin, Paid: 1, Issued: 1})
 	s.doubts = []string{lost}
 }

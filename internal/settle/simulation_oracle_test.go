@@ -363,8 +363,9 @@ func (o *oracle) checkBooks(b operator.Books, waits []string) {
 		}
 	}
 	for _, coin := range b.Coins {
-		if coin.Counted != counted || coin.Unattributed != unattributed || coin.Credited()+coin.Surplus+coin.Unattributed != counted {
-			o.fail("%d are counted, %d of it unattributed, %d credited, %d surplus; must be %d, %d of it unattributed",
+		all := card.TotalOf(counted)
+		if !coin.Counted.Equal(all) || !coin.Unattributed.Equal(card.TotalOf(unattributed)) || !coin.Credited().Add(coin.Surplus, coin.Unattributed).Equal(all) {
+			o.fail("%s are counted, %s of it unattributed, %s credited, %s surplus; must be %d, %d of it unattributed",
 				coin.Counted, coin.Unattributed, coin.Credited(), coin.Surplus, counted, unattributed)
 		}
 	}

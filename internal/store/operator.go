@@ -5,7 +5,6 @@ import (
 	"database/sql"
 
 	"github.com/google/uuid"
-	"github.com/jmoiron/sqlx"
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/operator"
@@ -140,100 +139,4 @@ func (s *Store) SealedCredentials(ctx context.Context, after uuid.UUID, n int) (
 		cards[i] = operator.SealedCard{UUID: found[i].UUID, AccountID: found[i].AccountID, Sealed: *found[i].sealed()}
 	}
 	return cards, err
-}
-
-// Books implements operator.Store.
-func (s *Store) Books(ctx context.Context) (operator.Books, error) {
-	var b operator.Books
-	err := s.inSnapshot(ctx, func(t *tx) error {
-		coins, err := t.coinBooks(ctx)
-		if err != nil {
-			return err
-		}
-		doubts, err := t.doubts(ctx)
-		b = operator.Books{Coins: coins, Doubts: doubts}
-		return err
-	})
-	return b, err
-}
-
-// coinBooks adds up the credits that are stored with the cards' assessments, and separately the transfers.
-func (t *tx) coinBooks(ctx context.Context) ([]operator.CoinBooks, error) {
-	var found []operator.CoinBooks
-	query, args, err := sqlx.Named(`WITH
-		facts AS (SELECT t.currency, t.amount, t.counted, a.kind = 'refund' AS returned, a.txid IS NULL AND c.uuid IS NULL AS stray
-			FROM transfers t LEFT JOIN `+attributionOf+` LEFT JOIN cards c ON c.currency = t.currency AND c.address = t.address
-			WHERE t.counted OR a.kind = 'refund'),
-		counted AS (SELECT currency, SUM(CASE WHEN counted THEN amount ELSE 0 END) AS counted,
-			SUM(CASE WHEN counted AND stray THEN amount ELSE 0 END) AS unattributed,
-			SUM(CASE WHEN counted AND returned THEN amount ELSE 0 END) AS returned,
-			SUM(CASE WHEN NOT counted THEN amount ELSE 0 END) AS gone FROM facts GROUP BY currency),
-		credited AS (SELECT currency,
-			SUM(CASE WHEN status = :generated THEN credit_paid ELSE 0 END) AS made,
-			SUM(CASE WHEN status <> :generated THEN credit_paid ELSE 0 END) AS open,
-			SUM(credit_held) AS held, SUM(credit_surplus) AS surplus, SUM(credit_refunded) AS refunded,
-			SUM(credit_lost) AS lost, SUM(credit_written_off) AS written_off,
-			SUM(CASE WHEN payment_state IN (:paid, :reversed) THEN 1 ELSE 0 END) AS paid,
-			SUM(CASE WHEN status = :generated THEN 1 ELSE 0 END) AS issued,
-			SUM(CASE WHEN payment_state = :late THEN 1 ELSE 0 END) AS late
-			FROM cards GROUP BY currency),
-		currencies AS (SELECT currency FROM counted UNION SELECT currency FROM credited)
-		SELECT u.currency, CAST(COALESCE(f.counted, 0) AS BIGINT) AS counted, CAST(COALESCE(f.unattributed, 0) AS BIGINT) AS unattributed,
-			CAST(COALESCE(f.returned, 0) AS BIGINT) AS returned,
-			CAST(COALESCE(h.made, 0) AS BIGINT) AS made, CAST(COALESCE(h.open, 0) AS BIGINT) AS open, CAST(COALESCE(h.held, 0) AS BIGINT) AS held,
-			CAST(COALESCE(h.surplus, 0) AS BIGINT) AS surplus, CAST(COALESCE(h.refunded, 0) AS BIGINT) AS refunded,
-			CAST(COALESCE(h.lost, 0) + COALESCE(f.gone, 0) AS BIGINT) AS lost, CAST(COALESCE(h.written_off, 0) AS BIGINT) AS writtenoff,
-			COALESCE(h.paid, 0) AS paid, COALESCE(h.issued, 0) AS issued, COALESCE(h.late, 0) AS late
-		FROM currencies u LEFT JOIN counted f ON f.currency = u.currency LEFT JOIN credited h ON h.currency = u.currency ORDER BY u.currency`,
-		map[string]any{"generated": card.Generated, "late": card.Late, "paid": card.Paid, "reversed": card.Reversed})
-	if err != nil {
-		return nil, err
-	}
-	err = t.s.list(ctx, t.t, &found, "add up", query, args...)
-	return found, err
-}
-
-// someDoubts limits how many discrepancies of one kind are returned.
-const someDoubts = 20
-
-// doubts returns the discrepancies. In correct books every query finds nothing.
-func (t *tx) doubts(ctx context.Context) ([]operator.Doubt, error) {
-	var all []operator.Doubt
-	for _, d := range []struct {
-		text, query string
-	}{
-		{"its received amount does not match its transfers", `SELECT c.uuid FROM cards c WHERE c.received <> (SELECT COALESCE(SUM(t.amount), 0)
-			FROM transfers t WHERE t.currency = c.currency AND t.address = c.address AND t.counted AND ` + notAttributed + `)
-			+ (SELECT COALESCE(SUM(t.amount), 0) FROM attributions a JOIN transfers t ON t.currency = a.currency AND t.txid = a.txid AND t.output = a.output
-			WHERE a.card_uuid = c.uuid AND t.counted)`},
-		{"its credits do not add up to its received amount", `SELECT c.uuid FROM cards c
-			WHERE c.credit_paid + c.credit_held + c.credit_surplus + c.credit_refunded <> c.received`},
-		{"its refunded amount does not match its resolutions", `SELECT c.uuid FROM cards c WHERE c.refunded <> (SELECT COALESCE(SUM(r.amount), 0)
-			FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'refund')`},
-		{"its written-off amount does not match its resolutions", `SELECT c.uuid FROM cards c WHERE c.written_off <> (SELECT COALESCE(SUM(r.amount), 0)
-			FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'write_off')`},
-		{"it is issued, but has no credentials", "SELECT c.uuid FROM cards c WHERE c.status = 'generated' AND NOT EXISTS (SELECT 1 FROM credentials s WHERE s.card_uuid = c.uuid)"},
-		{"it has credentials, but is not issued", "SELECT c.uuid FROM cards c JOIN credentials s ON s.card_uuid = c.uuid WHERE c.status <> 'generated'"},
-		{"it is issued, but its intent is not done", "SELECT c.uuid FROM cards c WHERE c.status = 'generated' AND NOT EXISTS (SELECT 1 FROM intents i WHERE i.card_uuid = c.uuid AND i.state = 'done')"},
-		{"its intent is done, but it is not issued", "SELECT c.uuid FROM cards c JOIN intents i ON i.card_uuid = c.uuid WHERE i.state = 'done' AND c.status <> 'generated'"},
-		{"it is paid, but has no intent", "SELECT c.uuid FROM cards c WHERE c.payment_state = 'paid' AND NOT EXISTS (SELECT 1 FROM intents i WHERE i.card_uuid = c.uuid)"},
-		{"it is paid, but its issuing is parked: retry or refund it", "SELECT c.uuid FROM cards c JOIN intents i ON i.card_uuid = c.uuid WHERE i.state = 'parked' AND c.payment_state = 'paid'"},
-		{"it is paid, but the supplier declined it: retry or refund it", "SELECT c.uuid FROM cards c JOIN intents i ON i.card_uuid = c.uuid WHERE i.state = 'refund_due' AND c.payment_state = 'paid'"},
-		{"the supplier was asked ten times or more, and it is not issued yet", `SELECT c.uuid FROM cards c JOIN intents i ON i.card_uuid = c.uuid
-			WHERE i.state IN ('open', 'pending') AND i.attempts >= 10 AND c.payment_state = 'paid'`},
-		{"its money left the chain after it was issued or refunded: write it off, or wait for it", "SELECT c.uuid FROM cards c WHERE " + isLost},
-		{"the account's events have gaps", `SELECT a.id FROM accounts a WHERE a.last_seq <> (SELECT COALESCE(MAX(e.seq), 0) FROM events e WHERE e.account_id = a.id)
-			UNION SELECT x.account_id FROM (SELECT e.account_id, e.type, e.seq, LAG(e.seq) OVER (PARTITION BY e.account_id ORDER BY e.seq) AS previous FROM events e) x
-			WHERE x.type <> 'feed.reset' AND x.seq <> COALESCE(x.previous, 0) + 1`},
-	} {
-		var ids []uuid.UUID
-		if err := t.s.list(ctx, t.t, &ids, "look for doubts", d.query+" LIMIT ?", someDoubts); err != nil {
-			return nil, err
-		}
-		for _, id := range ids {
-			all = append(all, operator.Doubt{ID: id, Text: d.text})
-		}
-	}
-	damaged, err := t.damagedRows(ctx)
-	return append(all, damaged...), err
 }
