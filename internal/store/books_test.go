@@ -109,7 +109,9 @@ func wantDoubtsOf(t *testing.T, books operator.Books, want []operator.Doubt) {
 	got := slices.DeleteFunc(slices.Clone(books.Doubts), func(d operator.Doubt) bool {
 		return d.Text != "its received amount does not match its transfers" && d.Text != "its credits do not add up to its received amount"
 	})
-	byText := func(a, b operator.Doubt) int { return cmp.Or(strings.Compare(a.Text, b.Text), bytes.Compare(a.ID[:], b.ID[:])) }
+	byText := func(a, b operator.Doubt) int {
+		return cmp.Or(strings.Compare(a.Text, b.Text), bytes.Compare(a.ID[:], b.ID[:]))
+	}
 	slices.SortFunc(got, byText)
 	slices.SortFunc(want, byText)
 	if !slices.Equal(got, want) {

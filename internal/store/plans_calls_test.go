@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"testing"
 	"time"
 
@@ -274,6 +275,9 @@ func (c *calls) decisions() {
 	c.tx("InsertAttributions", func(ctx context.Context, tx *store.Tx) error {
 		return tx.InsertAttributions(ctx, []operator.Attribution{newAttribution(newTransfer("own", 1, "nobody", 1), uuid.Nil)})
 	})
+	c.tx("Told", func(ctx context.Context, tx *store.Tx) error {
+		return first(tx.Told(ctx, numbered(cardKind, 8), card.EventDetected))
+	})
 	c.tx("InsertResolution", func(ctx context.Context, tx *store.Tx) error {
 		return tx.InsertResolution(ctx, operator.Resolution{ID: uuid.Must(uuid.NewV7()), CardUUID: c.card.UUID, Kind: operator.Retry}, c.card)
 	})
@@ -336,7 +340,7 @@ func (c *calls) simulated() {
 	s, height := c.s, int64(c.n)
 	c.do("SimulatedAddresses", func(ctx context.Context) error { return first(s.SimulatedAddresses(ctx, "monero", page)) })
 	c.do("SimulatedPay", func(ctx context.Context) error {
-		return first(s.SimulatedPay(ctx, "monero", "own", c.card.Address, 1, 1, epoch))
+		return first(s.SimulatedPay(ctx, "monero", "own", c.card.Address, 1, math.MaxInt64, 1, epoch))
 	})
 	c.do("SimulatedMine", func(ctx context.Context) error { return s.SimulatedMine(ctx, "monero", 1) })
 	c.do("SimulatedScan", func(ctx context.Context) error {
