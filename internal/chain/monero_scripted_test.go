@@ -3,6 +3,7 @@ package chain_test
 import (
 	"context"
 	"errors"
+	"io"
 	"math"
 	"net/http"
 	"strings"
@@ -262,7 +263,14 @@ func TestMonero_BadTransport(t *testing.T) {
 func TestMonero_CallerGivesUp(t *testing.T) {
 	s, m := newScript(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	s.raw = func(_ http.ResponseWriter, r *http.Request) { cancel() }
+	s.raw = func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // or the server would not notice that the caller is gone
+		cancel()
+		select {
+		case <-r.Context().Done():
+		case <-time.After(10 * time.Second):
+		}
+	}
 	if _, err := m.Scan(ctx, nil, 0, settle.NoPosition); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
