@@ -88,7 +88,7 @@ func newBenchOn(b *testing.B, url string, pool int) *bench {
 	_, token, err := accounts.CreateToken(ctx, "shop", "bench", 0)
 	must(b, err)
 	sim := chain.NewSimulated(chain.Currencies()[0], s, time.Now)
-	w, err := settle.New(s, rates, sim, quietWake(), quiet, settle.Config{PoolSize: pool, FillBatch: pool})
+	w, err := settle.New(s, rates, sim, quietWake(), quiet, settle.Config{PoolSize: pool, FillBatch: pool, LeaseTTL: time.Minute})
 	must(b, err)
 	must(b, w.Tick(ctx))
 	return &bench{store: s, orders: orders, rates: rates, handler: handler, account: shop.ID, token: token.Reveal(), chain: sim, watcher: w,
