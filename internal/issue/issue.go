@@ -196,7 +196,7 @@ func (s *Issuer) try(ctx context.Context, intent Intent, c *card.Card) (attempt,
 		s.log.ErrorContext(ctx, "the supplier declined: card needs an operator", "card", c.UUID, "reason", intent.Reason)
 		return attempt{intent: intent}, nil
 	}
-	return s.receive(ctx, intent, c, answer.Credentials)
+	return s.receive(ctx, intent, c, answer)
 }
 
 var errForgotten = errors.New("the supplier does not know the request, and may have forgotten it: ask the supplier, then retry or refund")
@@ -229,9 +229,18 @@ func (s *Issuer) keepsKey(intent Intent) bool {
 	return retention == 0 || intent.ClaimedAt.Sub(intent.FirstAskedAt)+issueGrace < retention
 }
 
-// receive takes credentials, unless they are flawed.
-func (s *Issuer) receive(ctx context.Context, intent Intent, c *card.Card, credentials card.Credentials) (attempt, error) {
-	if flaw := credentials.Flaw(s.now()); flaw != "" {
+// receive takes a card that was issued, unless it is flawed.
+func (s *Issuer) receive(ctx context.Context, intent Intent, c *card.Card, answer Answer) (attempt, error) {
+	credentials := answer.Credentials
+	flaw := clean(answer.Flaw)
+	switch {
+	case flaw != "":
+	case answer.USD != 0 && answer.USD != c.USD:
+		flaw = fmt.Sprintf("the supplier gave a card of %s US dollars, not %s", answer.USD, c.USD)
+	default:
+		flaw = credentials.Flaw(s.now())
+	}
+	if flaw != "" {
 		return s.park(ctx, intent, flaw), nil
 	}
 	sealed, err := s.vault.SealCredentials(c.UUID, c.AccountID, credentials)

@@ -30,6 +30,9 @@ type Request struct {
 	Key       string // ours, the same in every attempt
 	Reference string // the supplier's; "" if it gave none
 	USD       card.USD
+	// Declines counts how often suppliers clearly declined to make this card. It grows only after such an answer, so that a supplier which
+	// answers a repeated key with its earlier refusal can be given a key that has the number in it.
+	Declines int
 }
 
 // Answer is what a supplier says of a request.
@@ -37,8 +40,18 @@ type Answer struct {
 	Outcome     Outcome
 	Reference   string           // of the supplier; may be ""
 	Credentials card.Credentials // if Issued
+	USD         card.USD         // if Issued: what the card is worth; 0 if the supplier does not say
+	Flaw        string           // if Issued: why the card must not be given out, for example another currency; "" if nothing is wrong
 	Reason      string           // if Declined: the same text for the same cause. It is shown to operators.
+	Temporary   bool             // if Declined: a later request may succeed, for example once there is new stock
 }
+
+// BusyError means that a supplier took no request, and wants none for a while: it answered 429, or is being maintained.
+type BusyError struct {
+	After time.Duration // until it may be asked again; 0 if it did not say
+}
+
+func (e *BusyError) Error() string { return "the supplier is busy" }
 
 // clear returns the answer, or an error if it leaves open whether a card was made.
 func (a Answer) clear() (Answer, error) {
