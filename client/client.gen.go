@@ -28,6 +28,7 @@ const (
 // Defines values for EventType.
 const (
 	EventTypeCardGenerated    EventType = "card.generated"
+	EventTypeCardRefundDue    EventType = "card.refund_due"
 	EventTypeFeedReset        EventType = "feed.reset"
 	EventTypePaymentDetected  EventType = "payment.detected"
 	EventTypePaymentExpired   EventType = "payment.expired"
@@ -326,6 +327,7 @@ type Event struct {
 
 	// Type What happened:
 	// - `card.generated`: the card is issued; read its credentials.
+	// - `card.refund_due`: the card is paid, but can't be issued; the operator has to give the money back, or tries again.
 	// - `payment.detected`: enough has arrived, and waits for its confirmations or already has them. If the operator accepts less, or
 	//   late money, this is sent only if it was not sent of the card before.
 	// - `payment.underpaid`: something has arrived, but less than the amount asked for.
@@ -350,6 +352,7 @@ type Event struct {
 
 // EventType What happened:
 //   - `card.generated`: the card is issued; read its credentials.
+//   - `card.refund_due`: the card is paid, but can't be issued; the operator has to give the money back, or tries again.
 //   - `payment.detected`: enough has arrived, and waits for its confirmations or already has them. If the operator accepts less, or
 //     late money, this is sent only if it was not sent of the card before.
 //   - `payment.underpaid`: something has arrived, but less than the amount asked for.
@@ -515,6 +518,7 @@ type SimulatePaymentRequest struct {
 type TestWebhookRequest struct {
 	// Type What happened:
 	// - `card.generated`: the card is issued; read its credentials.
+	// - `card.refund_due`: the card is paid, but can't be issued; the operator has to give the money back, or tries again.
 	// - `payment.detected`: enough has arrived, and waits for its confirmations or already has them. If the operator accepts less, or
 	//   late money, this is sent only if it was not sent of the card before.
 	// - `payment.underpaid`: something has arrived, but less than the amount asked for.

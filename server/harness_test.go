@@ -124,7 +124,8 @@ func deploy(t testing.TB, s setup) *deployment {
 	d.watcher, err = settle.New(db, s.rates, simulated, settle.Wake{Pass: func() {}, Issuer: func() {}, Sender: func() {}}, quiet,
 		settle.Config{PoolSize: s.pool, FillBatch: s.pool, Now: s.clock.now})
 	need(t, err)
-	issuing := issue.New(db, keys, supplier.NewSandbox(supplier.Prompt, s.clock.now), func() {}, quiet, s.clock.now)
+	issuing, err := issue.New(db, keys, issue.Wake{}, quiet, issue.Config{Routes: issue.Only(supplier.NewSandbox("sandbox", supplier.Prompt, s.clock.now)), Now: s.clock.now})
+	need(t, err)
 	d.work = func() {
 		// What goes wrong here shows in the card, which is then not paid.
 		_ = d.watcher.Tick(ctx)

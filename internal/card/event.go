@@ -12,6 +12,7 @@ type EventType string
 
 const (
 	EventGenerated       EventType = "card.generated"
+	EventRefundDue       EventType = "card.refund_due"
 	EventDetected        EventType = "payment.detected"
 	EventUnderpaid       EventType = "payment.underpaid"
 	EventLate            EventType = "payment.late"
@@ -23,7 +24,7 @@ const (
 
 // EventTypes returns all of them; the contract's are tested against it.
 func EventTypes() []EventType {
-	return []EventType{EventGenerated, EventDetected, EventUnderpaid, EventLate, EventExpired, EventReversed, EventWebhookDisabled, EventFeedReset}
+	return []EventType{EventGenerated, EventRefundDue, EventDetected, EventUnderpaid, EventLate, EventExpired, EventReversed, EventWebhookDisabled, EventFeedReset}
 }
 
 // Event is what an account is told.
@@ -83,7 +84,7 @@ func ExampleEvent(id, account, about uuid.UUID, kind EventType) Event {
 	}
 	e.CardUUID = about
 	e.Status, e.State = AwaitingPayment, map[EventType]PaymentState{
-		EventGenerated: Paid, EventDetected: Detected, EventUnderpaid: Underpaid, EventLate: Late, EventExpired: Expired, EventReversed: Reversed,
+		EventGenerated: Paid, EventRefundDue: Paid, EventDetected: Detected, EventUnderpaid: Underpaid, EventLate: Late, EventExpired: Expired, EventReversed: Reversed,
 	}[kind]
 	if kind == EventGenerated || kind == EventReversed {
 		e.Status = Generated

@@ -91,8 +91,10 @@ func newBenchOn(b *testing.B, url string, pool int) *bench {
 	w, err := settle.New(s, rates, sim, quietWake(), quiet, settle.Config{PoolSize: pool, FillBatch: pool, LeaseTTL: time.Minute})
 	must(b, err)
 	must(b, w.Tick(ctx))
+	issuer, err := issue.New(s, v, issue.Wake{}, quiet, issue.Config{Routes: issue.Only(supplier.NewSandbox("sandbox", supplier.Prompt, time.Now))})
+	must(b, err)
 	return &bench{store: s, orders: orders, rates: rates, handler: handler, account: shop.ID, token: token.Reveal(), chain: sim, watcher: w,
-		issuer: issue.New(s, v, supplier.NewSandbox(supplier.Prompt, time.Now), func() {}, quiet, time.Now)}
+		issuer: issuer}
 }
 
 // quietWake wakes nobody.

@@ -68,6 +68,9 @@ type commands struct {
 	Keys struct {
 		Create keysCreateCommand `cmd:"" help:"Create a key file."`
 	} `cmd:"" help:"The keys that credentials are encrypted with."`
+	Supplier struct {
+		Check supplierCheckCommand `cmd:"" help:"Ask every supplier what can be had, without buying anything."`
+	} `cmd:"" help:"The suppliers of cards."`
 	Wallet struct {
 		Check  walletCheckCommand  `cmd:"" help:"Check whether the service can use node and wallet."`
 		Rescan walletRescanCommand `cmd:"" help:"Have a wallet scan its whole chain again."`

@@ -42,6 +42,10 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return hint(err, "--rate takes US dollars for one coin, for example 152.52")
 	}
+	made, err := c.Supplier.read(g.Mode)
+	if err != nil {
+		return err
+	}
 	listener, err := listen(c.Listen)
 	if err != nil {
 		return err
@@ -57,7 +61,7 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 	return g.run(ctx, v, plan{
 		listener: listener, api: true, worker: true, rates: rates, chains: simulated(coins), simulated: true,
 		webhooks: webhookFlags{Insecure: true, Timeout: 15 * time.Second, Retention: defaultRetention},
-		supplier: c.Supplier.open(),
+		suppliers: made,
 		orders:   order.Config{Currencies: coins}, addresses: addressFlags{Pool: devPool},
 		started: func(ctx context.Context, accounts *account.Service, url string) error {
 			token, err := accounts.DevToken(ctx)

@@ -48,7 +48,7 @@ type plan struct {
 	live       *rate.Live // keeps rates fresh; nil if they are fixed
 	ratesEvery time.Duration
 	webhooks   webhookFlags
-	supplier   issue.Supplier
+	suppliers  suppliers
 	orders     order.Config
 	addresses  addressFlags
 	wait       time.Duration // for a database that is not there yet
@@ -234,7 +234,10 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 
 // wireWorker adds the loops of a worker: a watcher for each chain, the issuer and the sender.
 func (g *globals) wireWorker(w *wired, v *vault.Vault, dbs stores, poster *webhook.HTTPPoster, p plan, chains []watched, passes wakes, sending wake) error {
-	issuing := make(wake, 1)
+	issuing := make(wakes, len(p.suppliers.entries))
+	for i := range issuing {
+		issuing[i] = make(wake, 1)
+	}
 	for i, c := range chains {
 		name := "watch " + c.chain.Currency().Code
 		watcher, err := settle.New(dbs.worker, p.rates, c.chain, settle.Wake{Pass: passes[i].up, Issuer: issuing.up, Sender: sending.up},
@@ -246,14 +249,33 @@ func (g *globals) wireWorker(w *wired, v *vault.Vault, dbs stores, poster *webho
 			health: func(context.Context) error { return watcher.Health() }})
 		w.add(loop{name: "mark " + c.chain.Currency().Code, every: markEvery, longest: markEvery, tick: watcher.Mark})
 	}
-	issuer := issue.New(dbs.worker, v, p.supplier, sending.up, g.log.With("loop", "issue"), time.Now)
-	w.add(loop{name: "issue", every: issueEvery, woken: issuing, tick: issuer.Tick})
+	if err := g.wireIssuers(w, v, dbs, p, issuing, sending); err != nil {
+		return err
+	}
 	sender, err := webhook.NewSender(dbs.sender, v, poster, sending.up, g.log.With("loop", "send"), webhook.Config{Retention: p.webhooks.Retention})
 	if err != nil {
 		return err
 	}
 	w.add(loop{name: "send", every: sendEvery, woken: sending, tick: sender.Tick, close: sender.Close, grace: p.webhooks.Timeout + closeGrace})
 	w.add(loop{name: "prune", every: pruneEvery, tick: sender.Prune})
+	return nil
+}
+
+// wireIssuers adds a loop for each supplier.
+func (g *globals) wireIssuers(w *wired, v *vault.Vault, dbs stores, p plan, issuing wakes, sending wake) error {
+	_, routes, err := p.suppliers.open(supplierNeeds{dbs.worker, v})
+	if err != nil {
+		return err
+	}
+	for i, r := range routes {
+		name := "issue " + r.Supplier.Name()
+		issuer, err := issue.New(dbs.worker, v, issue.Wake{Issuers: issuing.up, Sender: sending.up}, g.log.With("loop", name),
+			issue.Config{Routes: routes, Index: i, Patience: p.suppliers.patience})
+		if err != nil {
+			return err
+		}
+		w.add(loop{name: name, every: issueEvery, woken: issuing[i], tick: issuer.Tick})
+	}
 	return nil
 }
 

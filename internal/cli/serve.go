@@ -57,6 +57,10 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 	if err := c.Webhooks.check(g.Mode); err != nil {
 		return err
 	}
+	made, err := c.Supplier.read(g.Mode)
+	if err != nil {
+		return err
+	}
 	coins, err := c.Coins.enabled()
 	if err != nil {
 		return err
@@ -73,7 +77,7 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 		api: c.Role != "worker", worker: c.Role != "api",
 		rates: rates, live: live, ratesEvery: c.Rates.Live.RateEvery,
 		webhooks:  c.Webhooks,
-		supplier:  c.Supplier.open(),
+		suppliers: made,
 		orders:    order.Config{Currencies: currencies(coins), QuoteTTL: c.QuoteTTL, MaxOpenUSD: card.USD(c.MaxOpenUSD * 100), FreezeReversed: c.Freeze, MaxBlind: c.MaxBlind},
 		addresses: c.Addresses, wait: c.Wait,
 		started: func(_ context.Context, _ *account.Service, url string) error {

@@ -76,8 +76,9 @@ func TestIssue_WhatIsNoCardIsTriedAgainOrLeftToAnOperator(t *testing.T) {
 				r.want(c, tt.state, tt.answer, tt.reason)
 				r.wantCalls("submit")
 				r.wantWait(c, tt.least, tt.most)
-				if r.woken != 0 {
-					t.Error("woke the sender for nothing")
+				events := r.count("events WHERE type = 'card.refund_due'")
+				if due := tt.state == issue.StateRefundDue; (r.woken == 1) != due || (events == 1) != due || r.woken > 1 || events > 1 {
+					t.Errorf("woke the sender %d times for %d events", r.woken, events)
 				}
 			})
 		})
@@ -152,7 +153,7 @@ func TestIssue_WhatWasAskedForIsLookedUpFirst(t *testing.T) {
 func TestIssue_AProcessThatDiedMayHaveAsked(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {
 		c := r.paid()
-		_, err := r.db.ClaimIntents(t.Context(), "press", 1, time.Minute) // and then it died
+		_, err := r.db.ClaimIntents(t.Context(), of("press"), 1, time.Minute) // and then it died
 		check(t, err)
 		r.issue(0) // its claim still runs
 		r.due()

@@ -83,7 +83,10 @@ func newRoom(t *testing.T, url string) *room {
 // start begins a process, as after a crash of the one before.
 func (r *room) start() {
 	r.disk = &disk{Store: r.db, vault: r.vault}
-	r.issuer = issue.New(r.disk, r.disk, r.press, func() { r.woken++ }, slog.New(slog.NewTextHandler(r.log, nil)), r.clock.Now)
+	var err error
+	r.issuer, err = issue.New(r.disk, r.disk, issue.Wake{Sender: func() { r.woken++ }}, slog.New(slog.NewTextHandler(r.log, nil)),
+		issue.Config{Routes: issue.Only(r.press), Now: r.clock.Now})
+	check(r.t, err)
 }
 
 // paid returns a card whose payment is confirmed.
@@ -362,12 +365,12 @@ type disk struct {
 	claimedCounts []int
 }
 
-func (d *disk) ClaimIntents(ctx context.Context, supplier string, n int, ttl time.Duration) ([]issue.Intent, error) {
+func (d *disk) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl time.Duration) ([]issue.Intent, error) {
 	d.claimedCounts = append(d.claimedCounts, n)
 	if d.claimFails != nil {
 		return nil, d.claimFails
 	}
-	intents, err := d.Store.ClaimIntents(ctx, supplier, n, ttl)
+	intents, err := d.Store.ClaimIntents(ctx, claim, n, ttl)
 	slices.SortFunc(intents, func(a, b issue.Intent) int { return bytes.Compare(a.CardUUID[:], b.CardUUID[:]) })
 	if d.claims != nil {
 		intents = d.claims(intents, n, ttl)
@@ -403,6 +406,13 @@ type counting struct {
 func (c *counting) SaveIssued(ctx context.Context, cards []issue.IssuedCard) error {
 	c.d.commitsOf = append(c.d.commitsOf, len(cards))
 	return c.Tx.SaveIssued(ctx, cards)
+}
+
+func (c *counting) SaveIntents(ctx context.Context, intents []issue.Intent) error {
+	if c.d.saveFails != nil {
+		return c.d.saveFails
+	}
+	return c.Tx.SaveIntents(ctx, intents)
 }
 
 func (d *disk) SaveIntents(ctx context.Context, intents []issue.Intent) error {
@@ -444,4 +454,9 @@ func (r *room) reason(c *card.Card) string {
 	record, err := r.db.Record(r.t.Context(), c.UUID)
 	check(r.t, err)
 	return record.Intent.Reason
+}
+
+// of returns the claim of the only supplier.
+func of(supplier string) issue.Claim {
+	return issue.Claim{Supplier: supplier, Shares: []issue.Share{{Supplier: supplier, Min: card.MinUSD, Max: card.MaxUSD}}}
 }

@@ -29,9 +29,12 @@ type Intent struct {
 	Key          string    // the same in every attempt
 	Reference    string    // the supplier's; "" if it gave none
 	FirstAskedAt time.Time // by the database's clock; zero if nobody was asked
+	OpenedAt     time.Time // by the same clock: when the payment was confirmed
 	ClaimedAt    time.Time // by the same clock
 	Asked        bool      // before this attempt, or by one that was cut off
 	Answer       Outcome   // the last one; meaningless unless Asked
+	Refusals     []Refusal // of the suppliers that were asked before this one; each is asked once
+	Declines     int       // how often a supplier refused, ever
 	Reason       string    // why the card is not issued yet
 	Wait         time.Duration
 	Attempts     int   // this one included
@@ -78,6 +81,26 @@ func (i Intent) answered(a Answer) Intent {
 	if storable(a.Reference) {
 		i.Reference = a.Reference
 	}
+	return i
+}
+
+// to returns the intent as it is to be asked of another supplier, at once.
+func (i Intent) to(supplier string) Intent {
+	i.State, i.Supplier, i.Reference, i.FirstAskedAt, i.Asked, i.Answer, i.Wait = StateOpen, supplier, "", time.Time{}, false, Unknown, 0
+	return i
+}
+
+// startOver returns the intent as it is to be asked of whichever supplier is the first then.
+func (i Intent) startOver() Intent {
+	i = i.to("")
+	i.Refusals = nil
+	return i
+}
+
+// reopened returns an intent whose refund was due as it is to be asked again of the same supplier.
+func (i Intent) reopened() Intent {
+	i.State = StateOpen
+	i.Refusals = i.Refusals[:max(0, len(i.Refusals)-1)]
 	return i
 }
 

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,20 +32,81 @@ const (
 	issueProlong = 2 * time.Second  // between two prolongations of a claim
 )
 
-// Issuer issues paid cards. It is safe for concurrent use, also by several processes.
+// Config configures an issuer.
+type Config struct {
+	// Routes are the suppliers of all issuers. At least one is required.
+	Routes Routes
+	// Index is that of the route whose supplier this issuer asks. Each supplier has an issuer of its own, so that none waits for another.
+	Index int
+	// Patience is how long a paid card waits for suppliers that can't make it now but may be able to later, since its payment was
+	// confirmed. After that its refund is due. Defaults to none: a refusal of the last supplier is final.
+	Patience time.Duration
+	// Now is the clock. Defaults to time.Now.
+	Now func() time.Time
+}
+
+// Validate fills in the defaults, and returns an error if a field is not valid.
+func (c *Config) Validate() error {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Index < 0 || c.Index >= len(c.Routes) {
+		return errors.New("there is no such supplier")
+	}
+	if c.Patience < 0 {
+		return errors.New("the time to wait for suppliers must not be negative")
+	}
+	names := map[string]bool{}
+	for i, r := range c.Routes {
+		name := r.Supplier.Name()
+		if names[name] {
+			return fmt.Errorf("two suppliers have the name %q", name)
+		}
+		names[name] = true
+		if r.Min > r.Max || r.AtOnce < 0 || r.PerSecond < 0 {
+			return fmt.Errorf("supplier %s: amounts must not end before they begin, and limits must not be negative", name)
+		}
+		if r.AtOnce == 0 {
+			c.Routes[i].AtOnce = issueAtOnce
+		}
+	}
+	return nil
+}
+
+// Issuer issues paid cards by one supplier. It is safe for concurrent use, also by several processes.
 type Issuer struct {
 	store    Store
 	vault    Vault
 	supplier Supplier
-	wake     func()
+	route    Route
+	wake     Wake
 	log      *slog.Logger
+	cfg      Config
 	now      func() time.Time
+	pace     *pace
 	batch    atomic.Int32 // cards of the next batch
 }
 
-// New returns an issuer. wake is called when there are events to send.
-func New(store Store, vault Vault, supplier Supplier, wake func(), log *slog.Logger, now func() time.Time) *Issuer {
-	return &Issuer{store: store, vault: vault, supplier: supplier, wake: wake, log: log, now: now}
+// Wake tells other loops that there is work for them. A nil field is not called.
+type Wake struct {
+	Issuers func() // a card is to be asked of another supplier
+	Sender  func() // there are events to send
+}
+
+// New returns an issuer. It returns an error if cfg is not valid.
+func New(store Store, vault Vault, wake Wake, log *slog.Logger, cfg Config) (*Issuer, error) {
+	cfg.Routes = slices.Clone(cfg.Routes)
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("issue: %w", err)
+	}
+	route := cfg.Routes[cfg.Index]
+	for _, f := range []*func(){&wake.Issuers, &wake.Sender} {
+		if *f == nil {
+			*f = func() {}
+		}
+	}
+	return &Issuer{store: store, vault: vault, supplier: route.Supplier, route: route, wake: wake, log: log, cfg: cfg, now: cfg.Now,
+		pace: newPace(route.PerSecond)}, nil
 }
 
 // Tick issues every card that is due.
@@ -57,15 +119,21 @@ func (s *Issuer) Tick(ctx context.Context) error {
 }
 
 // IssueDue tries to issue cards whose payment is confirmed, up to a batch, and returns how many it worked on. Several processes may
-// call it at once: each intent is claimed by one, and whoever lost a claim can't write any more.
+// call it at once: each intent is claimed by one, and whoever lost a claim can't write any more. It claims what its supplier is to be
+// asked for; the first issuer also claims what no supplier makes any more. It claims nothing while the supplier is to be left alone.
 //
 // Cards of a batch wait for each other, so a batch is small, unless there is much to do and the supplier is quick.
 func (s *Issuer) IssueDue(ctx context.Context) (int, error) {
-	batch, started := int(max(issueAtOnce, s.batch.Load())), s.now()
-	intents, err := s.store.ClaimIntents(ctx, s.supplier.Name(), batch, issueClaim)
+	started := s.now()
+	batch := s.pace.most(int(max(issueAtOnce, s.batch.Load())), started)
+	if batch == 0 {
+		return 0, nil
+	}
+	intents, err := s.store.ClaimIntents(ctx, Claim{s.supplier.Name(), s.cfg.Routes.shares()}, batch, issueClaim)
 	if err != nil || len(intents) == 0 {
 		return 0, err
 	}
+	s.pace.take(len(intents), started)
 	defer func() {
 		next := issueAtOnce
 		if len(intents) == batch && s.now().Sub(started) < issueQuick {
@@ -89,7 +157,7 @@ func (s *Issuer) IssueDue(ctx context.Context) (int, error) {
 	issued, rest, failed := s.tryAll(ctx, intents, cards)
 	release() // before the time of the next attempt is stored
 	unstored, err := s.storeIssued(ctx, issued)
-	return len(intents), errors.Join(failed, err, s.saveIntents(ctx, append(rest, unstored...)))
+	return len(intents), errors.Join(failed, err, s.saveAll(ctx, append(rest, unstored...)))
 }
 
 // holdClaims prolongs claims until the returned function is called. A process that dies or stops holds them no longer, and another one
@@ -132,12 +200,14 @@ func (s *Issuer) tryAll(ctx context.Context, intents []Intent, cards []*card.Car
 	}
 	tried := make([]*attempt, len(intents))
 	var group errgroup.Group
-	group.SetLimit(issueAtOnce)
+	group.SetLimit(s.route.AtOnce)
 	started := s.now()
 	for i, intent := range intents {
 		group.Go(func() error {
 			a, err := attempt{intent: intent.unasked()}, error(nil)
-			if s.now().Sub(started) > issueAsking {
+			if wait := s.pace.wait(s.now()); wait > 0 {
+				a.intent.Reason, a.intent.Wait = "the supplier is busy or does not answer", wait
+			} else if s.now().Sub(started) > issueAsking {
 				a.intent.Reason = "the supplier is slow" // due again at once
 			} else {
 				a, err = s.try(ctx, intent, byID[intent.CardUUID])
@@ -175,14 +245,22 @@ func (s *Issuer) try(ctx context.Context, intent Intent, c *card.Card) (attempt,
 		return attempt{intent: intent.unasked().later(unpaidAgain)}, nil
 	case intent.Supplier != s.supplier.Name():
 		return s.park(ctx, intent, fmt.Sprintf("the supplier that was asked is %s, and this process has another", intent.Supplier)), nil
+	case !intent.Asked && !s.route.makes(c.USD):
+		return attempt{intent: intent.unasked().startOver().later(fmt.Sprintf("no supplier makes cards of %s US dollars", c.USD))}, nil
 	}
 	asking, cancel := context.WithTimeout(ctx, issueTimeout)
 	defer cancel()
 	answer, err := s.ask(asking, intent, c.USD)
-	if errors.Is(err, errForgotten) {
+	s.pace.answered(err, s.now())
+	var busy *BusyError
+	switch {
+	case errors.Is(err, errForgotten):
 		return s.park(ctx, intent, err.Error()), nil
-	}
-	if err != nil {
+	case errors.As(err, &busy):
+		a := attempt{intent: intent.unasked().later(busy.Error())}
+		a.intent.Wait = max(a.intent.Wait, s.pace.wait(s.now()))
+		return a, nil
+	case err != nil:
 		s.log.WarnContext(ctx, "the supplier gave no clear answer", "card", c.UUID, "attempt", intent.Attempts, "error", clean(err.Error()))
 		return attempt{intent: intent.answered(Answer{}).later("the supplier gave no clear answer")}, nil
 	}
@@ -192,9 +270,7 @@ func (s *Issuer) try(ctx context.Context, intent Intent, c *card.Card) (attempt,
 		intent.State = StatePending
 		return attempt{intent: intent.later("")}, nil
 	case Declined:
-		intent.State, intent.Reason = StateRefundDue, clean(answer.Reason)
-		s.log.ErrorContext(ctx, "the supplier declined: card needs an operator", "card", c.UUID, "reason", intent.Reason)
-		return attempt{intent: intent}, nil
+		return s.declined(ctx, intent, c, answer), nil
 	}
 	return s.receive(ctx, intent, c, answer)
 }
@@ -203,7 +279,7 @@ var errForgotten = errors.New("the supplier does not know the request, and may h
 
 // ask looks up what was submitted before, and submits what the supplier does not know. Without an error the answer is clear.
 func (s *Issuer) ask(ctx context.Context, intent Intent, usd card.USD) (Answer, error) {
-	request := Request{Key: intent.Key, Reference: intent.Reference, USD: usd}
+	request := Request{Key: intent.Key, Reference: intent.Reference, USD: usd, Declines: intent.Declines}
 	if intent.Asked {
 		found, err := s.supplier.Lookup(ctx, request)
 		switch {
@@ -261,11 +337,75 @@ func (s *Issuer) park(ctx context.Context, intent Intent, reason string) attempt
 	return attempt{intent: intent}
 }
 
-func (s *Issuer) saveIntents(ctx context.Context, intents []Intent) error {
-	if len(intents) == 0 {
-		return nil
+// declined has the next supplier asked. If none is left, the card waits for one that may be able to make it later, but no longer than
+// the operator's patience: then its refund is due.
+func (s *Issuer) declined(ctx context.Context, intent Intent, c *card.Card, answer Answer) attempt {
+	intent.Declines++
+	intent.Refusals = append(intent.Refusals, Refusal{intent.Supplier, clean(answer.Reason), answer.Temporary})
+	intent.Reason = reasons(intent.Refusals)
+	next := s.cfg.Routes.next(c.USD, intent.Refusals)
+	switch {
+	case next != "":
+		s.log.WarnContext(ctx, "the supplier declined: asking the next one", "card", c.UUID, "reason", intent.Reason, "next", next)
+		return attempt{intent: intent.to(next)}
+	case anyTemporary(intent.Refusals) && intent.ClaimedAt.Sub(intent.OpenedAt) < s.cfg.Patience:
+		s.log.WarnContext(ctx, "no supplier can make the card now", "card", c.UUID, "reason", intent.Reason)
+		return attempt{intent: intent.startOver().later(intent.Reason)}
 	}
-	return s.store.SaveIntents(ctx, intents)
+	intent.State = StateRefundDue
+	return attempt{card: c, intent: intent}
+}
+
+// saveAll stores what became of intents whose card is not issued. Each refund that is due is a transaction with the event that tells of it.
+func (s *Issuer) saveAll(ctx context.Context, intents []Intent) error {
+	var failed []error
+	var others []Intent
+	again := false
+	for _, intent := range intents {
+		if intent.State == StateRefundDue {
+			failed = append(failed, s.refundDue(ctx, intent))
+			continue
+		}
+		again = again || intent.Wait == 0 && intent.Supplier != s.supplier.Name()
+		others = append(others, intent)
+	}
+	if len(others) > 0 {
+		failed = append(failed, s.store.SaveIntents(ctx, others))
+	}
+	if again {
+		s.wake.Issuers()
+	}
+	return errors.Join(failed...)
+}
+
+// refundDue stores that no supplier makes a card, and tells the account.
+func (s *Issuer) refundDue(ctx context.Context, intent Intent) error {
+	paid := false
+	err := s.store.IssueTx(ctx, func(tx Tx) error {
+		now, err := tx.LockCardsByUUID(ctx, []uuid.UUID{intent.CardUUID})
+		if err != nil {
+			return err
+		}
+		paid = len(now) == 1 && now[0].State == card.Paid
+		if !paid { // it is asked for again once the money is back
+			return tx.SaveIntents(ctx, []Intent{intent.reopened().later(unpaidAgain)})
+		}
+		if err := tx.SaveIntents(ctx, []Intent{intent}); err != nil {
+			return err
+		}
+		return tx.InsertEvents(ctx, []card.Event{card.NewEvent(uuid.Must(uuid.NewV7()), now[0], card.EventRefundDue, now[0].Status, now[0].State)})
+	})
+	switch {
+	case errors.Is(err, card.ErrFenced):
+		s.log.InfoContext(ctx, "another process took the card over", "card", intent.CardUUID)
+		return nil
+	case err != nil:
+		return fmt.Errorf("refund due %s: %w", intent.CardUUID, err)
+	case paid:
+		s.log.ErrorContext(ctx, "no supplier makes the card: card needs an operator", "card", intent.CardUUID, "reason", intent.Reason)
+		s.wake.Sender()
+	}
+	return nil
 }
 
 var errUnpaidAgain = errors.New(unpaidAgain)
@@ -278,7 +418,7 @@ func (s *Issuer) storeIssued(ctx context.Context, cards []attempt) ([]Intent, er
 	}
 	err := s.commitIssued(ctx, cards)
 	if err == nil {
-		s.wake()
+		s.wake.Sender()
 		return nil, nil
 	}
 	if len(cards) > 1 {

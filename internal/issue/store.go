@@ -15,16 +15,24 @@ type Store interface {
 	// A lost reply to COMMIT is an error although the transaction may have happened: what f writes is found by its keys.
 	IssueTx(ctx context.Context, f func(Tx) error) error
 
-	// ClaimIntents hands out up to n intents, open or pending, whose card is paid and whose time has come, each for ttl. The claim
-	// commits key and supplier, and the time if nobody was asked before. An intent that was asked for before keeps its supplier. It gives
-	// up with card.ErrUnavailable if it has to wait for more than seconds.
-	ClaimIntents(ctx context.Context, supplier string, n int, ttl time.Duration) ([]Intent, error)
+	// ClaimIntents hands out up to n intents, open or pending, that are the claim's supplier's, whose card is paid and whose time has come,
+	// each for ttl, and takes the accounts in turn. The claim commits key and supplier, and the time if nobody was asked before. An intent
+	// that was asked for before keeps its supplier. It gives up with card.ErrUnavailable if it has to wait for more than seconds.
+	ClaimIntents(ctx context.Context, claim Claim, n int, ttl time.Duration) ([]Intent, error)
 	// ProlongIntents prolongs claims that were not lost, so that they end ttl from now.
 	ProlongIntents(ctx context.Context, intents []Intent, ttl time.Duration) error
 	// CardsByUUID returns cards of whatever account, by uuid. It leaves out those whose rows can't be decoded, and reports them.
 	CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error)
 	// SaveIntents stores what became of intents whose card is not issued. One whose claim was lost is left as it is.
 	SaveIntents(ctx context.Context, intents []Intent) error
+}
+
+// Claim says which intents are a supplier's: those that have it already; those that have none yet, and whose amount is in one of its
+// shares and in no share before that. The first supplier's are also those that have a supplier without a share, and those whose amount is
+// in no share.
+type Claim struct {
+	Supplier string
+	Shares   []Share // of all suppliers, in the order in which they are asked; at least one
 }
 
 // Tx is what happens within one transaction.
@@ -34,6 +42,8 @@ type Tx interface {
 	// SaveIssued ends the intents and stores the credentials. It fails with card.ErrFenced if a claim was lost, with card.ErrDuplicate
 	// if another card has the same number.
 	SaveIssued(ctx context.Context, cards []IssuedCard) error
+	// SaveIntents stores what became of intents whose card is not issued. It fails with card.ErrFenced if a claim was lost.
+	SaveIntents(ctx context.Context, intents []Intent) error
 	// InsertEvents gives the events their Seq, and makes a delivery to each enabled webhook that wants them.
 	InsertEvents(ctx context.Context, es []card.Event) error
 }

@@ -94,8 +94,9 @@ func open(t *testing.T, url string) *shop {
 	check(t, err)
 	s.orders, err = order.New(s.store, v, s.rates, nil, nobody, order.Config{Currencies: coins, Now: s.clock})
 	check(t, err)
-	s.supplier = &scripted{Sandbox: supplier.NewSandbox(supplier.Prompt, s.clock), attempts: map[string]int{}, issued: map[string]bool{}}
-	s.issuer = issue.New(s.store, v, s.supplier, nobody, quiet, s.clock)
+	s.supplier = &scripted{Sandbox: supplier.NewSandbox("sandbox", supplier.Prompt, s.clock), attempts: map[string]int{}, issued: map[string]bool{}}
+	s.issuer, err = issue.New(s.store, v, issue.Wake{Sender: nobody}, quiet, issue.Config{Routes: issue.Only(s.supplier), Now: s.clock})
+	check(t, err)
 	s.desk = operator.New(s.store, s.rates, slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	s.tick() // makes addresses
 	return s

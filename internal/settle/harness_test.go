@@ -63,7 +63,7 @@ func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
 		v, err := vault.Open(keys)
 		check(t, err)
 		first := &shop{t: t, url: url, vault: v, rates: &dial{usd: "150"}, now: time.Now()}
-		first.supplier = &scripted{Sandbox: supplier.NewSandbox(supplier.Prompt, first.clock), asked: map[string]int{}}
+		first.supplier = &scripted{Sandbox: supplier.NewSandbox("sandbox", supplier.Prompt, first.clock), asked: map[string]int{}}
 		first.start()
 		a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: first.now}
 		check(t, first.store.InsertAccount(t.Context(), a))
@@ -97,7 +97,7 @@ func (s *shop) start() {
 	s.orders, err = order.New(s.store, s.vault, s.rates, nil, func() {}, order.Config{Currencies: chain.Currencies(), Now: s.clock})
 	check(s.t, err)
 	s.desk = operator.New(s.store, s.rates, quiet)
-	s.issuer = issue.New(s.store, s.vault, s.supplier, func() {}, quiet, s.clock)
+	s.issuer = newIssuer(s.store, s.vault, s.supplier, s.clock)
 	s.name = uuid.NewString()
 	s.watcher = s.watch(s.chain, settle.Config{FillBatch: 200})
 	check(s.t, s.watcher.Tick(s.t.Context()))
@@ -126,7 +126,7 @@ func (s *shop) coins(coins []card.Currency) {
 	s.t.Cleanup(func() { _ = db.Close() })
 	s.store = db
 	s.desk = operator.New(db, s.rates, quiet)
-	s.issuer = issue.New(db, s.vault, s.supplier, func() {}, quiet, s.clock)
+	s.issuer = newIssuer(db, s.vault, s.supplier, s.clock)
 	s.orders, err = order.New(db, s.vault, s.rates, nil, func() {}, order.Config{Currencies: coins, Now: s.clock})
 	check(s.t, err)
 }
@@ -328,4 +328,13 @@ func create(ctx context.Context, s *order.Service, account uuid.UUID, usd string
 	}
 	c, _, err := s.CreateCard(ctx, account, o, "")
 	return c, err
+}
+
+// newIssuer returns the issuer of the only supplier.
+func newIssuer(db issue.Store, v issue.Vault, s issue.Supplier, now func() time.Time) *issue.Issuer {
+	issuer, err := issue.New(db, v, issue.Wake{}, quiet, issue.Config{Routes: issue.Only(s), Now: now})
+	if err != nil {
+		panic(err) // the configuration is the test's own
+	}
+	return issuer
 }

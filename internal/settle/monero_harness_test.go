@@ -13,7 +13,6 @@ import (
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
-	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/rig"
@@ -75,7 +74,7 @@ func newTill(t *testing.T, url string, changes ...func(*till)) *till {
 	check(t, err)
 	s := &till{shop: &shop{t: t, url: url, vault: v, rates: &dial{usd: "150"}}, net: rig.Monero(t)}
 	s.net.DropMempool(t)
-	s.supplier = &scripted{Sandbox: supplier.NewSandbox(supplier.Prompt, time.Now), asked: map[string]int{}}
+	s.supplier = &scripted{Sandbox: supplier.NewSandbox("sandbox", supplier.Prompt, time.Now), asked: map[string]int{}}
 	// monerod takes 25 connections from one machine, and only a proxy ends those that nobody needs any more.
 	s.node, s.wallet = rig.NewProxy(t, s.net.DaemonURL), rig.NewProxy(t, s.net.WalletURL)
 	s.config = chain.MoneroConfig{DaemonURL: s.node.URL, WalletURL: s.wallet.URL}
@@ -105,7 +104,7 @@ func (s *till) open() {
 	s.orders, err = order.New(s.store, s.vault, s.rates, nil, func() {}, policy)
 	check(s.t, err)
 	s.desk = operator.New(s.store, s.rates, quiet)
-	s.issuer = issue.New(s.store, s.vault, s.supplier, func() {}, quiet, s.clock)
+	s.issuer = newIssuer(s.store, s.vault, s.supplier, s.clock)
 	s.restart()
 }
 

@@ -40,7 +40,7 @@ func (h *history) start() *replica {
 	r := &replica{h: h, name: fmt.Sprintf("r%d", h.started)}
 	r.disk = &disk{Store: h.db.store, r: r}
 	r.orders, r.desk = r.till(10), operator.New(r.disk, h, quiet)
-	r.issuer = issue.New(r.disk, h.db.vault, h.press, func() {}, quiet, h.clock)
+	r.issuer = newIssuer(r.disk, h.db.vault, h.press, h.clock)
 	// The store's clock is real and a test must not wait for it: leases end when the history says so.
 	var err error
 	r.watcher, err = settle.New(r.disk, h, r, nobody(), quiet, settle.Config{Reread: 40, CompareEvery: h.compare, PoolSize: 8, FillBatch: 8, LeaseTTL: 24 * time.Hour,
@@ -183,8 +183,8 @@ func (d *disk) AcquireLease(ctx context.Context, name, holder string, ttl time.D
 }
 
 // ClaimIntents implements issue.Store. A claim ends at once, so that what a process left behind need not be waited for.
-func (d *disk) ClaimIntents(ctx context.Context, supplier string, n int, _ time.Duration) ([]issue.Intent, error) {
-	intents, err := d.Store.ClaimIntents(ctx, supplier, n, 0)
+func (d *disk) ClaimIntents(ctx context.Context, claim issue.Claim, n int, _ time.Duration) ([]issue.Intent, error) {
+	intents, err := d.Store.ClaimIntents(ctx, claim, n, 0)
 	pl := ctx.Value(planKey{}).(*plan)
 	for _, intent := range intents {
 		if x := d.r.h.order(intent.CardUUID); x != nil {

@@ -157,7 +157,7 @@ func generate(t *testing.T, s *store.Store, id uuid.UUID) {
 	inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 		return tx.SaveVerdicts(ctx, verdicts(cards, card.Assessment{State: card.Paid, Received: cards[0].Amount, Settled: cards[0].Amount}))
 	})
-	claims, err := s.ClaimIntents(t.Context(), "sandbox", 1, time.Hour)
+	claims, err := s.ClaimIntents(t.Context(), claimOf("sandbox"), 1, time.Hour)
 	check(t, err)
 	inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 		return tx.SaveIssued(ctx, []issue.IssuedCard{issued(claims[0], "number "+id.String())})

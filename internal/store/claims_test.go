@@ -377,7 +377,7 @@ func TestInsist_NothingIsIssuedOrNumberedUnlessSomebodyAttests(t *testing.T) {
 		s.Insist()
 		works := func(want bool) {
 			t.Helper()
-			claimed, err := s.ClaimIntents(t.Context(), "sandbox", 1, 0)
+			claimed, err := s.ClaimIntents(t.Context(), claimOf("sandbox"), 1, 0)
 			check(t, err)
 			if (len(claimed) == 1) != want {
 				t.Errorf("%d claimed, want %t", len(claimed), want)

@@ -3,6 +3,9 @@ package store
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,22 +21,30 @@ func (t *tx) insertIntents(ctx context.Context, cards []uuid.UUID) error {
 		cards, func(id uuid.UUID) []any { return []any{id} })
 }
 
+// fairWindow is among how many intents that are due the accounts take turns.
+const fairWindow = 2048
+
+// claimRow is an intent as its claim returns it.
+type claimRow struct {
+	CardUUID     uuid.UUID      `db:"card_uuid"`
+	State        issue.State    `db:"state"`
+	Supplier     string         `db:"supplier"`
+	Key          string         `db:"key"`
+	Reference    string         `db:"reference"`
+	FirstAskedAt int64          `db:"first_asked_at"`
+	OpenedAt     int64          `db:"opened_at"`
+	DueAt        int64          `db:"due_at"`
+	Answer       sql.NullString `db:"answer"`
+	Refusals     sql.NullString `db:"refusals"`
+	Declines     int            `db:"declines"`
+	Attempts     int            `db:"attempts"`
+	Fence        int64          `db:"fence"`
+}
+
 // ClaimIntents implements issue.Store. Each claim raises the fence; one whose reply is lost ends with its ttl.
-func (s *Store) ClaimIntents(ctx context.Context, supplier string, n int, ttl time.Duration) ([]issue.Intent, error) {
+func (s *Store) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl time.Duration) ([]issue.Intent, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestClaim)
 	defer cancel()
-	var found []struct {
-		CardUUID     uuid.UUID      `db:"card_uuid"`
-		State        issue.State    `db:"state"`
-		Supplier     string         `db:"supplier"`
-		Key          string         `db:"key"`
-		Reference    string         `db:"reference"`
-		FirstAskedAt int64          `db:"first_asked_at"`
-		DueAt        int64          `db:"due_at"`
-		Answer       sql.NullString `db:"answer"`
-		Attempts     int            `db:"attempts"`
-		Fence        int64          `db:"fence"`
-	}
 	attested := "TRUE"
 	if s.insist.Load() {
 		var err error
@@ -42,23 +53,50 @@ func (s *Store) ClaimIntents(ctx context.Context, supplier string, n int, ttl ti
 		}
 	}
 	now := "(SELECT " + s.dialect.now + ")" // once for the statement, so that an index can be searched by it
+	known, names, ours, shares := sharesOf(claim)
+	due := "q.state IN ('open', 'pending') AND q.due_at <= " + now
+	args := slices.Concat([]any{ttl.Milliseconds()}, names, []any{claim.Supplier}, shares, []any{claim.Supplier, fairWindow, n})
+	var found []claimRow
 	// What an earlier claim left without an answer was cut off: its answer is unknown.
 	err := s.list(ctx, s.w, &found, "claim intents", `UPDATE intents SET fence = fence + 1, attempts = attempts + 1, due_at = `+now+` + ?,
-		supplier = CASE WHEN supplier IS NULL OR first_asked_at IS NULL AND answer IS NULL THEN CAST(? AS TEXT) ELSE supplier END,
-		key = COALESCE(key, CAST(card_uuid AS TEXT)), first_asked_at = COALESCE(first_asked_at, `+now+`),
+		supplier = CASE WHEN supplier IS NULL OR first_asked_at IS NULL AND answer IS NULL AND supplier NOT IN (`+known+`) THEN CAST(? AS TEXT) ELSE supplier END,
+		key = COALESCE(key, CAST(card_uuid AS TEXT)), first_asked_at = COALESCE(first_asked_at, `+now+`), opened_at = COALESCE(opened_at, `+now+`),
 		answer = CASE WHEN first_asked_at IS NULL THEN answer ELSE COALESCE(answer, 'unknown') END
-		WHERE card_uuid IN (SELECT q.card_uuid FROM intents q JOIN cards c ON c.uuid = q.card_uuid
-			WHERE q.state IN ('open', 'pending') AND q.due_at <= `+now+` AND c.payment_state = 'paid' AND `+attested+`
-				AND NOT EXISTS (SELECT 1 FROM address_pools p WHERE p.currency = c.currency AND (p.conflict IS NOT NULL OR p.issue_after > `+now+`)) ORDER BY q.due_at, q.card_uuid LIMIT ?`+s.dialect.skipLocked+`)
-		RETURNING card_uuid, state, supplier, key, COALESCE(reference, '') AS reference, first_asked_at, due_at, answer, attempts, fence`,
-		ttl.Milliseconds(), supplier, n)
+		WHERE card_uuid IN (SELECT q.card_uuid FROM intents q WHERE q.card_uuid IN (SELECT y.card_uuid FROM (
+				SELECT x.card_uuid, x.due_at, ROW_NUMBER() OVER (PARTITION BY x.account_id ORDER BY x.due_at, x.card_uuid) AS turn FROM (
+					SELECT q.card_uuid, q.due_at, c.account_id FROM intents q JOIN cards c ON c.uuid = q.card_uuid
+					WHERE `+due+` AND c.payment_state = 'paid' AND `+attested+` AND `+ours+` = CAST(? AS TEXT)
+						AND NOT EXISTS (SELECT 1 FROM address_pools p WHERE p.currency = c.currency AND (p.conflict IS NOT NULL OR p.issue_after > `+now+`))
+					ORDER BY q.due_at, q.card_uuid LIMIT ?) x) y
+			ORDER BY y.turn, y.due_at, y.card_uuid LIMIT ?) AND `+due+s.dialect.skipLocked+`)
+		RETURNING card_uuid, state, supplier, key, COALESCE(reference, '') AS reference, first_asked_at, opened_at, due_at, answer, refusals, declines,
+			attempts, fence`, args...)
 	intents := make([]issue.Intent, len(found))
 	for i, f := range found {
 		intents[i] = issue.Intent{CardUUID: f.CardUUID, State: f.State, Supplier: f.Supplier, Key: f.Key, Reference: f.Reference,
-			FirstAskedAt: fromMillis(f.FirstAskedAt), ClaimedAt: fromMillis(f.DueAt - ttl.Milliseconds()),
-			Asked: f.Answer.Valid, Answer: outcome(f.Answer.String), Attempts: f.Attempts, Fence: f.Fence}
+			FirstAskedAt: fromMillis(f.FirstAskedAt), OpenedAt: fromMillis(f.OpenedAt), ClaimedAt: fromMillis(f.DueAt - ttl.Milliseconds()),
+			Asked: f.Answer.Valid, Answer: outcome(f.Answer.String), Declines: f.Declines, Attempts: f.Attempts, Fence: f.Fence}
+		if f.Refusals.Valid && json.Unmarshal([]byte(f.Refusals.String), &intents[i].Refusals) != nil {
+			intents[i].Refusals = nil // the suppliers are asked once more
+		}
 	}
 	return intents, err
+}
+
+// sharesOf returns the names of all suppliers, and an expression for the one to ask for the card c with the intent q, each with its
+// arguments.
+func sharesOf(claim issue.Claim) (known string, names []any, supplier string, args []any) {
+	for _, x := range claim.Shares {
+		names = append(names, x.Supplier)
+	}
+	known = strings.TrimSuffix(strings.Repeat("?, ", len(names)), ", ")
+	var by strings.Builder
+	args = append(args, names...)
+	for _, x := range claim.Shares {
+		by.WriteString(" WHEN q.supplier IS NULL AND c.usd_cents BETWEEN ? AND ? THEN CAST(? AS TEXT)")
+		args = append(args, int64(x.Min), int64(x.Max), x.Supplier)
+	}
+	return known, names, "CASE WHEN q.supplier IN (" + known + ") THEN q.supplier" + by.String() + " ELSE CAST(? AS TEXT) END", append(args, names[0])
 }
 
 // ProlongIntents implements issue.Store.
@@ -87,24 +125,49 @@ func outcome(text string) issue.Outcome {
 
 // SaveIntents implements issue.Store.
 func (s *Store) SaveIntents(ctx context.Context, intents []issue.Intent) error {
-	return inBatches(intents, func(some []issue.Intent) error {
+	_, err := s.saveIntents(ctx, s.w, intents)
+	return err
+}
+
+// SaveIntents implements issue.Tx.
+func (t *tx) SaveIntents(ctx context.Context, intents []issue.Intent) error {
+	n, err := t.s.saveIntents(ctx, t.t, intents)
+	if err == nil && n != int64(len(intents)) {
+		err = card.ErrFenced
+	}
+	return err
+}
+
+// saveIntents returns how many of the claims were not lost.
+func (s *Store) saveIntents(ctx context.Context, on runner, intents []issue.Intent) (saved int64, err error) {
+	err = inBatches(intents, func(some []issue.Intent) error {
 		values := make([][]any, len(some))
 		for i, n := range some {
-			asked, answer := any(nil), any(nil)
+			asked, answer, refusals := any(nil), any(nil), any(nil)
 			if !n.FirstAskedAt.IsZero() {
 				asked = n.FirstAskedAt.UnixMilli()
 			}
 			if n.Asked {
 				answer = n.Answer.String()
 			}
-			values[i] = []any{n.CardUUID, n.Fence, string(n.State), orNull(n.Reference), asked, answer, orNull(n.Reason), n.Wait.Milliseconds()}
+			if len(n.Refusals) > 0 {
+				text, err := json.Marshal(n.Refusals)
+				if err != nil {
+					return err
+				}
+				refusals = string(text)
+			}
+			values[i] = []any{n.CardUUID, n.Fence, string(n.State), orNull(n.Reference), asked, answer, orNull(n.Reason), n.Wait.Milliseconds(),
+				orNull(n.Supplier), refusals, int64(n.Declines)}
 		}
-		table, args := s.dialect.table(values, s.dialect.uuidType, "BIGINT", "TEXT", "TEXT", "BIGINT", "TEXT", "TEXT", "BIGINT")
-		_, err := s.exec(ctx, s.w, "save intents", `UPDATE intents SET state = v.column3, reference = v.column4, first_asked_at = v.column5,
-			answer = v.column6, reason = v.column7, due_at = `+s.dialect.now+` + v.column8
+		table, args := s.dialect.table(values, s.dialect.uuidType, "BIGINT", "TEXT", "TEXT", "BIGINT", "TEXT", "TEXT", "BIGINT", "TEXT", "TEXT", "BIGINT")
+		n, err := s.exec(ctx, on, "save intents", `UPDATE intents SET state = v.column3, reference = v.column4, first_asked_at = v.column5,
+			answer = v.column6, reason = v.column7, due_at = `+s.dialect.now+` + v.column8, supplier = v.column9, refusals = v.column10, declines = v.column11
 			FROM `+table+` WHERE intents.card_uuid = v.column1 AND intents.fence = v.column2 AND intents.state IN ('open', 'pending')`, args...)
+		saved += n
 		return err
 	})
+	return saved, err
 }
 
 // orNull returns nil for an empty text.
@@ -161,8 +224,8 @@ func (t *tx) SaveIssued(ctx context.Context, cards []issue.IssuedCard) error {
 // again, for as long as the supplier keeps the key from now on: the operator has seen what happened, and the last answer stays known,
 // so that a request which the supplier declined is submitted again. What was declined may be asked of another supplier.
 func (t *tx) ReopenIntent(ctx context.Context, id uuid.UUID) error {
-	_, err := t.s.exec(ctx, t.t, "reopen intent", `UPDATE intents SET state = 'open', due_at = 0, first_asked_at = NULL,
-		supplier = CASE state WHEN 'refund_due' THEN NULL ELSE supplier END, reference = CASE state WHEN 'refund_due' THEN NULL ELSE reference END
+	_, err := t.s.exec(ctx, t.t, "reopen intent", `UPDATE intents SET state = 'open', due_at = 0, first_asked_at = NULL, refusals = NULL,
+		opened_at = NULL, supplier = CASE state WHEN 'refund_due' THEN NULL ELSE supplier END, reference = CASE state WHEN 'refund_due' THEN NULL ELSE reference END
 		WHERE card_uuid = ? AND state IN ('parked', 'refund_due')`, id)
 	return err
 }

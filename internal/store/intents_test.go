@@ -47,7 +47,7 @@ func TestClaimIntents_EachIsClaimedByOne(t *testing.T) {
 		for range 6 {
 			all.Go(func() {
 				for {
-					some, err := s.ClaimIntents(t.Context(), "sandbox", 7, time.Hour)
+					some, err := s.ClaimIntents(t.Context(), claimOf("sandbox"), 7, time.Hour)
 					if err != nil {
 						t.Error(err)
 						return
@@ -81,7 +81,7 @@ func TestClaimIntents_OnlyWhilePaid(t *testing.T) {
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { // its money left the chain again
 			return tx.SaveVerdicts(ctx, verdicts([]*card.Card{c}, card.Assessment{State: card.Unpaid}))
 		})
-		if got, err := s.ClaimIntents(t.Context(), "sandbox", 5, time.Hour); err != nil || len(got) != 0 {
+		if got, err := s.ClaimIntents(t.Context(), claimOf("sandbox"), 5, time.Hour); err != nil || len(got) != 0 {
 			t.Errorf("claimed %v, error %v", got, err)
 		}
 	})
@@ -90,7 +90,7 @@ func TestClaimIntents_OnlyWhilePaid(t *testing.T) {
 // claimDue claims all that is due, in the order of the cards.
 func claimDue(t *testing.T, s *store.Store, supplier string, ttl time.Duration) []issue.Intent {
 	t.Helper()
-	claimed, err := s.ClaimIntents(t.Context(), supplier, 9, ttl)
+	claimed, err := s.ClaimIntents(t.Context(), claimOf(supplier), 9, ttl)
 	check(t, err)
 	slices.SortFunc(claimed, func(a, b issue.Intent) int { return strings.Compare(a.CardUUID.String(), b.CardUUID.String()) })
 	return claimed
@@ -99,7 +99,7 @@ func claimDue(t *testing.T, s *store.Store, supplier string, ttl time.Duration) 
 // wantIntent compares an intent, but for the times of its claim.
 func wantIntent(t *testing.T, got, want issue.Intent) {
 	t.Helper()
-	got.FirstAskedAt, got.ClaimedAt = time.Time{}, time.Time{}
+	got.FirstAskedAt, got.OpenedAt, got.ClaimedAt = time.Time{}, time.Time{}, time.Time{}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -122,6 +122,9 @@ func TestClaimIntents_CommitsWhomToAskWithWhichKeySinceWhen(t *testing.T) {
 		time.Sleep(2 * time.Millisecond)
 		second := claimDue(t, s, "b", time.Hour)[0]
 		wantIntent(t, second, issue.Intent{CardUUID: id, State: issue.StateOpen, Supplier: "a", Key: id.String(), Asked: true, Answer: issue.Unknown, Attempts: 2, Fence: 2})
+		if !first.OpenedAt.Equal(first.FirstAskedAt) || !second.OpenedAt.Equal(first.OpenedAt) {
+			t.Errorf("opened at %s, then %s", first.OpenedAt, second.OpenedAt)
+		}
 		if !second.FirstAskedAt.Equal(first.FirstAskedAt) || !second.ClaimedAt.After(first.ClaimedAt) {
 			t.Errorf("asked first at %s, then %s; claimed at %s, then %s", first.FirstAskedAt, second.FirstAskedAt, first.ClaimedAt, second.ClaimedAt)
 		}
@@ -320,7 +323,7 @@ func TestClaimIntents_InTheOrderInWhichTheyAreDue(t *testing.T) {
 		_, err := rig.OpenSQL(t, url).Exec("UPDATE intents SET due_at = due_at - 10800000") // three hours later
 		check(t, err)
 		for _, want := range []int{2, 1, 0} {
-			got, err := s.ClaimIntents(t.Context(), "a", 1, time.Hour)
+			got, err := s.ClaimIntents(t.Context(), claimOf("a"), 1, time.Hour)
 			check(t, err)
 			if len(got) != 1 || got[0].CardUUID != claims[want].CardUUID {
 				t.Errorf("claimed %+v", got)
@@ -413,7 +416,7 @@ func TestMigrate_ToSuppliersAndBackKeepsIntents(t *testing.T) {
 func TestProlongIntents_AClaimEndsSoonUnlessItIsProlonged(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		payCards(t, s, 2)
-		claimed, err := s.ClaimIntents(t.Context(), "sandbox", 2, 0)
+		claimed, err := s.ClaimIntents(t.Context(), claimOf("sandbox"), 2, 0)
 		check(t, err)
 		if len(claimed) != 2 {
 			t.Fatalf("%d claimed", len(claimed))
@@ -421,7 +424,7 @@ func TestProlongIntents_AClaimEndsSoonUnlessItIsProlonged(t *testing.T) {
 		lost := claimed[1]
 		lost.Fence--
 		check(t, s.ProlongIntents(t.Context(), []issue.Intent{claimed[0], lost}, time.Hour))
-		again, err := s.ClaimIntents(t.Context(), "sandbox", 2, time.Hour)
+		again, err := s.ClaimIntents(t.Context(), claimOf("sandbox"), 2, time.Hour)
 		check(t, err)
 		if len(again) != 1 || again[0].CardUUID != lost.CardUUID {
 			t.Errorf("claimed %+v", again)
@@ -437,7 +440,7 @@ func TestClaimIntents_NotInAConflictAndNotInTheQuietTime(t *testing.T) {
 		payCards(t, s, 1)
 		claims := func(want int) {
 			t.Helper()
-			claimed, err := s.ClaimIntents(t.Context(), "sandbox", 1, 0)
+			claimed, err := s.ClaimIntents(t.Context(), claimOf("sandbox"), 1, 0)
 			check(t, err)
 			if len(claimed) != want {
 				t.Errorf("%d claimed, want %d", len(claimed), want)
@@ -459,5 +462,63 @@ func TestClaimIntents_NotInAConflictAndNotInTheQuietTime(t *testing.T) {
 		_, err = s.BeginEpoch(t.Context(), l, settle.Epoch{Currency: "monero", Number: l.Epoch + 1, First: 3})
 		check(t, err)
 		claims(1)
+	})
+}
+
+// claimOf returns the claim of the only supplier.
+func claimOf(supplier string) issue.Claim {
+	return issue.Claim{Supplier: supplier, Shares: []issue.Share{{Supplier: supplier, Min: card.MinUSD, Max: card.MaxUSD}}}
+}
+
+// Each supplier's issuer claims what that supplier is to be asked for, and the first one also what is nobody's.
+func TestClaimIntents_EachSupplierHasItsShare(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		cards := payCards(t, s, 3)
+		usd := cards[0].USD
+		claims := func(supplier string, shares ...issue.Share) int {
+			t.Helper()
+			got, err := s.ClaimIntents(t.Context(), issue.Claim{Supplier: supplier, Shares: shares}, 9, expiredAtOnce)
+			check(t, err)
+			for _, i := range got { // as if nobody had been asked
+				i.FirstAskedAt, i.Supplier = time.Time{}, ""
+				check(t, s.SaveIntents(t.Context(), []issue.Intent{i}))
+			}
+			return len(got)
+		}
+		small, large := issue.Share{Supplier: "small", Min: card.MinUSD, Max: usd - 1}, issue.Share{Supplier: "large", Min: usd, Max: card.MaxUSD}
+		all := issue.Share{Supplier: "all", Min: card.MinUSD, Max: card.MaxUSD}
+		for i, tt := range []struct {
+			supplier string
+			shares   []issue.Share
+			want     int
+		}{
+			{"large", []issue.Share{small, large}, 3},
+			{"small", []issue.Share{small, large}, 0},
+			{"all", []issue.Share{large, all}, 0},
+			{"all", []issue.Share{small, all}, 3},
+			{"small", []issue.Share{small}, 3}, // which then says that nobody makes them
+			{"all", []issue.Share{small, small, all, large}, 3},
+			{"large", []issue.Share{small, all, large}, 0},
+		} {
+			if got := claims(tt.supplier, tt.shares...); got != tt.want {
+				t.Errorf("%d: %s claimed %d, want %d", i, tt.supplier, got, tt.want)
+			}
+		}
+		// An intent that was given to a supplier stays with it, whatever its share, until the supplier is gone.
+		kept := claimDue(t, s, "large", expiredAtOnce)
+		kept[0].Supplier, kept[0].FirstAskedAt, kept[0].Refusals, kept[0].Declines = "all", time.Time{}, []issue.Refusal{{Supplier: "large", Reason: "no", Temporary: true}}, 1
+		kept[1].Supplier, kept[1].FirstAskedAt = "gone", time.Time{}
+		kept[2].State = issue.StateParked
+		check(t, s.SaveIntents(t.Context(), kept))
+		got, err := s.ClaimIntents(t.Context(), issue.Claim{Supplier: "all", Shares: []issue.Share{large, all}}, 9, expiredAtOnce)
+		if check(t, err); len(got) != 1 {
+			t.Fatalf("claimed %+v", got)
+		}
+		wantIntent(t, got[0], issue.Intent{CardUUID: kept[0].CardUUID, State: issue.StateOpen, Supplier: "all", Key: kept[0].Key, Refusals: kept[0].Refusals,
+			Declines: 1, Attempts: got[0].Attempts, Fence: got[0].Fence})
+		got, err = s.ClaimIntents(t.Context(), issue.Claim{Supplier: "large", Shares: []issue.Share{large, all}}, 9, expiredAtOnce)
+		if check(t, err); len(got) != 1 || got[0].CardUUID != kept[1].CardUUID || got[0].Supplier != "large" || got[0].Asked {
+			t.Errorf("claimed %+v", got)
+		}
 	})
 }

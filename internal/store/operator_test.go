@@ -75,7 +75,7 @@ func TestFindCards_ThoseThatNeedAnOperator(t *testing.T) {
 		})
 		assess(t, s, cards[3], card.Assessment{State: card.Reversed, Settled: 9, Received: 3}) // as a decision is followed by
 		assess(t, s, cards[4], card.Assessment{State: card.Paid, Received: 9, Settled: 9})
-		claims, err := s.ClaimIntents(ctx, "sandbox", 1, time.Hour)
+		claims, err := s.ClaimIntents(ctx, claimOf("sandbox"), 1, time.Hour)
 		check(t, err)
 		claims[0].State = issue.StateParked
 		check(t, s.SaveIntents(ctx, claims))

@@ -248,8 +248,8 @@ func (c *calls) intents() {
 	s := c.s
 	var claimed []issue.Intent
 	c.do("ClaimIntents", func(ctx context.Context) (err error) {
-		claimed, err = s.ClaimIntents(ctx, "sandbox", page, time.Hour)
-		if err == nil && len(claimed) < 2 {
+		claimed, err = s.ClaimIntents(ctx, claimOf("sandbox"), page, time.Hour)
+		if err == nil && len(claimed) < 3 {
 			return errors.New("too few")
 		}
 		return err
@@ -258,6 +258,11 @@ func (c *calls) intents() {
 	claimed[0].State = "parked"
 	c.do("SaveIntents", func(ctx context.Context) error { return s.SaveIntents(ctx, claimed[:1]) })
 	c.do("IssueTx", func(ctx context.Context) error { return s.IssueTx(ctx, func(issue.Tx) error { return nil }) })
+	c.tx("SaveIntents", func(ctx context.Context, tx *store.Tx) error {
+		kept := claimed[2]
+		kept.Reason = "the supplier is busy"
+		return tx.SaveIntents(ctx, []issue.Intent{kept})
+	})
 	c.tx("SaveIssued", func(ctx context.Context, tx *store.Tx) error {
 		return tx.SaveIssued(ctx, []issue.IssuedCard{issued(claimed[1], uuid.NewString())})
 	})

@@ -40,19 +40,28 @@ const (
 // with a country code from 900 to 999 (ISO/IEC 7812-1), which ISO 3166-1 leaves to users and gives to no country.
 // It keeps no state: everything is derived from the key, so that every request for it yields the same card on any replica.
 type Sandbox struct {
+	name      string
 	behaviour Behaviour
 	now       func() time.Time
 }
 
 var _ issue.Supplier = (*Sandbox)(nil)
 
-// NewSandbox returns the sandbox's supplier.
-func NewSandbox(behaviour Behaviour, now func() time.Time) *Sandbox {
-	return &Sandbox{behaviour: behaviour, now: now}
+// Behaviours returns all of them.
+func Behaviours() []Behaviour { return []Behaviour{Prompt, Slow, Delayed, Ambiguous, Declining} }
+
+// NewSandbox returns a supplier of sandbox cards.
+func NewSandbox(name string, behaviour Behaviour, now func() time.Time) *Sandbox {
+	return &Sandbox{name: name, behaviour: behaviour, now: now}
 }
 
 // Name implements issue.Supplier.
-func (s *Sandbox) Name() string { return "sandbox" }
+func (s *Sandbox) Name() string { return s.name }
+
+// Offers returns what can be had: every amount that cards are sold for.
+func (s *Sandbox) Offers(context.Context) ([]card.Offer, error) {
+	return []card.Offer{{Min: card.MinUSD, Max: card.MaxUSD, Left: card.Unlimited}}, nil
+}
 
 // KeyRetention implements issue.Supplier.
 func (s *Sandbox) KeyRetention() time.Duration { return 0 }

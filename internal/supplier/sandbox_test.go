@@ -20,7 +20,7 @@ var november = time.Date(2026, 11, 30, 23, 59, 0, 0, time.UTC)
 // sandbox returns a sandbox whose time the test sets.
 func sandbox(b supplier.Behaviour) (s *supplier.Sandbox, now *time.Time) {
 	at := november
-	return supplier.NewSandbox(b, func() time.Time { return at }), &at
+	return supplier.NewSandbox("sandbox", b, func() time.Time { return at }), &at
 }
 
 // call submits a request, or looks it up.
@@ -123,7 +123,7 @@ func TestSandbox_PendingIsIssuedAfterThreeSeconds(t *testing.T) {
 		want  issue.Outcome
 	}{{0, issue.Pending}, {3*time.Second - 1, issue.Pending}, {3 * time.Second, issue.Issued}, {time.Hour, issue.Issued}} {
 		*now = november.Add(tt.after)
-		other := supplier.NewSandbox(supplier.Delayed, func() time.Time { return *now }) // on another replica
+		other := supplier.NewSandbox("sandbox", supplier.Delayed, func() time.Time { return *now }) // on another replica
 		if a := want(t, other.Lookup, r, tt.want); a.Reference != r.Reference {
 			t.Errorf("reference %q, then %q", r.Reference, a.Reference)
 		}

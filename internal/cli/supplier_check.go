@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// supplierCheckTime limits the answer of one supplier.
+const supplierCheckTime = 15 * time.Second
+
+type supplierCheckCommand struct {
+	File string `name:"suppliers" env:"CARDMINT_SUPPLIERS" required:"" placeholder:"FILE" help:"TOML file that names the suppliers of cards."`
+}
+
+func (supplierCheckCommand) Help() string {
+	return "Reads the file, asks every supplier in it what can be had, and prints that. Nothing is bought. The exit code is 1 if the file is wrong, or a supplier can't be used.\n\nExample:\n  cardmint supplier check --suppliers suppliers.toml"
+}
+
+// Run asks every supplier what can be had.
+func (c supplierCheckCommand) Run(ctx context.Context, g *globals) error {
+	all, err := supplierFlags{File: c.File}.read(g.Mode)
+	if err != nil {
+		return err
+	}
+	return g.withNeeds(ctx, all, func(needs supplierNeeds) error {
+		makers, _, err := all.open(needs)
+		if err != nil {
+			return err
+		}
+		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "NAME\tKIND\tASKED FOR\tCAN BE HAD NOW")
+		failed := 0
+		for i, e := range all.entries {
+			text := ""
+			asking, cancel := context.WithTimeout(ctx, supplierCheckTime)
+			offers, err := makers[i].Offers(asking)
+			cancel()
+			if err != nil {
+				failed++
+				text = "FAILS: " + err.Error()
+			} else {
+				text = offersText(offers)
+			}
+			fmt.Fprintf(table, "%s\t%s\t%s to %s\t%s\n", e.Name, e.Kind, e.min, e.max, text)
+		}
+		if err := table.Flush(); err != nil {
+			return err
+		}
+		if failed > 0 {
+			return hint(errors.New("suppliers that can't be used: "+strconv.Itoa(failed)), "cards wait for such a supplier, or are asked of the next one if it clearly declines")
+		}
+		return nil
+	})
+}
+
+// withNeeds calls f with what suppliers need of a process. The database is opened only for those that keep cards there.
+func (g *globals) withNeeds(_ context.Context, _ suppliers, f func(supplierNeeds) error) error {
+	return f(supplierNeeds{})
+}
+
+// offersText returns offers for people.
+func offersText(offers []card.Offer) string {
+	if len(offers) == 0 {
+		return "nothing"
+	}
+	texts := make([]string, len(offers))
+	for i, o := range offers {
+		texts[i] = o.Min.String()
+		if o.Max != o.Min {
+			texts[i] += " to " + o.Max.String()
+		}
+		if o.Left != card.Unlimited {
+			texts[i] += fmt.Sprintf(" (%d left)", o.Left)
+		}
+	}
+	return strings.Join(texts, ", ")
+}

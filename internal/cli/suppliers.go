@@ -1,0 +1,259 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/supplier"
+	"github.com/cardmint/cardmint/internal/vault"
+)
+
+// supplierFlags say who makes the cards.
+type supplierFlags struct {
+	File     string             `name:"suppliers" env:"CARDMINT_SUPPLIERS" placeholder:"FILE" help:"TOML file that names the suppliers of cards, and which amounts each makes. Without it, sandbox cards are made."`
+	Patience time.Duration      `name:"refund-after" env:"CARDMINT_REFUND_AFTER" default:"24h" placeholder:"DURATION" help:"How long a paid card waits for suppliers that have none now but may have one later. After that its refund is due (${default})."`
+	Sandbox  supplier.Behaviour `name:"sandbox-supplier" env:"CARDMINT_SANDBOX_SUPPLIER" default:"prompt" enum:"prompt,slow,pending,ambiguous,declining" placeholder:"BEHAVIOUR" help:"How the supplier of sandbox cards behaves: prompt, slow, pending, ambiguous or declining (${default})."`
+}
+
+// suppliers are the suppliers that an operator has named, in the order in which they are asked.
+type suppliers struct {
+	entries  []supplierEntry
+	patience time.Duration
+}
+
+// maker is a supplier that also says what can be had of it, without making anything.
+type maker interface {
+	issue.Supplier
+	Offers(ctx context.Context) ([]card.Offer, error)
+}
+
+// supplierEntry is one [[supplier]] of the file. The names in the tags are documented in docs/suppliers.md.
+type supplierEntry struct {
+	Name      string  `toml:"name"`
+	Kind      string  `toml:"kind"`
+	MinUSD    string  `toml:"min_usd"`
+	MaxUSD    string  `toml:"max_usd"`
+	Priority  int     `toml:"priority"`
+	AtOnce    int     `toml:"at_once"`
+	PerSecond float64 `toml:"requests_per_second"`
+
+	Behaviour string `toml:"behaviour"` // of a sandbox
+
+	min, max  card.USD
+	directory string // that secrets are relative to
+}
+
+// supplierKind is what there is to know of a kind of supplier.
+type supplierKind struct {
+	real    bool                                // its cards can be spent
+	own     func(supplierEntry) map[string]bool // the fields that only this kind has, and whether they are set
+	open    func(supplierEntry, supplierNeeds) (maker, error)
+	example string
+}
+
+// supplierNeeds is what suppliers may need of the process.
+type supplierNeeds struct {
+	db    *store.Store
+	vault *vault.Vault
+}
+
+func supplierKinds() map[string]supplierKind {
+	return map[string]supplierKind{
+		"sandbox": {
+			own: func(e supplierEntry) map[string]bool { return map[string]bool{"behaviour": e.Behaviour != ""} },
+			open: func(e supplierEntry, _ supplierNeeds) (maker, error) {
+				behaviour := supplier.Behaviour(cmp.Or(e.Behaviour, string(supplier.Prompt)))
+				if !slices.Contains(supplier.Behaviours(), behaviour) {
+					return nil, fmt.Errorf("there is no behaviour %q", e.Behaviour)
+				}
+				return supplier.NewSandbox(e.Name, behaviour, time.Now), nil
+			},
+		},
+	}
+}
+
+// read reads the file of suppliers, if there is one, and checks it without asking anybody.
+func (f supplierFlags) read(mode string) (suppliers, error) {
+	if f.Patience < 0 {
+		return suppliers{}, hint(errors.New("--refund-after: out of bounds"), "it takes 0 or more, for example 24h")
+	}
+	s := suppliers{patience: f.Patience}
+	if f.File == "" {
+		s.entries = []supplierEntry{{Name: "sandbox", Kind: "sandbox", Behaviour: string(f.Sandbox), min: card.MinUSD, max: card.MaxUSD}}
+	} else {
+		text, err := os.ReadFile(f.File)
+		if err != nil {
+			return suppliers{}, hint(fmt.Errorf("--suppliers: %w", err), "name a file that can be read; docs/suppliers.md says what is in it")
+		}
+		if s.entries, err = parseSuppliers(text, filepath.Dir(f.File)); err != nil {
+			return suppliers{}, hint(fmt.Errorf("--suppliers: %s: %w", f.File, err), "docs/suppliers.md says what is in the file; try it with: cardmint supplier check --suppliers %s", f.File)
+		}
+	}
+	return s, s.fit(mode)
+}
+
+// fit returns an error if the suppliers can't be used in a mode.
+func (s suppliers) fit(mode string) error {
+	for _, e := range s.entries {
+		if mode == card.LiveMode && !supplierKinds()[e.Kind].real {
+			return hint(fmt.Errorf("live mode: the cards of supplier %q are not real", e.Name), "name suppliers of real cards with --suppliers, or use --mode test")
+		}
+	}
+	return nil
+}
+
+// parseSuppliers parses a file of suppliers. Secrets are in files of their own, relative to directory.
+func parseSuppliers(text []byte, directory string) ([]supplierEntry, error) {
+	var file struct {
+		Supplier []supplierEntry `toml:"supplier"`
+	}
+	decoder := toml.NewDecoder(strings.NewReader(string(text)))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&file); err != nil {
+		return nil, tomlError(err)
+	}
+	if len(file.Supplier) == 0 {
+		return nil, errors.New("it names no supplier: begin one with [[supplier]]")
+	}
+	names := map[string]bool{}
+	for i := range file.Supplier {
+		e := &file.Supplier[i]
+		e.directory = directory
+		if err := e.check(); err != nil {
+			return nil, fmt.Errorf("supplier %d (%q): %w", i+1, e.Name, err)
+		}
+		if names[e.Name] {
+			return nil, fmt.Errorf("two suppliers have the name %q", e.Name)
+		}
+		names[e.Name] = true
+	}
+	slices.SortStableFunc(file.Supplier, func(a, b supplierEntry) int { return cmp.Compare(a.Priority, b.Priority) })
+	return file.Supplier, nil
+}
+
+// tomlError returns an error that names the line, and quotes nothing: a secret may have been written into the file by mistake.
+func tomlError(err error) error {
+	var strict *toml.StrictMissingError
+	if errors.As(err, &strict) && len(strict.Errors) > 0 {
+		row, _ := strict.Errors[0].Position()
+		return fmt.Errorf("line %d: there is no setting %q", row, strings.Join(strict.Errors[0].Key(), "."))
+	}
+	var syntax *toml.DecodeError
+	if errors.As(err, &syntax) {
+		row, column := syntax.Position()
+		return fmt.Errorf("line %d, column %d: is not TOML, or not of the setting's type", row, column)
+	}
+	return errors.New("is not TOML")
+}
+
+func (e *supplierEntry) check() error {
+	kinds := supplierKinds()
+	kind, known := kinds[e.Kind]
+	switch {
+	case !validSupplierName(e.Name):
+		return errors.New("name must be 1 to 40 lower-case letters, digits and hyphens, and begin with a letter; it is kept with every card, so choose one for good")
+	case !known:
+		var all []string
+		for name := range kinds {
+			all = append(all, name)
+		}
+		slices.Sort(all)
+		return fmt.Errorf("there is no kind %q; choose one of: %s", e.Kind, strings.Join(all, ", "))
+	case e.AtOnce < 0 || e.AtOnce > 256:
+		return errors.New("at_once must be between 1 and 256")
+	case e.PerSecond < 0:
+		return errors.New("requests_per_second must not be negative")
+	}
+	for name, other := range kinds {
+		if name == e.Kind {
+			continue
+		}
+		for field, set := range other.own(*e) {
+			if _, also := kind.own(*e)[field]; set && !also {
+				return fmt.Errorf("%s is a setting of kind %q, not of %q", field, name, e.Kind)
+			}
+		}
+	}
+	return e.checkAmounts()
+}
+
+func (e *supplierEntry) checkAmounts() error {
+	e.min, e.max = card.MinUSD, card.MaxUSD
+	for _, bound := range []struct {
+		field, text string
+		to          *card.USD
+	}{{"min_usd", e.MinUSD, &e.min}, {"max_usd", e.MaxUSD, &e.max}} {
+		if bound.text == "" {
+			continue
+		}
+		usd, err := card.ParseUSD(bound.text)
+		if err != nil || usd < card.MinUSD || usd > card.MaxUSD {
+			return fmt.Errorf("%s must be between %s and %s US dollars, as a text: %s = \"%s\"", bound.field, card.MinUSD, card.MaxUSD, bound.field, card.MinUSD)
+		}
+		*bound.to = usd
+	}
+	if e.min > e.max {
+		return errors.New("min_usd is more than max_usd")
+	}
+	return nil
+}
+
+func validSupplierName(name string) bool {
+	if name == "" || len(name) > 40 || name[0] < 'a' || name[0] > 'z' {
+		return false
+	}
+	return strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+}
+
+// open opens the suppliers, without asking them anything.
+func (s suppliers) open(needs supplierNeeds) ([]maker, issue.Routes, error) {
+	var makers []maker
+	var routes issue.Routes
+	for _, e := range s.entries {
+		m, err := supplierKinds()[e.Kind].open(e, needs)
+		if err != nil {
+			return nil, nil, hint(fmt.Errorf("supplier %q: %w", e.Name, err), "docs/suppliers.md says what a supplier of kind %s needs", e.Kind)
+		}
+		makers = append(makers, m)
+		routes = append(routes, issue.Route{Supplier: m, Min: e.min, Max: e.max, AtOnce: e.AtOnce, PerSecond: e.PerSecond})
+	}
+	return makers, routes, nil
+}
+
+// secret reads a file with one secret, which only its owner may read. Errors do not quote it.
+func (e supplierEntry) secret(field, path string) (card.Secret, error) {
+	if path == "" {
+		return "", fmt.Errorf("%s is missing: it names a file with the secret", field)
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(e.directory, path)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", field, err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return "", fmt.Errorf("%s: %s can be read by others than its owner: chmod 600 %s", field, path, path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", field, err)
+	}
+	secret := strings.TrimSpace(string(text))
+	if secret == "" {
+		return "", fmt.Errorf("%s: %s is empty", field, path)
+	}
+	return card.Secret(secret), nil
+}
