@@ -27,6 +27,8 @@ type Coin struct {
 type Settings interface {
 	// RequiredConfirmations is how many confirmations a payment needs.
 	RequiredConfirmations() int
+	// URLs returns the addresses of other programs, by the name of their flag.
+	URLs() map[string]string
 	// Open returns the coin's chain. It makes no calls yet. Its error may have a hint.
 	Open() (Node, error)
 }

@@ -42,6 +42,11 @@ type moneroFlags struct {
 // RequiredConfirmations implements Settings.
 func (s *moneroSettings) RequiredConfirmations() int { return s.Flags.Confirmations }
 
+// URLs implements Settings.
+func (s *moneroSettings) URLs() map[string]string {
+	return map[string]string{"monero-daemon-url": s.Flags.DaemonURL, "monero-wallet-url": s.Flags.WalletURL}
+}
+
 // Open implements Settings.
 func (s *moneroSettings) Open() (Node, error) {
 	f := s.Flags

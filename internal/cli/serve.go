@@ -47,21 +47,20 @@ Examples:
 
 // Run runs the service until ctx ends.
 func (c serveCommand) Run(ctx context.Context, g *globals) error {
-	if g.Mode == card.LiveMode {
-		return hint(errors.New("live mode needs a supplier of real cards, and this version has none yet"),
-			"use --mode test; how to build in a supplier stands in the README")
-	}
 	if c.MaxBlind <= 0 || c.MaxOpenUSD < 0 || c.MaxOpenUSD > mostOpenUSD {
 		return hint(errors.New("--max-blind and --max-open-usd: out of bounds"), "--max-blind takes more than 0, and --max-open-usd 0 to %d US dollars", int64(mostOpenUSD))
 	}
 	if err := c.Webhooks.check(g.Mode); err != nil {
 		return err
 	}
-	made, err := c.Supplier.read(g.Mode)
+	coins, err := c.Coins.enabled()
 	if err != nil {
 		return err
 	}
-	coins, err := c.Coins.enabled()
+	if err := c.checkLive(g, coins); err != nil {
+		return err
+	}
+	made, err := c.Supplier.read(g.Mode)
 	if err != nil {
 		return err
 	}
@@ -81,6 +80,9 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 		orders:    order.Config{Currencies: currencies(coins), QuoteTTL: c.QuoteTTL, MaxOpenUSD: card.USD(c.MaxOpenUSD * 100), FreezeReversed: c.Freeze, MaxBlind: c.MaxBlind},
 		addresses: c.Addresses, wait: c.Wait,
 		started: func(_ context.Context, _ *account.Service, url string) error {
+			if g.Mode == card.LiveMode {
+				c.announceLive(g, coins, made)
+			}
 			g.log.Info("started", "role", c.Role, "url", url)
 			return nil
 		},

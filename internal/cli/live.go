@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// checkLive returns an error if a process in live mode would use what is only for tests, or send what is worth money over connections that
+// others can read. What suppliers, rates and webhooks refuse in live mode they refuse themselves.
+func (c serveCommand) checkLive(g *globals, coins []enabled) error {
+	if g.Mode != card.LiveMode {
+		return nil
+	}
+	if c.Simulated {
+		return hint(errors.New("live mode: --simulated pays without money"), "leave --simulated out, or use --mode test")
+	}
+	if c.Supplier.File == "" {
+		return hint(errors.New("live mode: no supplier of real cards"), "name at least one with --suppliers FILE; docs/suppliers.md says how")
+	}
+	if readableDatabase(g.DatabaseURL) {
+		return hint(errors.New("live mode: --database-url: the connection to PostgreSQL is not encrypted"), "let it end in sslmode=verify-full")
+	}
+	urls := map[string]string{}
+	for _, coin := range coins {
+		for flag, address := range coin.settings.URLs() {
+			urls[flag] = address
+		}
+	}
+	for source, address := range c.Rates.Live.RateURL {
+		urls["rate-url "+source] = address
+	}
+	for _, flag := range sortedKeys(urls) {
+		if readable(urls[flag]) {
+			return hint(fmt.Errorf("live mode: --%s: plain http to another machine", flag), "use https, or a tunnel that ends on this machine")
+		}
+	}
+	return nil
+}
+
+// readable reports whether others can read what is sent to a URL: it is neither https nor on this machine.
+func readable(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && u.Scheme == "http" && !loopback(u.Hostname())
+}
+
+// loopback reports whether a host is this machine. Names other than localhost are not looked up: they may change.
+func loopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+var (
+	unencrypted = regexp.MustCompile(`[?&\s]sslmode=['"]?(disable|allow|prefer)\b`)
+	hostsOf     = regexp.MustCompile(`^postgres(?:ql)?://(?:[^@/]*@)?([^/?]*)`)
+)
+
+// readableDatabase reports whether others can read what is sent to a database.
+func readableDatabase(databaseURL string) bool {
+	if !unencrypted.MatchString(databaseURL) {
+		return false
+	}
+	hosts := hostsOf.FindStringSubmatch(databaseURL)
+	if hosts == nil {
+		return false // SQLite
+	}
+	query, _ := url.Parse(databaseURL)
+	if query != nil && query.Query().Get("host") != "" {
+		hosts[1] = query.Query().Get("host")
+	}
+	for host := range strings.SplitSeq(hosts[1], ",") {
+		name := strings.Trim(regexp.MustCompile(`:\d*$`).ReplaceAllString(host, ""), "[]")
+		if name != "" && !strings.HasPrefix(name, "/") && !loopback(name) { // "" and a path are sockets of this machine
+			return true
+		}
+	}
+	return false
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// announceLive says in five lines what a process in live mode does with money.
+func (c serveCommand) announceLive(g *globals, coins []enabled, made suppliers) {
+	takes, makes := make([]string, len(coins)), make([]string, len(made.entries))
+	for i, coin := range coins {
+		takes[i] = fmt.Sprintf("%s after %d confirmations", coin.Code, coin.Confirmations)
+	}
+	for i, e := range made.entries {
+		makes[i] = fmt.Sprintf("%s (%s, %s to %s US dollars)", e.Name, e.Kind, e.min, e.max)
+	}
+	limit := "no limit"
+	if c.MaxOpenUSD > 0 {
+		limit = fmt.Sprintf("at most %d US dollars", c.MaxOpenUSD)
+	}
+	fmt.Fprintf(g.stdout, `LIVE: real cards are sold for real coins.
+It takes   %s.
+It quotes  live rates on which %d sources agree, plus %s percent, for %s; %s for the open cards of an account.
+It orders  cards of %s.
+It refunds nothing by itself: what can't be issued within %s waits for you in 'cardmint card list --attention'.
+`, strings.Join(takes, ", "), c.Rates.Live.RateQuorum, c.Rates.Markup, c.QuoteTTL, limit, strings.Join(makes, ", then "), made.patience)
+}
