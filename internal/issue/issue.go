@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/failpoint"
 )
 
 const (
@@ -133,6 +134,7 @@ func (s *Issuer) IssueDue(ctx context.Context) (int, error) {
 	if err != nil || len(intents) == 0 {
 		return 0, err
 	}
+	failpoint.Hit(failpoint.Claimed)
 	s.pace.take(len(intents), started)
 	defer func() {
 		next := issueAtOnce
@@ -264,6 +266,7 @@ func (s *Issuer) try(ctx context.Context, intent Intent, c *card.Card) (attempt,
 		s.log.WarnContext(ctx, "the supplier gave no clear answer", "card", c.UUID, "attempt", intent.Attempts, "error", clean(err.Error()))
 		return attempt{intent: intent.answered(Answer{}).later("the supplier gave no clear answer")}, nil
 	}
+	failpoint.Hit(failpoint.Answered)
 	intent = intent.answered(answer)
 	switch answer.Outcome {
 	case Pending:
@@ -292,6 +295,7 @@ func (s *Issuer) ask(ctx context.Context, intent Intent, usd card.USD) (Answer, 
 			return found.clear()
 		}
 	}
+	failpoint.Hit(failpoint.Submitting)
 	answer, err := s.supplier.Submit(ctx, request)
 	if err != nil {
 		return Answer{}, fmt.Errorf("submit: %w", err)
@@ -393,6 +397,7 @@ func (s *Issuer) refundDue(ctx context.Context, intent Intent) error {
 		if err := tx.SaveIntents(ctx, []Intent{intent}); err != nil {
 			return err
 		}
+		failpoint.Hit(failpoint.Refusing)
 		return tx.InsertEvents(ctx, []card.Event{card.NewEvent(uuid.Must(uuid.NewV7()), now[0], card.EventRefundDue, now[0].Status, now[0].State)})
 	})
 	switch {
@@ -418,6 +423,7 @@ func (s *Issuer) storeIssued(ctx context.Context, cards []attempt) ([]Intent, er
 	}
 	err := s.commitIssued(ctx, cards)
 	if err == nil {
+		failpoint.Hit(failpoint.Issued)
 		s.wake.Sender()
 		return nil, nil
 	}
@@ -464,6 +470,8 @@ func (s *Issuer) commitIssued(ctx context.Context, cards []attempt) error {
 		for i, a := range cards {
 			events[i] = card.NewEvent(uuid.Must(uuid.NewV7()), a.card, card.EventGenerated, card.Generated, card.Paid)
 		}
-		return tx.InsertEvents(ctx, events)
+		err = tx.InsertEvents(ctx, events)
+		failpoint.Hit(failpoint.Issuing)
+		return err
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/failpoint"
 )
 
 const (
@@ -180,7 +181,9 @@ func (s *Sender) attempt(ctx, working context.Context, c *Claim, due []Delivery,
 				if !more || limit.Wait(ctx) != nil {
 					return
 				}
+				failpoint.Hit(failpoint.Delivering)
 				a := s.poster.Post(working, c.Webhook.URL, c.Secrets, d.Event)
+				failpoint.Hit(failpoint.Delivered)
 				mu.Lock()
 				done = append(done, tried{d, a})
 				stop = stop || a.Down() || a.Gone()
