@@ -26,7 +26,8 @@ type calls struct {
 	t     *testing.T
 	s     *store.Store
 	n     int
-	begin func(method string) // is told of each method that is called next
+	begin func(method string)                                // is told of each method that is called next
+	call  func(method string, f func(context.Context) error) // calls a method; nil to have any error end the test
 
 	own   uuid.UUID // an account with few cards
 	card  *card.Card
@@ -38,6 +39,10 @@ type calls struct {
 func (c *calls) do(method string, f func(ctx context.Context) error) {
 	c.t.Helper()
 	c.begin(method)
+	if c.call != nil {
+		c.call(method, f)
+		return
+	}
 	if err := f(c.t.Context()); err != nil {
 		c.t.Fatalf("%s: %v", method, err)
 	}
@@ -96,12 +101,16 @@ func (c *calls) leases() {
 		c.lease, err = s.AcquireLease(ctx, settle.LeaseName("monero"), "watcher", time.Hour)
 		return err
 	})
-	c.do("BeginEpoch", func(ctx context.Context) (err error) {
-		c.lease, err = s.BeginEpoch(ctx, c.lease, settle.Epoch{Currency: "monero", Number: c.lease.Now.UnixMilli()})
+	c.do("BeginEpoch", func(ctx context.Context) error {
+		begun, err := s.BeginEpoch(ctx, c.lease, settle.Epoch{Currency: "monero", Number: c.lease.Now.UnixMilli()})
+		if err == nil {
+			c.lease = begun
+		}
 		return err
 	})
+	held := c.lease
 	c.do("AcquireLease again", func(ctx context.Context) (err error) {
-		c.lease, err = s.AcquireLease(ctx, c.lease.Name, c.lease.Holder, time.Hour)
+		c.lease, err = s.AcquireLease(ctx, held.Name, held.Holder, time.Hour)
 		return err
 	})
 	c.tx("CheckLease", func(ctx context.Context, tx *store.Tx) error { return tx.CheckLease(ctx, c.lease) })
@@ -187,7 +196,7 @@ func (c *calls) lists() {
 			for which, attention := range map[string]bool{"": false, " attention": true} {
 				c.do("FindCards "+name+" "+string(state)+which, func(ctx context.Context) error {
 					found, err := s.FindCards(ctx, operator.Search{AccountID: account, State: state, NeedsOperator: attention, Limit: page})
-					if attention && name == "all" && state == "" && len(found) < page {
+					if err == nil && attention && name == "all" && state == "" && len(found) < page {
 						c.t.Errorf("%d cards need an operator", len(found))
 					}
 					return err
@@ -197,7 +206,7 @@ func (c *calls) lists() {
 	}
 	c.do("Unattributed", func(ctx context.Context) error {
 		found, err := s.Unattributed(ctx, page)
-		if len(found) < page {
+		if err == nil && len(found) < page {
 			c.t.Errorf("%d transfers are unattributed", len(found))
 		}
 		return err
@@ -248,7 +257,7 @@ func (c *calls) intents() {
 	s := c.s
 	var claimed []issue.Intent
 	c.do("ClaimIntents", func(ctx context.Context) (err error) {
-		claimed, err = s.ClaimIntents(ctx, claimOf("sandbox"), page, time.Hour)
+		claimed, err = s.ClaimIntents(ctx, claimOf("sandbox"), 4, time.Hour) // some are left for a second call
 		if err == nil && len(claimed) < 3 {
 			return errors.New("too few")
 		}
@@ -276,16 +285,15 @@ func (c *calls) decisions() {
 	c.tx("Arrival", func(ctx context.Context, tx *store.Tx) error {
 		return first(tx.Arrival(ctx, operator.TransferID{Currency: "monero", TxID: "own", Output: 1}))
 	})
-	c.tx("InsertCard", func(ctx context.Context, tx *store.Tx) error { return tx.InsertCard(ctx, c.newCard()) })
+	another, resolution := c.newCard(), operator.Resolution{ID: uuid.Must(uuid.NewV7()), CardUUID: c.card.UUID, Kind: operator.Retry}
+	c.tx("InsertCard", func(ctx context.Context, tx *store.Tx) error { return tx.InsertCard(ctx, another) })
 	c.tx("InsertAttributions", func(ctx context.Context, tx *store.Tx) error {
 		return tx.InsertAttributions(ctx, []operator.Attribution{newAttribution(newTransfer("own", 1, "nobody", 1), uuid.Nil)})
 	})
 	c.tx("Told", func(ctx context.Context, tx *store.Tx) error {
 		return first(tx.Told(ctx, numbered(cardKind, 8), card.EventDetected))
 	})
-	c.tx("InsertResolution", func(ctx context.Context, tx *store.Tx) error {
-		return tx.InsertResolution(ctx, operator.Resolution{ID: uuid.Must(uuid.NewV7()), CardUUID: c.card.UUID, Kind: operator.Retry}, c.card)
-	})
+	c.tx("InsertResolution", func(ctx context.Context, tx *store.Tx) error { return tx.InsertResolution(ctx, resolution, c.card) })
 }
 
 func (c *calls) events() {
@@ -316,11 +324,13 @@ func (c *calls) webhooks() {
 		c.do("DueRetries "+name, func(ctx context.Context) error { return first(s.DueRetries(ctx, hook, now, page)) })
 	}
 	c.do("ClaimWebhooks", func(ctx context.Context) error {
-		claimed, err := s.ClaimWebhooks(ctx, now, page, time.Hour)
-		if err == nil && len(claimed) < 2 {
+		claimed, err := s.ClaimWebhooks(ctx, now, 1, time.Hour) // one is left for a second call
+		if err == nil && len(claimed) < 1 {
 			return errors.New("too few")
 		}
-		c.claim = claimed[0]
+		if err == nil {
+			c.claim = claimed[0]
+		}
 		return err
 	})
 	c.tx("CheckClaim", func(ctx context.Context, tx *store.Tx) error { return tx.CheckClaim(ctx, c.claim) })

@@ -1,0 +1,258 @@
+package store_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/store"
+)
+
+// Whatever reply or request of whatever method is lost with its connection, the COMMIT's among them: once the caller has tried again, or
+// was told that it worked, there are the same rows as if nothing had happened.
+func TestCuts_NoMethodDoesAnythingTwice(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("left out by -short: needs PostgreSQL")
+	}
+	want := cutting(t, 0, false, nil)
+	cuts := map[string]int{}
+	for _, before := range []bool{false, true} {
+		for nth := int64(1); nth <= 8; nth++ {
+			for method, n := range cutting(t, nth, before, want).cuts {
+				cuts[method] += n
+			}
+		}
+	}
+	most := 0
+	for _, n := range cuts {
+		most = max(most, n)
+	}
+	t.Logf("%d methods were cut, at up to %d places", len(cuts), most)
+	for _, method := range want.methods { // a check that never cuts can't fail
+		if cuts[method] == 0 && !withoutDatabase[method] {
+			t.Errorf("%s was never cut", method)
+		}
+	}
+}
+
+// cutCards is how many cards there are: so many that a second call of a method that hands out something finds more of it.
+const cutCards = 4000
+
+// withoutDatabase are the methods that ask the database nothing.
+var withoutDatabase = map[string]bool{"LogTo": true, "ReportDamage": true, "Schema": true, "SingleWriter": true, "Trust": true, "Insist": true, "Close": true}
+
+// deleteSome are the methods that delete the oldest rows, up to a number: a second call deletes more of them, which is harmless.
+var deleteSome = map[string]bool{"DeleteDeliveries": true, "PruneDeliveries": true}
+
+// notTwice are methods whose second call finds the effect of the first, and says so.
+var notTwice = []error{card.ErrDuplicate, card.ErrFenced, card.ErrNoRow}
+
+// cutRun is what a run of every method did.
+type cutRun struct {
+	methods []string
+	added   []map[string]int // by each of them, by table
+	cuts    map[string]int   // that met a method
+}
+
+// cutting calls every method of the store, and has the connection of each lost at its nth exchange with the server: before the request
+// arrives, or before the reply does. It compares what is there after each with want; nth 0 loses nothing.
+func cutting(t *testing.T, nth int64, before bool, want *cutRun) *cutRun {
+	t.Helper()
+	url := databases.Postgres(t)
+	fillPlans(t, url, cutCards)
+	line := startCuttable(t, url)
+	s, err := store.Open(t.Context(), line.url, 4, chain.Currencies())
+	check(t, err)
+	defer func() { _ = s.Close() }()
+	beside := rig.OpenSQL(t, url)
+	run := &cutRun{cuts: map[string]int{}}
+	where := fmt.Sprintf("reply %d lost", nth)
+	if before {
+		where = fmt.Sprintf("request %d lost", nth)
+	}
+	c := &calls{t: t, s: s, n: cutCards, begin: func(string) {}, own: newAccount(t, s)}
+	had := countRows(t, beside)
+	c.call = func(method string, f func(context.Context) error) {
+		line.arm(nth, before)
+		err := f(t.Context())
+		cut := line.disarm()
+		if cut {
+			run.cuts[method]++
+		}
+		if cut && err != nil {
+			err = f(t.Context())
+			if slices.ContainsFunc(notTwice, func(known error) bool { return errors.Is(err, known) }) {
+				err = nil
+			}
+		}
+		if err != nil {
+			t.Fatalf("%s, %s: %v", method, where, err)
+		}
+		rows := countRows(t, beside)
+		added := map[string]int{}
+		for table, n := range rows {
+			added[table] = n - had[table]
+		}
+		had = rows
+		if want != nil && !deleteSome[method] {
+			for table, must := range want.added[len(run.added)] {
+				if n := added[table]; n != must {
+					t.Errorf("%s, %s: adds %d rows to %s, must add %d", method, where, n, table, must)
+				}
+			}
+		}
+		run.methods, run.added = append(run.methods, method), append(run.added, added)
+	}
+	c.all()
+	return run
+}
+
+// countRows counts the rows of every table.
+func countRows(t *testing.T, db *sql.DB) map[string]int {
+	t.Helper()
+	var parts []string
+	rows, err := db.Query("SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")
+	check(t, err)
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var table string
+		check(t, rows.Scan(&table))
+		parts = append(parts, fmt.Sprintf("SELECT '%s', COUNT(*) FROM %s", table, table))
+	}
+	check(t, rows.Err())
+	counted, err := db.Query(strings.Join(parts, " UNION ALL "))
+	check(t, err)
+	defer func() { _ = counted.Close() }()
+	n := map[string]int{}
+	for counted.Next() {
+		var table string
+		var count int
+		check(t, counted.Scan(&table, &count))
+		n[table] = count
+	}
+	check(t, counted.Err())
+	return n
+}
+
+// cuttable is a proxy that loses connections.
+type cuttable struct {
+	url    string
+	left   atomic.Int64 // exchanges until one is lost; 0 or less for none
+	before atomic.Bool  // the request is lost, otherwise the reply
+	cut    atomic.Bool
+}
+
+func startCuttable(t *testing.T, target string) *cuttable {
+	t.Helper()
+	p := &cuttable{}
+	p.url = startProxy(t, target, func(client, server net.Conn) {
+		end := func() { _ = client.Close(); _ = server.Close() }
+		begun := make(chan struct{})
+		go func() { defer end(); p.requests(client, server, begun) }()
+		go func() { defer end(); p.replies(client, server, begun) }()
+	})
+	return p
+}
+
+func (p *cuttable) arm(nth int64, before bool) {
+	p.cut.Store(false)
+	p.before.Store(before)
+	p.left.Store(nth)
+}
+
+// disarm reports whether a connection was lost.
+func (p *cuttable) disarm() bool {
+	p.left.Store(0)
+	return p.cut.Load()
+}
+
+// loses reports whether this exchange is the one to lose.
+func (p *cuttable) loses(before bool) bool {
+	if p.before.Load() != before || p.left.Load() <= 0 || p.left.Add(-1) != 0 {
+		return false
+	}
+	p.cut.Store(true)
+	return true
+}
+
+// requests passes on what the client sends. A request ends with a Query or a Sync.
+func (p *cuttable) requests(client, server net.Conn, begun <-chan struct{}) {
+	for first := true; ; {
+		head := make([]byte, 5)
+		if first { // messages of the start have no type
+			if n, err := client.Read(head[:1]); err != nil || n == 0 {
+				return
+			}
+			if head[0] == 0 {
+				rest := make([]byte, 3)
+				if _, err := io.ReadFull(client, rest); err != nil {
+					return
+				}
+				body := make([]byte, int(rest[0])<<16|int(rest[1])<<8|int(rest[2])-4)
+				if _, err := io.ReadFull(client, body); err != nil {
+					return
+				}
+				if _, err := server.Write(slices.Concat(head[:1], rest, body)); err != nil {
+					return
+				}
+				continue
+			}
+			first = false
+			if _, err := io.ReadFull(client, head[1:]); err != nil {
+				return
+			}
+		} else if _, err := io.ReadFull(client, head); err != nil {
+			return
+		}
+		body := make([]byte, int(head[1])<<24|int(head[2])<<16|int(head[3])<<8|int(head[4])-4)
+		if _, err := io.ReadFull(client, body); err != nil {
+			return
+		}
+		select {
+		case <-begun:
+			if (head[0] == 'Q' || head[0] == 'S') && p.loses(true) {
+				return
+			}
+		default: // logging in
+		}
+		if _, err := server.Write(append(head, body...)); err != nil {
+			return
+		}
+	}
+}
+
+// replies passes on what the server sends. A reply ends with ReadyForQuery; the first one ends the log-in.
+func (p *cuttable) replies(client, server net.Conn, begun chan<- struct{}) {
+	first := true
+	head := make([]byte, 5)
+	for {
+		if _, err := io.ReadFull(server, head); err != nil {
+			return
+		}
+		body := make([]byte, int(head[1])<<24|int(head[2])<<16|int(head[3])<<8|int(head[4])-4)
+		if _, err := io.ReadFull(server, body); err != nil {
+			return
+		}
+		switch {
+		case head[0] == 'Z' && first:
+			first = false
+			close(begun)
+		case head[0] == 'Z' && p.loses(false):
+			return
+		}
+		if _, err := client.Write(slices.Concat(head, body)); err != nil {
+			return
+		}
+	}
+}
