@@ -70,14 +70,14 @@ plans: deps ## Explain every statement of the store with CARDS cards, on SQLite 
 generate: ## Generate code from the contract
 	go generate ./...
 
-lint: ## Check style: gofmt, vet, module files, and the contract by Redocly and Spectral
+lint: ## Check style: gofmt, vet, module files, and the contracts by Redocly and Spectral
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; exit 1; }
 	go vet -tags=nomsgpack,drill ./...
 	go mod tidy -diff
 	go mod verify
 	npm ci --prefix $(OAPI_LINT) --no-audit --no-fund --loglevel error
-	cd $(OAPI_LINT) && npx redocly lint --config redocly.yaml ../../openapi/openapi.yaml
-	cd $(OAPI_LINT) && npx spectral lint --ruleset spectral.yaml --fail-severity hint ../../openapi/openapi.yaml
+	cd $(OAPI_LINT) && npx redocly lint --config redocly.yaml ../../openapi/openapi.yaml ../../openapi/supplier.yaml
+	cd $(OAPI_LINT) && npx spectral lint --ruleset spectral.yaml --fail-severity hint ../../openapi/openapi.yaml ../../openapi/supplier.yaml
 
 CONTRACT := openapi/openapi.yaml
 compat: ## Compare the contract with the released one: fails where a client would break
@@ -90,7 +90,7 @@ compat-check: ## Prove that compat and compat-prose can fail, by breaking copies
 	cd tools/oasdiff && go vet ./... && go test -count=1 ./...
 
 verify: lint compat compat-check ## Check everything that is not a test: style, the contract, and that generated code is fresh
-	@before=$$(cat */*.gen.go | sha256sum); go generate ./... && after=$$(cat */*.gen.go | sha256sum); \
+	@generated() { find . -name '*.gen.go' | sort | xargs cat | sha256sum; }; before=$$(generated); go generate ./... && after=$$(generated); \
 	  test "$$before" = "$$after" || { echo "generated code was not fresh: commit what 'make generate' made"; exit 1; }
 
 deps: ## Install what the tests need (PostgreSQL, PgBouncer, Monero, a C compiler), by apt as root; and unpack the current Monero

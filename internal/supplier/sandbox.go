@@ -1,6 +1,7 @@
 // Package supplier makes cards, or asks others to.
 //
-// It may import packages card and issue, and implements issue.Supplier: the same key always yields the same card.
+// It may import packages card and issue, and implements issue.Supplier: the same key always yields the same card. It stores nothing: after
+// a crash the caller looks up what became of its requests.
 package supplier
 
 import (
@@ -101,10 +102,13 @@ func (s *Sandbox) answer(ctx context.Context, r issue.Request) (issue.Answer, er
 			return issue.Answer{}, ctx.Err()
 		}
 	}
-	return issue.Answer{Outcome: issue.Issued, Reference: r.Reference, Credentials: s.credentials(r.Key)}, nil
+	return issue.Answer{Outcome: issue.Issued, Reference: r.Reference, Credentials: SandboxCard(r.Key, s.now())}, nil
 }
 
-const referencePrefix = "sandbox-"
+const (
+	sandboxName     = "sandbox"
+	referencePrefix = sandboxName + "-"
+)
 
 func referenceOf(submitted time.Time) string {
 	return referencePrefix + strconv.FormatInt(submitted.UnixMilli(), 10)
@@ -116,14 +120,15 @@ func submittedAt(reference string) (time.Time, bool) {
 	return time.UnixMilli(ms), ours && err == nil
 }
 
-func (s *Sandbox) credentials(key string) card.Credentials {
+// SandboxCard returns the card that belongs to a key. At the time now it is good for three years.
+//
+// Months from the key, counted from a fixed year, would expire; counted from now they differ between attempts by at most what the calendar
+// moved, and the first attempt that is stored is the one that counts.
+func SandboxCard(key string, now time.Time) card.Credentials {
 	body := fmt.Sprintf("99%013d", number(key, "number")%1e13)
-	// Months from the key, counted from a fixed year, would expire; counted from now they differ between attempts by at most
-	// what the calendar moved, and the first attempt that is stored is the one that counts.
-	expires := s.now().UTC().AddDate(3, 0, 0)
 	return card.Credentials{
 		CardNumber:     card.Secret(body + card.LuhnDigit(body)),
-		ExpirationDate: card.Secret(expires.Format("01/06")),
+		ExpirationDate: card.Secret(now.UTC().AddDate(3, 0, 0).Format("01/06")),
 		SecurityCode:   card.Secret(fmt.Sprintf("%03d", number(key, "code")%1000)),
 		URL:            card.Secret("https://sandbox.invalid/cards/" + text(key, "url", 16)),
 		URLPassword:    card.Secret(text(key, "password", 16)),

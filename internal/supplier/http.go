@@ -1,0 +1,296 @@
+package supplier
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/issue"
+)
+
+const (
+	defaultTimeout  = 10 * time.Second // less than an attempt of package issue may take
+	largestAnswer   = 64 << 10         // bytes
+	largestHeaders  = 32 << 10
+	longestKey      = 64
+	connectionsKept = 16 // as many cards as package issue asks for at once
+)
+
+// HTTPConfig says how to reach a supplier that keeps the contract openapi/supplier.yaml.
+type HTTPConfig struct {
+	// Name is what intents, logs and the path of callbacks call the supplier: lower-case letters, digits and hyphens, 32 at most. It
+	// never changes. Required.
+	Name string
+	// URL is the supplier's address, with a path if it has one. It must begin with https://, and may be in a private network. Required.
+	URL string
+	// Secret signs requests, and verifies callbacks: whsec_ and the base64 of 24 to 64 bytes. Required.
+	Secret card.Secret
+	// PreviousSecret does so too, until the supplier has the new one. Defaults to none.
+	PreviousSecret card.Secret
+	// KeyRetention is for how long the supplier keeps keys. If the supplier says that it is shorter, it is. Defaults to for good.
+	KeyRetention time.Duration
+	// Timeout is for one request and its answer. Defaults to 10 s.
+	Timeout time.Duration
+	// CAFile has the certificates, in PEM, of the authorities to trust instead of the system's. Defaults to the system's.
+	CAFile string
+	// ValidFor is for how long cards are wished to be valid at least. Defaults to no wish.
+	ValidFor time.Duration
+	// Insecure allows http://. For tests and development only.
+	Insecure bool
+	// Now is the clock. Defaults to time.Now.
+	Now func() time.Time
+}
+
+// HTTP asks a supplier for cards over HTTP. It follows no redirects, uses no proxy and keeps no cookies. Whatever the contract does not
+// describe is an error, after which the card may have been made; *issue.BusyError means that it was not. No error has a text in it that the
+// supplier sent.
+type HTTP struct {
+	name      string
+	base      string
+	secrets   Secrets
+	timeout   time.Duration
+	validFor  time.Duration
+	retention time.Duration
+	told      atomic.Int64 // what the supplier said last of its retention, in nanoseconds; 0 for good, or if it did not say
+	transport *http.Transport
+	now       func() time.Time
+}
+
+var _ issue.Supplier = (*HTTP)(nil)
+
+var (
+	supplierName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
+	ourKey       = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
+	wireKey      = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*(\.[1-9][0-9]*)?$`)
+)
+
+// NewHTTP returns a supplier. It connects to nobody. Errors do not show secrets.
+func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
+	if !supplierName.MatchString(cfg.Name) || cfg.Name == sandboxName {
+		return nil, fmt.Errorf("name: must be lower-case letters, digits and hyphens, 32 at most, and not %s", sandboxName)
+	}
+	base, err := url.Parse(cfg.URL)
+	switch {
+	case err != nil || base.Host == "" || base.Opaque != "" || base.User != nil || base.RawQuery != "" || base.ForceQuery || strings.Contains(cfg.URL, "#"):
+		return nil, errors.New("url: must be an address such as https://cards.example.net/v1, without user, query and fragment")
+	case base.Scheme != "https" && !(cfg.Insecure && base.Scheme == "http"):
+		return nil, errors.New("url: must begin with https://")
+	case cfg.Timeout < 0 || cfg.KeyRetention < 0 || cfg.ValidFor < 0:
+		return nil, errors.New("a duration is negative")
+	}
+	secrets, err := ParseSecrets(cfg.Secret, cfg.PreviousSecret)
+	if err != nil || cfg.Secret == "" {
+		return nil, errSecret
+	}
+	trusted, err := authorities(cfg.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	s := &HTTP{name: cfg.Name, base: strings.TrimRight(base.String(), "/"), secrets: secrets, timeout: cmp.Or(cfg.Timeout, defaultTimeout),
+		validFor: cfg.ValidFor, retention: cfg.KeyRetention, now: cfg.Now}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	var protocols http.Protocols
+	protocols.SetHTTP1(true) // HTTP/2 would repeat requests that a server refuses
+	s.transport = &http.Transport{
+		Proxy:                  nil, // it would see cards, or choose who gets the requests
+		DialContext:            (&net.Dialer{Timeout: s.timeout}).DialContext,
+		TLSClientConfig:        &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    s.timeout,
+		Protocols:              &protocols,
+		DisableCompression:     true,
+		MaxIdleConnsPerHost:    connectionsKept,
+		IdleConnTimeout:        30 * time.Second,
+		MaxResponseHeaderBytes: largestHeaders,
+	}
+	return s, nil
+}
+
+// authorities reads certificates from a file; nil stands for the system's.
+func authorities(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("certificates: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("certificates: %s has none in PEM", file)
+	}
+	return pool, nil
+}
+
+// Close closes idle connections.
+func (s *HTTP) Close() { s.transport.CloseIdleConnections() }
+
+// Name implements issue.Supplier.
+func (s *HTTP) Name() string { return s.name }
+
+// Secrets returns those of the supplier, for NewCallback.
+func (s *HTTP) Secrets() Secrets { return s.secrets }
+
+// KeyRetention implements issue.Supplier. It is the shorter one of what is configured and what the supplier said last to Offers.
+func (s *HTTP) KeyRetention() time.Duration {
+	told := time.Duration(s.told.Load())
+	if told == 0 || s.retention != 0 && s.retention < told {
+		return s.retention
+	}
+	return told
+}
+
+// Submit implements issue.Supplier.
+func (s *HTTP) Submit(ctx context.Context, r issue.Request) (issue.Answer, error) {
+	in := CardRequest{USDAmount: r.USD.String(), Currency: CurrencyUSD}
+	if s.validFor > 0 {
+		in.ValidUntil = s.now().UTC().Add(s.validFor).Format("2006-01")
+	}
+	body, err := json.Marshal(in)
+	if err != nil {
+		return issue.Answer{}, err
+	}
+	return s.ask(ctx, r, opRequestCard, body)
+}
+
+// Lookup implements issue.Supplier.
+func (s *HTTP) Lookup(ctx context.Context, r issue.Request) (issue.Answer, error) {
+	return s.ask(ctx, r, opGetCard, nil)
+}
+
+// Cancel withdraws a request if that is still possible, and returns what became of it: Declined if no card was made and none will be.
+func (s *HTTP) Cancel(ctx context.Context, r issue.Request) (issue.Answer, error) {
+	return s.ask(ctx, r, opCancelCard, nil)
+}
+
+// Offers returns what can be had at the moment.
+func (s *HTTP) Offers(ctx context.Context) ([]card.Offer, error) {
+	r, err := s.call(ctx, opListOffers(), nil)
+	if err != nil {
+		return nil, err
+	}
+	offers, retention, err := r.offers()
+	if err != nil {
+		return nil, err
+	}
+	s.told.Store(int64(retention))
+	return offers, nil
+}
+
+// operation is one of the contract's.
+type operation struct{ method, path string }
+
+// ask sends a request about a card. Only a look-up answers Unknown.
+func (s *HTTP) ask(ctx context.Context, r issue.Request, op func(key string) operation, body []byte) (issue.Answer, error) {
+	key, err := keyOf(r)
+	if err != nil {
+		return issue.Answer{}, err
+	}
+	o := op(key)
+	reply, err := s.call(ctx, o, body)
+	if err != nil {
+		return issue.Answer{}, err
+	}
+	if o.method == http.MethodGet && reply.unknownKey() {
+		return issue.Answer{}, nil
+	}
+	return reply.answer(key)
+}
+
+// keyOf returns the key of a request, as the supplier knows it. An answer to a key is final, so that a request that was declined is made
+// with another one: the number after the point counts how often it was.
+func keyOf(r issue.Request) (string, error) {
+	key := r.Key
+	if r.Declines > 0 {
+		key = fmt.Sprintf("%s.%d", r.Key, r.Declines)
+	}
+	if !ourKey.MatchString(r.Key) || len(key) > longestKey {
+		return "", errors.New("the key is not one that the contract allows")
+	}
+	return key, nil
+}
+
+// intentKey returns the key of the intent that a supplier knows by another one.
+func intentKey(key string) string {
+	key, _, _ = strings.Cut(key, ".")
+	return key
+}
+
+// call sends a signed request once, and reads the whole reply.
+func (s *HTTP) call(ctx context.Context, op operation, body []byte) (reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, op.method, s.base+op.path, bytes.NewReader(body))
+	if err != nil {
+		return reply{}, errors.New("the request can't be made")
+	}
+	maps.Copy(req.Header, s.secrets.SignRequest(op.method, req.URL.RequestURI(), s.now(), body))
+	req.Header.Set("Accept", jsonType+", "+problemType)
+	req.Header.Set("User-Agent", "cardmint")
+	if body != nil {
+		req.Header.Set("Content-Type", jsonType)
+	}
+	res, err := s.transport.RoundTrip(req) // an http.Client follows redirects
+	if err != nil {
+		return reply{}, s.cause(ctx, err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	r := reply{status: res.StatusCode, header: res.Header}
+	if r.status != http.StatusOK && r.status != http.StatusNotFound {
+		return r, nil // the rest is for people; that of 101 is the connection, which has no deadline
+	}
+	if r.body, err = io.ReadAll(io.LimitReader(res.Body, largestAnswer+1)); err != nil {
+		return reply{}, s.cause(ctx, err)
+	}
+	if len(r.body) > largestAnswer {
+		return reply{}, fmt.Errorf("the answer is longer than %d bytes", largestAnswer)
+	}
+	return r, nil
+}
+
+// cause returns why there is no answer. The texts are fixed, because those of the standard library quote what the other side sent.
+func (s *HTTP) cause(ctx context.Context, err error) error {
+	var timeout interface{ Timeout() bool }
+	_, isDial := errors.AsType[*net.OpError](err)
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return context.Canceled
+	case ctx.Err() != nil || errors.As(err, &timeout) && timeout.Timeout():
+		return fmt.Errorf("no answer in time: %w", context.DeadlineExceeded)
+	case is[*net.DNSError](err):
+		return errors.New("the name of the supplier's host can't be resolved")
+	case is[x509.HostnameError](err):
+		return errors.New("the certificate is not for the supplier's host")
+	case is[x509.UnknownAuthorityError](err):
+		return errors.New("the certificate is not signed by an authority that is trusted")
+	case is[*tls.CertificateVerificationError](err):
+		return errors.New("the certificate is not valid")
+	case is[tls.RecordHeaderError](err), is[tls.AlertError](err), strings.Contains(err.Error(), "tls: "):
+		return errors.New("the TLS handshake failed")
+	case isDial, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("the connection was refused, or broke off")
+	}
+	return errors.New("the answer is not HTTP")
+}
+
+func is[E error](err error) bool {
+	_, is := errors.AsType[E](err)
+	return is
+}
