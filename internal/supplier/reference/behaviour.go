@@ -1,0 +1,114 @@
+package reference
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Behaviour is a way in which the server is not a prompt and honest supplier.
+type Behaviour string
+
+// The behaviours. Those above the line concern every request, those below it what a request asks for.
+const (
+	Slow        Behaviour = "slow"         // answers only after Config.Slowness
+	RateLimited Behaviour = "rate-limited" // answers 429 and does nothing
+	Maintenance Behaviour = "maintenance"  // answers 503 and does nothing
+
+	Ambiguous       Behaviour = "ambiguous"        // does what requestCard asks for, and cuts the connection
+	Pending         Behaviour = "pending"          // has the card of a new key made only after Config.PendingFor
+	OutOfStock      Behaviour = "out-of-stock"     // declines a new key, for a while
+	Declining       Behaviour = "declining"        // declines a new key, for good
+	DuplicateNumber Behaviour = "duplicate-number" // gives the card of a new key the number of the card before
+	WrongAmount     Behaviour = "wrong-amount"     // answers with a card of one dollar more
+	WrongCurrency   Behaviour = "wrong-currency"   // answers with a card in EUR
+	WrongKey        Behaviour = "wrong-key"        // answers with the card of another key
+	BadNumber       Behaviour = "bad-number"       // answers with a number whose check digit is wrong
+	Expired         Behaviour = "expired"          // answers with a card that has expired
+)
+
+// Behaviours returns all of them.
+func Behaviours() []Behaviour {
+	return []Behaviour{Slow, RateLimited, Maintenance, Ambiguous, Pending, OutOfStock, Declining, DuplicateNumber, WrongAmount, WrongCurrency,
+		WrongKey, BadNumber, Expired}
+}
+
+// Rule says when the server behaves in a certain way: Next times if that is more than 0, otherwise with a Probability from 0 to 1.
+type Rule struct {
+	Behaviour   Behaviour
+	Probability float64
+	Next        int
+}
+
+// ParseRule reads "slow" (always), "slow=0.25" (with that probability) or "slow=3x" (the next three times).
+func ParseRule(text string) (Rule, error) {
+	name, when, given := strings.Cut(text, "=")
+	r := Rule{Behaviour: Behaviour(name), Probability: 1}
+	if !slices.Contains(Behaviours(), r.Behaviour) {
+		return Rule{}, fmt.Errorf("%q is not a behaviour", name)
+	}
+	var err error
+	if times, counted := strings.CutSuffix(when, "x"); counted {
+		if r.Next, err = strconv.Atoi(times); err != nil || r.Next < 1 {
+			return Rule{}, fmt.Errorf("%q: must be how often, such as %s=3x", text, name)
+		}
+	} else if given {
+		if r.Probability, err = strconv.ParseFloat(when, 64); err != nil || !(r.Probability >= 0 && r.Probability <= 1) {
+			return Rule{}, fmt.Errorf("%q: must be a probability from 0 to 1, such as %s=0.25", text, name)
+		}
+	}
+	return r, nil
+}
+
+// String returns what ParseRule reads.
+func (r Rule) String() string {
+	switch {
+	case r.Next > 0:
+		return fmt.Sprintf("%s=%dx", r.Behaviour, r.Next)
+	case r.Probability == 1:
+		return string(r.Behaviour)
+	}
+	return string(r.Behaviour) + "=" + strconv.FormatFloat(r.Probability, 'g', -1, 64)
+}
+
+// rules are those in force. The same seed and the same order of requests make the same draws.
+type rules struct {
+	mu   sync.Mutex
+	all  []Rule
+	dice *rand.Rand
+}
+
+func (r *rules) set(all []Rule) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = slices.Clone(all)
+}
+
+func (r *rules) list() []Rule {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.all)
+}
+
+// draw reports whether the server behaves so this time.
+func (r *rules) draw(b Behaviour) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.all {
+		rule := &r.all[i]
+		switch {
+		case rule.Behaviour != b:
+		case rule.Next > 0:
+			if rule.Next--; rule.Next == 0 {
+				r.all = slices.Delete(r.all, i, i+1)
+			}
+			return true
+		case rule.Probability == 1 || r.dice.Float64() < rule.Probability:
+			return true
+		}
+	}
+	return false
+}
