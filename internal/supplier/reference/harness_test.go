@@ -1,0 +1,257 @@
+package reference_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/account"
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/settle"
+	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/supplier"
+	"github.com/cardmint/cardmint/internal/supplier/reference"
+	"github.com/cardmint/cardmint/internal/vault"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+var databases = rig.Databases{Migrate: func(url string) error {
+	_, err := store.Migrate(context.Background(), url)
+	return err
+}}
+
+const secret = card.Secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+
+// lines is a log.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// clock is the clock of the reference server, and of the adapter.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// side is a reference server and the adapter that is connected to it.
+type side struct {
+	t      *testing.T
+	server *reference.Server
+	http   *supplier.HTTP
+	clock  *clock
+	log    *lines
+	file   string
+	url    string
+}
+
+func newSide(t *testing.T, change ...func(*reference.Config)) *side {
+	t.Helper()
+	secrets, err := supplier.ParseSecrets(secret)
+	check(t, err)
+	s := &side{t: t, clock: &clock{now: time.Now()}, log: &lines{}, file: filepath.Join(t.TempDir(), "supplier.db")}
+	cfg := reference.Config{File: s.file, Secrets: secrets, Now: s.clock.Now, Log: slog.New(slog.NewTextHandler(s.log, nil)), Slowness: time.Second}
+	for _, f := range change {
+		f(&cfg)
+	}
+	s.server, err = reference.Open(cfg)
+	check(t, err)
+	t.Cleanup(func() { _ = s.server.Close() })
+	listener := httptest.NewServer(s.server)
+	t.Cleanup(listener.Close)
+	s.url = listener.URL
+	s.http, err = supplier.NewHTTP(supplier.HTTPConfig{Name: "acme", URL: s.url, Secret: secret, Insecure: true, Now: s.clock.Now})
+	check(t, err)
+	t.Cleanup(s.http.Close)
+	return s
+}
+
+// behave sets the rules.
+func (s *side) behave(texts ...string) {
+	s.t.Helper()
+	var rules []reference.Rule
+	for _, text := range texts {
+		rule, err := reference.ParseRule(text)
+		check(s.t, err)
+		rules = append(rules, rule)
+	}
+	s.server.Behave(rules...)
+}
+
+// ledger returns what the ledger has of a key, or of all if it is "".
+func (s *side) ledger(key string) (what []string) {
+	s.t.Helper()
+	all, err := s.server.Ledger(context.Background())
+	check(s.t, err)
+	for _, e := range all {
+		if key == "" || strings.HasPrefix(e.Key, key) {
+			what = append(what, e.What)
+		}
+	}
+	return what
+}
+
+// wantLedger compares what the ledger has of a key.
+func (s *side) wantLedger(key string, want ...string) {
+	s.t.Helper()
+	if got := s.ledger(key); !slices.Equal(got, want) {
+		s.t.Errorf("ledger %q, want %q", got, want)
+	}
+}
+
+// room is a process that issues cards of the reference server.
+type room struct {
+	*side
+	db      *store.Store
+	url     string
+	vault   *vault.Vault
+	issuer  *issue.Issuer
+	account uuid.UUID
+}
+
+// onEach runs a test on every database. In the end no key has two cards, and no log has a number.
+func onEach(t *testing.T, f func(t *testing.T, r *room), change ...func(*reference.Config)) {
+	t.Helper()
+	t.Parallel()
+	databases.Each(t, func(t *testing.T, url string) {
+		keys := filepath.Join(t.TempDir(), "x.keys")
+		check(t, vault.Create(keys))
+		v, err := vault.Open(keys)
+		check(t, err)
+		db, err := store.Open(t.Context(), url, 4, chain.Currencies())
+		check(t, err)
+		t.Cleanup(func() { _ = db.Close() })
+		r := &room{side: newSide(t, change...), db: db, url: url, vault: v}
+		r.issuer = issue.New(db, v, r.http, func() {}, slog.New(slog.NewTextHandler(r.log, nil)), r.clock.Now)
+		a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: r.clock.Now()}
+		check(t, db.InsertAccount(t.Context(), a))
+		r.account = a.ID
+		f(t, r)
+		r.audit()
+	})
+}
+
+// paid returns a card whose payment is confirmed.
+func (r *room) paid() *card.Card {
+	r.t.Helper()
+	c := &card.Card{UUID: uuid.Must(uuid.NewV7()), AccountID: r.account, CreatedAt: r.clock.Now(), USD: 150_50, Coin: chain.Currencies()[0], Amount: 1e12,
+		Address: uuid.NewString(), Rate: card.Rate{USD: card.Decimal{Units: 150_00000000, Scale: card.RateScale}, At: r.clock.Now(), Source: "fixed"},
+		ExpiresAt: r.clock.Now().Add(time.Hour), ConfirmationsRequired: 10}
+	_, err := r.db.InsertCard(r.t.Context(), c)
+	check(r.t, err)
+	check(r.t, r.db.SettleTx(r.t.Context(), func(tx settle.Tx) error {
+		a := card.Assessment{State: card.Paid, Received: c.Amount, Settled: c.Amount}
+		return tx.SaveVerdicts(r.t.Context(), []card.Verdict{{Card: c, Assessment: a, Issue: true}})
+	}))
+	return c
+}
+
+// issue lets all the time pass that intents wait, and works on what is due.
+func (r *room) issue() {
+	r.t.Helper()
+	_, err := rig.OpenSQL(r.t, r.url).Exec("UPDATE intents SET due_at = 0")
+	check(r.t, err)
+	_, err = r.issuer.IssueDue(r.t.Context())
+	check(r.t, err)
+}
+
+// backdate moves when requests were first made into the past, by the clock of the database.
+func (r *room) backdate(by time.Duration) {
+	r.t.Helper()
+	_, err := rig.OpenSQL(r.t, r.url).Exec(fmt.Sprintf("UPDATE intents SET first_asked_at = first_asked_at - %d", by.Milliseconds()))
+	check(r.t, err)
+}
+
+// want compares how far the issuing of a card is, and what the last answer was.
+func (r *room) want(c *card.Card, state issue.State, answer string) operator.IntentRecord {
+	r.t.Helper()
+	record, err := r.db.Record(r.t.Context(), c.UUID)
+	check(r.t, err)
+	i := *record.Intent
+	if i.State != string(state) || i.Answer != answer || record.Credentials != (state == issue.StateDone) {
+		r.t.Errorf("issuing is %s, last answer %q, %q, credentials %t; want %s, %q", i.State, i.Answer, i.Reason, record.Credentials, state, answer)
+	}
+	return i
+}
+
+// wantCard compares the stored card with the one that the server made.
+func (r *room) wantCard(c *card.Card) {
+	r.t.Helper()
+	r.want(c, issue.StateDone, "issued")
+	stored, err := r.db.CardByUUID(r.t.Context(), c.AccountID, c.UUID)
+	check(r.t, err)
+	if stored.Sealed == nil {
+		r.t.Fatal("no credentials are stored")
+	}
+	got, err := r.vault.OpenCredentials(c.UUID, c.AccountID, *stored.Sealed)
+	check(r.t, err)
+	if got != supplier.SandboxCard(c.UUID.String(), r.clock.Now()) {
+		r.t.Error("the card that is stored is not the one that was made")
+	}
+}
+
+func (r *room) audit() {
+	r.t.Helper()
+	all, err := r.server.Ledger(context.Background())
+	check(r.t, err)
+	made := map[string]int{}
+	for _, e := range all {
+		if e.What == reference.Made {
+			if made[e.Key]++; made[e.Key] > 1 {
+				r.t.Errorf("%d cards were made for %s", made[e.Key], e.Key)
+			}
+		}
+		for serial := range 2 {
+			key := e.Key + strings.Repeat("#1", serial)
+			if strings.Contains(r.log.text(), supplier.SandboxCard(key, r.clock.Now()).CardNumber.Reveal()) {
+				r.t.Errorf("the number of %s is in a log", key)
+			}
+		}
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

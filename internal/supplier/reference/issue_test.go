@@ -1,0 +1,163 @@
+package reference_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/supplier/reference"
+)
+
+func TestIssue_APromptSupplierIsAskedOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		c := r.paid()
+		r.issue()
+		r.wantCard(c)
+		r.wantLedger("", "asked", "made")
+	})
+}
+
+// Hazard: the card was made, and nobody heard of it.
+func TestIssue_AnAmbiguousSupplierMakesOneCard(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		r.behave("ambiguous=1x")
+		c := r.paid()
+		r.issue()
+		r.want(c, issue.StateOpen, "unknown")
+		r.wantLedger("", "asked", "made")
+		r.issue()
+		r.wantCard(c)
+		r.wantLedger("", "asked", "made", "looked up")
+	})
+}
+
+func TestIssue_APendingCardIsLookedUpUntilItIsMade(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		r.behave("pending")
+		c := r.paid()
+		r.issue()
+		if i := r.want(c, issue.StatePending, "pending"); !strings.HasPrefix(i.Reference, "ref_") {
+			t.Errorf("reference %q", i.Reference)
+		}
+		r.issue()
+		r.want(c, issue.StatePending, "pending")
+		r.clock.pass(3 * time.Second)
+		r.issue()
+		r.wantCard(c)
+		r.wantLedger("", "asked", "looked up", "made", "looked up")
+	})
+}
+
+func TestIssue_ARefusalLeavesTheMoneyToAnOperator(t *testing.T) {
+	for _, how := range []string{"declining", "out-of-stock"} {
+		t.Run(how, func(t *testing.T) {
+			onEach(t, func(t *testing.T, r *room) {
+				r.behave(how + "=1x")
+				c := r.paid()
+				r.issue()
+				r.want(c, issue.StateRefundDue, "declined")
+				r.issue()
+				r.wantLedger("", "asked", "declined")
+			})
+		})
+	}
+}
+
+// Hazard: a card that is not the one that was paid for.
+func TestIssue_AWrongCardIsNeverGivenOut(t *testing.T) {
+	for _, how := range []string{"wrong-amount", "wrong-currency", "wrong-key", "bad-number", "expired"} {
+		t.Run(how, func(t *testing.T) {
+			onEach(t, func(t *testing.T, r *room) {
+				r.behave(how)
+				c := r.paid()
+				r.issue()
+				r.want(c, issue.StateParked, "issued")
+				r.issue() // nobody asks again
+				r.wantLedger("", "asked", "made")
+			})
+		})
+	}
+}
+
+// Hazard: two customers with one card.
+func TestIssue_ACardOfAnotherOrderIsNeverGivenOut(t *testing.T) {
+	for _, how := range []string{"duplicate-number", "wrong-key"} {
+		t.Run(how, func(t *testing.T) {
+			onEach(t, func(t *testing.T, r *room) {
+				first := r.paid()
+				r.issue()
+				r.wantCard(first)
+				r.behave(how)
+				second := r.paid()
+				r.issue()
+				r.want(second, issue.StateParked, "issued")
+			})
+		})
+	}
+}
+
+func TestIssue_ABusySupplierIsAskedAgain(t *testing.T) {
+	for _, how := range []string{"rate-limited", "maintenance"} {
+		t.Run(how, func(t *testing.T) {
+			onEach(t, func(t *testing.T, r *room) {
+				r.behave(how + "=2x")
+				c := r.paid()
+				r.issue()
+				r.issue()
+				r.wantLedger("")
+				if record, err := r.db.Record(t.Context(), c.UUID); err != nil || record.Intent.State != string(issue.StateOpen) || record.Credentials {
+					t.Errorf("%+v, %v", record.Intent, err)
+				}
+				r.issue()
+				r.wantCard(c)
+			})
+		})
+	}
+}
+
+// Hazard: the supplier has forgotten the key, and would make a second card.
+func TestIssue_AForgetfulSupplierIsNotAskedAgain(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		if _, err := r.http.Offers(t.Context()); err != nil || r.http.KeyRetention() != time.Minute {
+			t.Fatalf("%s, %v", r.http.KeyRetention(), err)
+		}
+		r.behave("ambiguous=1x")
+		c := r.paid()
+		r.issue()
+		r.want(c, issue.StateOpen, "unknown")
+		r.clock.pass(time.Minute)
+		r.backdate(time.Minute)
+		r.issue()
+		r.want(c, issue.StateParked, "unknown")
+		r.issue()
+		r.wantLedger("", "asked", "made", "forgot", "looked up")
+	}, func(c *reference.Config) { c.ForgetAfter = time.Minute })
+}
+
+// Hazard: everything at once. No key ever has two cards, and every card that was made is the one that was given out.
+func TestIssue_InTheEndEveryKeyHasOneCard(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		r.behave("ambiguous=0.4", "pending=0.3", "rate-limited=0.2", "maintenance=0.2")
+		ids := map[uuid.UUID]bool{}
+		for range 12 {
+			ids[r.paid().UUID] = true
+		}
+		for range 60 {
+			r.issue()
+			r.clock.pass(time.Second)
+		}
+		for id := range ids {
+			record, err := r.db.Record(t.Context(), id)
+			check(t, err)
+			if record.Intent.State != string(issue.StateDone) {
+				t.Errorf("%s: %s %s %s", id, record.Intent.State, record.Intent.Answer, record.Intent.Reason)
+			}
+		}
+		if n := strings.Count(strings.Join(r.ledger(""), " "), reference.Made); n != len(ids) {
+			t.Errorf("%d cards were made for %d orders", n, len(ids))
+		}
+	}, func(c *reference.Config) { c.Seed = 7 })
+}
