@@ -76,6 +76,10 @@ type commands struct {
 		Rescan walletRescanCommand `cmd:"" help:"Have a wallet scan its whole chain again."`
 		Claim  walletClaimCommand  `cmd:"" help:"Give a wallet that two databases use to one of them."`
 	} `cmd:"" help:"The wallets that receive payments."`
+	Supplier struct {
+		Serve  supplierServeCommand  `cmd:"" help:"Run a supplier of cards that are not real, for development and tests."`
+		Ledger supplierLedgerCommand `cmd:"" help:"Print what such a supplier was asked for and made."`
+	} `cmd:"" help:"Suppliers, which make the cards."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 
