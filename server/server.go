@@ -27,6 +27,8 @@ type Config struct {
 	Log      *slog.Logger // Defaults to slog.Default().
 	// Checks are what readiness depends on. They run in this order. Defaults to none.
 	Checks []Check
+	// Callbacks are what others call that are not clients, by path. They authenticate the caller themselves. Defaults to none.
+	Callbacks map[string]http.Handler
 }
 
 // New returns the handler for the whole service.
@@ -48,6 +50,9 @@ func New(cfg Config) (http.Handler, error) {
 		problems.recovery,
 	)
 	health{cfg.Checks}.register(engine)
+	for path, callback := range cfg.Callbacks {
+		engine.POST(path, gin.WrapH(http.MaxBytesHandler(callback, maxBody)))
+	}
 	if cfg.Orders == nil {
 		return engine, nil
 	}

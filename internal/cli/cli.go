@@ -68,15 +68,13 @@ type commands struct {
 	Keys struct {
 		Create keysCreateCommand `cmd:"" help:"Create a key file."`
 	} `cmd:"" help:"The keys that credentials are encrypted with."`
-	Supplier struct {
-		Check supplierCheckCommand `cmd:"" help:"Ask every supplier what can be had, without buying anything."`
-	} `cmd:"" help:"The suppliers of cards."`
 	Wallet struct {
 		Check  walletCheckCommand  `cmd:"" help:"Check whether the service can use node and wallet."`
 		Rescan walletRescanCommand `cmd:"" help:"Have a wallet scan its whole chain again."`
 		Claim  walletClaimCommand  `cmd:"" help:"Give a wallet that two databases use to one of them."`
 	} `cmd:"" help:"The wallets that receive payments."`
 	Supplier struct {
+		Check  supplierCheckCommand  `cmd:"" help:"Ask every supplier what can be had, without buying anything."`
 		Serve  supplierServeCommand  `cmd:"" help:"Run a supplier of cards that are not real, for development and tests."`
 		Ledger supplierLedgerCommand `cmd:"" help:"Print what such a supplier was asked for and made."`
 	} `cmd:"" help:"Suppliers, which make the cards."`

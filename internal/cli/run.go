@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"os"
 	"runtime/debug"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/supplier"
 	"github.com/cardmint/cardmint/internal/vault"
 	"github.com/cardmint/cardmint/internal/webhook"
 	"github.com/cardmint/cardmint/server"
@@ -263,10 +265,11 @@ func (g *globals) wireWorker(w *wired, v *vault.Vault, dbs stores, poster *webho
 
 // wireIssuers adds a loop for each supplier.
 func (g *globals) wireIssuers(w *wired, v *vault.Vault, dbs stores, p plan, issuing wakes, sending wake) error {
-	_, routes, err := p.suppliers.open(supplierNeeds{dbs.worker, v})
+	makers, routes, err := p.suppliers.open(supplierNeeds{g.Mode, dbs.worker, v})
 	if err != nil {
 		return err
 	}
+	w.config.Callbacks = map[string]http.Handler{}
 	for i, r := range routes {
 		name := "issue " + r.Supplier.Name()
 		issuer, err := issue.New(dbs.worker, v, issue.Wake{Issuers: issuing.up, Sender: sending.up}, g.log.With("loop", name),
@@ -275,6 +278,12 @@ func (g *globals) wireIssuers(w *wired, v *vault.Vault, dbs stores, p plan, issu
 			return err
 		}
 		w.add(loop{name: name, every: issueEvery, woken: issuing[i], tick: issuer.Tick})
+		if calls, ok := makers[i].(interface{ Secrets() supplier.Secrets }); ok {
+			w.config.Callbacks[supplier.CallbackPath(r.Supplier.Name())] = supplier.NewCallback(calls.Secrets(), func(key string) {
+				issuer.Hasten(key)
+				issuing[i].up()
+			}, time.Now)
+		}
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func (c supplierCheckCommand) Run(ctx context.Context, g *globals) error {
 
 // withNeeds calls f with what suppliers need of a process. The database is opened only for those that keep cards there.
 func (g *globals) withNeeds(_ context.Context, _ suppliers, f func(supplierNeeds) error) error {
-	return f(supplierNeeds{})
+	return f(supplierNeeds{mode: g.Mode})
 }
 
 // offersText returns offers for people.

@@ -51,20 +51,28 @@ type supplierEntry struct {
 
 	Behaviour string `toml:"behaviour"` // of a sandbox
 
+	URL            string `toml:"url"`
+	SecretFile     string `toml:"secret_file"`
+	PreviousSecret string `toml:"previous_secret_file"`
+	KeyRetention   string `toml:"key_retention"`
+	Timeout        string `toml:"timeout"`
+	ValidFor       string `toml:"valid_for"`
+	CAFile         string `toml:"ca_file"`
+
 	min, max  card.USD
 	directory string // that secrets are relative to
 }
 
 // supplierKind is what there is to know of a kind of supplier.
 type supplierKind struct {
-	real    bool                                // its cards can be spent
-	own     func(supplierEntry) map[string]bool // the fields that only this kind has, and whether they are set
-	open    func(supplierEntry, supplierNeeds) (maker, error)
-	example string
+	real bool                                // its cards can be spent
+	own  func(supplierEntry) map[string]bool // the settings that not every kind has, and whether they are set
+	open func(supplierEntry, supplierNeeds) (maker, error)
 }
 
 // supplierNeeds is what suppliers may need of the process.
 type supplierNeeds struct {
+	mode  string
 	db    *store.Store
 	vault *vault.Vault
 }
@@ -81,7 +89,58 @@ func supplierKinds() map[string]supplierKind {
 				return supplier.NewSandbox(e.Name, behaviour, time.Now), nil
 			},
 		},
+		"http": {
+			real: true,
+			own: func(e supplierEntry) map[string]bool {
+				return map[string]bool{"url": e.URL != "", "secret_file": e.SecretFile != "", "previous_secret_file": e.PreviousSecret != "",
+					"key_retention": e.KeyRetention != "", "timeout": e.Timeout != "", "valid_for": e.ValidFor != "", "ca_file": e.CAFile != ""}
+			},
+			open: openHTTPSupplier,
+		},
 	}
+}
+
+// openHTTPSupplier opens a supplier of kind http. In test mode it may be asked over plain http.
+func openHTTPSupplier(e supplierEntry, needs supplierNeeds) (maker, error) {
+	cfg := supplier.HTTPConfig{Name: e.Name, URL: e.URL, CAFile: e.path(e.CAFile), Insecure: needs.mode != card.LiveMode}
+	var err error
+	if cfg.Secret, err = e.secret("secret_file", e.SecretFile); err != nil {
+		return nil, err
+	}
+	if e.PreviousSecret != "" {
+		if cfg.PreviousSecret, err = e.secret("previous_secret_file", e.PreviousSecret); err != nil {
+			return nil, err
+		}
+	}
+	for _, d := range []struct {
+		field, text string
+		to          *time.Duration
+	}{{"key_retention", e.KeyRetention, &cfg.KeyRetention}, {"timeout", e.Timeout, &cfg.Timeout}, {"valid_for", e.ValidFor, &cfg.ValidFor}} {
+		if *d.to, err = duration(d.field, d.text); err != nil {
+			return nil, err
+		}
+	}
+	return supplier.NewHTTP(cfg)
+}
+
+// duration reads a setting; "" is 0.
+func duration(field, text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("%s must be a duration, such as \"720h\"", field)
+	}
+	return d, nil
+}
+
+// path returns a path as the process can open it: paths in the file are relative to it.
+func (e supplierEntry) path(path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(e.directory, path)
 }
 
 // read reads the file of suppliers, if there is one, and checks it without asking anybody.
@@ -163,7 +222,7 @@ func (e *supplierEntry) check() error {
 	kind, known := kinds[e.Kind]
 	switch {
 	case !validSupplierName(e.Name):
-		return errors.New("name must be 1 to 40 lower-case letters, digits and hyphens, and begin with a letter; it is kept with every card, so choose one for good")
+		return errors.New("name must be 1 to 32 lower-case letters, digits and hyphens, and begin with a letter; it is kept with every card, so choose one for good")
 	case !known:
 		var all []string
 		for name := range kinds {
@@ -211,7 +270,7 @@ func (e *supplierEntry) checkAmounts() error {
 }
 
 func validSupplierName(name string) bool {
-	if name == "" || len(name) > 40 || name[0] < 'a' || name[0] > 'z' {
+	if name == "" || len(name) > 32 || name[0] < 'a' || name[0] > 'z' {
 		return false
 	}
 	return strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
@@ -237,9 +296,7 @@ func (e supplierEntry) secret(field, path string) (card.Secret, error) {
 	if path == "" {
 		return "", fmt.Errorf("%s is missing: it names a file with the secret", field)
 	}
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(e.directory, path)
-	}
+	path = e.path(path)
 	info, err := os.Stat(path)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", field, err)

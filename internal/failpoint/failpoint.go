@@ -11,6 +11,7 @@ type Name string
 const (
 	Claimed    Name = "issue/claimed"     // whom to ask is committed, and nobody was asked
 	Submitting Name = "issue/submitting"  // the supplier is about to be asked
+	Sent       Name = "supplier/sent"     // the request is sent, and its answer is not read
 	Answered   Name = "issue/answered"    // the supplier's answer is read, and not stored
 	Issuing    Name = "issue/issuing"     // credentials, status and event are written, and not committed
 	Issued     Name = "issue/issued"      // they are committed
@@ -21,5 +22,5 @@ const (
 
 // Names returns all of them.
 func Names() []Name {
-	return []Name{Claimed, Submitting, Answered, Issuing, Issued, Refusing, Delivering, Delivered}
+	return []Name{Claimed, Submitting, Sent, Answered, Issuing, Issued, Refusing, Delivering, Delivered}
 }

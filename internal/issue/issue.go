@@ -86,6 +86,7 @@ type Issuer struct {
 	now      func() time.Time
 	pace     *pace
 	batch    atomic.Int32 // cards of the next batch
+	hastened hastened
 }
 
 // Wake tells other loops that there is work for them. A nil field is not called.
@@ -112,6 +113,9 @@ func New(store Store, vault Vault, wake Wake, log *slog.Logger, cfg Config) (*Is
 
 // Tick issues every card that is due.
 func (s *Issuer) Tick(ctx context.Context) error {
+	if err := s.hasten(ctx); err != nil {
+		return err
+	}
 	for {
 		if n, err := s.IssueDue(ctx); n == 0 || err != nil {
 			return err

@@ -21,6 +21,8 @@ type Store interface {
 	ClaimIntents(ctx context.Context, claim Claim, n int, ttl time.Duration) ([]Intent, error)
 	// ProlongIntents prolongs claims that were not lost, so that they end ttl from now.
 	ProlongIntents(ctx context.Context, intents []Intent, ttl time.Duration) error
+	// HastenIntents has the pending intents of a supplier that are among those of the cards due now.
+	HastenIntents(ctx context.Context, supplier string, cards []uuid.UUID) error
 	// CardsByUUID returns cards of whatever account, by uuid. It leaves out those whose rows can't be decoded, and reports them.
 	CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error)
 	// SaveIntents stores what became of intents whose card is not issued. One whose claim was lost is left as it is.

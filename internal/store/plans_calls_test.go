@@ -264,6 +264,9 @@ func (c *calls) intents() {
 		return err
 	})
 	c.do("ProlongIntents", func(ctx context.Context) error { return s.ProlongIntents(ctx, claimed, time.Hour) })
+	c.do("HastenIntents", func(ctx context.Context) error {
+		return s.HastenIntents(ctx, "sandbox", []uuid.UUID{claimed[0].CardUUID})
+	})
 	claimed[0].State = "parked"
 	c.do("SaveIntents", func(ctx context.Context) error { return s.SaveIntents(ctx, claimed[:1]) })
 	c.do("IssueTx", func(ctx context.Context) error { return s.IssueTx(ctx, func(issue.Tx) error { return nil }) })

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/failpoint"
 	"github.com/cardmint/cardmint/internal/issue"
 )
 
@@ -252,6 +253,7 @@ func (s *HTTP) call(ctx context.Context, op operation, body []byte) (reply, erro
 		return reply{}, s.cause(ctx, err)
 	}
 	defer func() { _ = res.Body.Close() }()
+	failpoint.Hit(failpoint.Sent)
 	r := reply{status: res.StatusCode, header: res.Header}
 	if r.status != http.StatusOK && r.status != http.StatusNotFound {
 		return r, nil // the rest is for people; that of 101 is the connection, which has no deadline

@@ -161,7 +161,8 @@ func onEach(t *testing.T, f func(t *testing.T, r *room), change ...func(*referen
 		check(t, err)
 		t.Cleanup(func() { _ = db.Close() })
 		r := &room{side: newSide(t, change...), db: db, url: url, vault: v}
-		r.issuer = issue.New(db, v, r.http, func() {}, slog.New(slog.NewTextHandler(r.log, nil)), r.clock.Now)
+		r.issuer, err = issue.New(db, v, issue.Wake{}, slog.New(slog.NewTextHandler(r.log, nil)), issue.Config{Routes: issue.Only(r.http), Now: r.clock.Now})
+		check(t, err)
 		a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: r.clock.Now()}
 		check(t, db.InsertAccount(t.Context(), a))
 		r.account = a.ID

@@ -106,11 +106,13 @@ func TestIssue_ABusySupplierIsAskedAgain(t *testing.T) {
 				r.behave(how + "=2x")
 				c := r.paid()
 				r.issue()
+				r.clock.pass(time.Second) // as it asked for
 				r.issue()
 				r.wantLedger("")
 				if record, err := r.db.Record(t.Context(), c.UUID); err != nil || record.Intent.State != string(issue.StateOpen) || record.Credentials {
 					t.Errorf("%+v, %v", record.Intent, err)
 				}
+				r.clock.pass(time.Second)
 				r.issue()
 				r.wantCard(c)
 			})
