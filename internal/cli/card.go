@@ -7,12 +7,10 @@ import (
 	"os/user"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
@@ -134,63 +132,4 @@ func noCard(err error, id uuid.UUID) error {
 		return hint(fmt.Errorf("there is no card %s", id), "see the uuids with: cardmint card list")
 	}
 	return err
-}
-
-type reconcileCommand struct{}
-
-func (reconcileCommand) Help() string {
-	return `Adds up everything that was received and issued, as of one moment. For each currency, what was counted on the chain must be what was credited to cards, is surplus, came to no card or was given back of that; and the cards that were made must be those that were paid. Every row must be one that can be decoded, and all credentials ones that can be decrypted. Anything else is printed, and the exit code is 1.
-
-Example:
-  cardmint reconcile`
-}
-
-// Run adds up.
-func (reconcileCommand) Run(ctx context.Context, g *globals) error {
-	return g.office(ctx, func(o office) error {
-		fmt.Fprintln(g.stderr, "adding up ...")
-		started := time.Now()
-		books, err := o.operator.Reconcile(ctx)
-		if err != nil {
-			return err
-		}
-		damaged, err := o.operator.CheckCredentials(ctx, o.vault)
-		if err != nil {
-			return err
-		}
-		books.Doubts = append(books.Doubts, damaged...)
-		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
-		for _, b := range books.Coins {
-			coin, _ := chain.ByCode(b.Currency)
-			row := func(indent, name string, a card.Total, what string) {
-				fmt.Fprintf(table, "%s%s\t%s\t%s\n", indent, name, coin.Coins(a), what)
-			}
-			fmt.Fprintf(table, "%s\n", b.Currency)
-			row("  ", "counted", b.Counted, "on the chain and in the mempool")
-			row("  ", "= credited", b.Credited(), "to cards")
-			row("      ", "made", b.Made, fmt.Sprintf("%d issued, %d paid", b.Issued, b.Paid))
-			row("      ", "open", b.Open, "waiting for more money, confirmations or the supplier")
-			row("      ", "held", b.Held, fmt.Sprintf("late or too little: %d cards wait for an operator", b.Late))
-			row("      ", "refunded", b.Refunded, "given back by operators")
-			row("  ", "+ surplus", b.Surplus, "beyond what a card was asked for")
-			row("  ", "+ unattributed", b.Unattributed, "to addresses of no card")
-			row("  ", "+ returned", b.Returned, "to addresses of no card, and given back by operators")
-			row("  ", "lost", b.Lost, "made or given back for what is gone from the chain; written off: "+coin.Coins(b.WrittenOff))
-		}
-		if err := table.Flush(); err != nil {
-			return err
-		}
-		for _, d := range books.Doubts {
-			who := ""
-			if d.ID != uuid.Nil {
-				who = d.ID.String() + ": "
-			}
-			fmt.Fprintf(g.stdout, "doubt: %s%s\n", who, d.Text)
-		}
-		if n := len(books.Doubts); n > 0 {
-			return hint(fmt.Errorf("%d doubts, or more: 20 of a kind are shown", n), "look at each card with 'cardmint card show UUID', and settle it with 'cardmint card resolve'")
-		}
-		fmt.Fprintf(g.stdout, "everything agrees (%s)\n", time.Since(started).Round(time.Millisecond))
-		return nil
-	})
 }

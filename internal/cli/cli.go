@@ -107,7 +107,8 @@ func hint(err error, format string, args ...any) error {
 	return &hinted{err, fmt.Sprintf(format, args...)}
 }
 
-// Main runs the command that args name and returns the exit code: 0, 1 if it failed, 2 if args are wrong.
+// Main runs the command that args name and returns the exit code: 0, 1 if it failed, 2 if args are wrong, 3 if
+// 'reconcile' found nothing but what waits.
 // When ctx ends, commands that run until they are stopped end.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c := newCommands()
@@ -145,7 +146,11 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	c.DatabaseURL = named(c.DatabaseURL, role)
 	if err := parsed.Run(&c.globals); err != nil {
-		return report(stderr, 1, explain(err))
+		code := 1
+		if errors.Is(err, errWaiting) {
+			code = codeWaiting
+		}
+		return report(stderr, code, explain(err))
 	}
 	return 0
 }

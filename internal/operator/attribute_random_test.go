@@ -46,7 +46,7 @@ func TestAttribute_TheBooksAgreeAfterAnyHistory(t *testing.T) {
 						t.Errorf("the supplier was asked %d times for %s", n, key)
 					}
 				}
-				books, err := s.desk.Reconcile(t.Context())
+				books, err := s.desk.Reconcile(t.Context(), operator.Audit{})
 				check(t, err)
 				for range books.Doubts {
 					s.doubts = append(s.doubts, lost)
@@ -91,7 +91,7 @@ func (h *history) step() {
 		return // there is no quote
 	}
 	a.do()
-	books, err := h.desk.Reconcile(h.t.Context())
+	books, err := h.desk.Reconcile(h.t.Context(), operator.Audit{})
 	check(h.t, err)
 	for _, d := range books.Doubts {
 		if d.Text != lost {

@@ -3,6 +3,8 @@ package operator
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -11,9 +13,12 @@ import (
 
 // Books is everything added up, as of one moment.
 type Books struct {
+	AsOf  time.Time   // by the database's clock
 	Coins []CoinBooks // by currency
-	// Doubts are what should not be, by card, account or webhook, at most some of each kind.
+	// Doubts are what should not be, by card, account, webhook or day, at most some of each kind.
 	Doubts []Doubt
+	// Waiting is what agrees, but waits for somebody for too long, at most some of each kind.
+	Waiting []Waiting
 }
 
 // CoinBooks adds up one currency. What cards hold is taken from the cards, what was counted from the transfers: that both agree
@@ -43,51 +48,143 @@ func (b CoinBooks) Credited() card.Total { return b.Made.Add(b.Open, b.Held, b.R
 
 // Doubt is something that should not be.
 type Doubt struct {
-	ID   uuid.UUID // of a card, an account or a webhook
+	ID   uuid.UUID // of a card, an account or a webhook; zero for a day or a currency
 	Text string
+}
+
+// WaitingKind is what kind of thing waits.
+type WaitingKind string
+
+// Kinds of things that wait.
+const (
+	WaitingUnattributed WaitingKind = "unattributed" // money to an address of no card, of which nothing was decided
+	WaitingLate         WaitingKind = "late"         // a card whose money has been late, or too little, for longer than LateLasts
+	WaitingUnissued     WaitingKind = "unissued"     // a card that was found paid longer than UnissuedLasts ago; not one whose issuing is doubted
+)
+
+// How long a thing may last before it is said to wait.
+const (
+	LateLasts     = 24 * time.Hour
+	UnissuedLasts = time.Hour
+)
+
+// Waiting is something that waits.
+type Waiting struct {
+	Kind     WaitingKind
+	Currency string
+	Amount   card.Amount // that was received and waits
+	Since    time.Time   // zero if it is not known
+	CardUUID uuid.UUID   // of WaitingLate and WaitingUnissued
+	TxID     string      // of WaitingUnattributed
+	Output   int64       // likewise
+}
+
+// Progress is how far a reading of the books is.
+type Progress struct {
+	Day              time.Time // that was read last
+	Cards, Transfers int64     // that were read
+}
+
+// Reading is what a store reads of its books.
+type Reading struct {
+	Books
+	// From is the least uuid of the cards that were read: all from there on, and Others before.
+	From   uuid.UUID
+	Others []uuid.UUID
+	// Doubted are the cards that are to be read again next time.
+	Doubted []uuid.UUID
+	// State is what the store needs to keep the reading.
+	State any
+}
+
+// Audit is how books are to be reconciled. The zero Audit reads what changed, and decrypts nothing.
+type Audit struct {
+	Full     bool           // read everything, and compare it with what was kept
+	Vault    Vault          // decrypts the credentials of the cards that are read; nil for none
+	Progress func(Progress) // is told now and then; nil for nobody
 }
 
 // Reconcile adds up everything that was received and issued, and says what does not agree: no doubts mean that for each currency what
 // was counted on the chain is what was credited to cards, is surplus, came to no card's address or was given back of that, and that the
-// cards which were made are those that were paid.
-func (s *Service) Reconcile(ctx context.Context) (Books, error) {
-	b, err := s.store.Books(ctx)
+// cards which were made are those that were paid. It reads what changed since the last time and believes the kept sums of the rest,
+// unless the audit is a full one. That the reading can't be kept is logged: the next one costs more.
+func (s *Service) Reconcile(ctx context.Context, a Audit) (Books, error) {
+	if a.Progress == nil {
+		a.Progress = func(Progress) {}
+	}
+	r, err := s.store.ReadBooks(ctx, a.Full, a.Progress)
 	if err != nil {
 		return Books{}, fmt.Errorf("reconcile: %w", err)
 	}
+	b := r.Books
+	b.Doubts = slices.Clone(b.Doubts)
 	for _, c := range b.Coins {
 		if is := c.Credited().Add(c.Surplus, c.Unattributed, c.Returned); !is.Equal(c.Counted) {
 			b.Doubts = append(b.Doubts, Doubt{Text: fmt.Sprintf("%s: %s were counted, but %s credited, %s surplus, %s unattributed and %s returned make %s",
 				c.Currency, c.Counted, c.Credited(), c.Surplus, c.Unattributed, c.Returned, is)})
 		}
 	}
+	if a.Vault != nil {
+		damaged, err := s.checkCredentials(ctx, a.Vault, r)
+		if err != nil {
+			return Books{}, err
+		}
+		for _, id := range damaged {
+			r.Doubted = append(r.Doubted, id)
+			b.Doubts = append(b.Doubts, Doubt{ID: id, Text: "its credentials can't be decrypted"})
+		}
+	}
+	if err := s.store.KeepBooks(ctx, r); err != nil {
+		s.log.WarnContext(ctx, "the books were read, but can't be kept", "error", err)
+	}
 	return b, nil
 }
 
 const (
 	checkedAtOnce = 500 // cards whose credentials are read together
-	someDamaged   = 20  // the most cards that CheckCredentials names
+	someDamaged   = 20  // the most cards whose credentials are said to be damaged
 )
 
-// CheckCredentials decrypts the credentials of every card, and returns the cards of which that is not possible, at most some.
-func (s *Service) CheckCredentials(ctx context.Context, vault Vault) ([]Doubt, error) {
-	var doubts []Doubt
-	for after := uuid.Nil; ; {
-		page, err := s.store.SealedCredentials(ctx, after, checkedAtOnce)
+// checkCredentials decrypts the credentials of the cards that were read, and returns the cards of which that is not possible, at most some.
+func (s *Service) checkCredentials(ctx context.Context, vault Vault, r Reading) (damaged []uuid.UUID, err error) {
+	check := func(page []SealedCard) (enough bool) {
+		for _, c := range page {
+			if _, err := vault.OpenCredentials(c.UUID, c.AccountID, c.Sealed); err != nil {
+				damaged = append(damaged, c.UUID)
+			}
+			if len(damaged) == someDamaged {
+				return true
+			}
+		}
+		return false
+	}
+	for some := range slices.Chunk(r.Others, checkedAtOnce) {
+		page, err := s.store.SealedCredentialsOf(ctx, some)
 		if err != nil {
 			return nil, fmt.Errorf("check credentials: %w", err)
 		}
-		for _, c := range page {
-			if _, err := vault.OpenCredentials(c.UUID, c.AccountID, c.Sealed); err != nil {
-				doubts = append(doubts, Doubt{ID: c.UUID, Text: "its credentials can't be decrypted"})
-			}
-			if len(doubts) == someDamaged {
-				return doubts, nil
-			}
-			after = c.UUID
-		}
-		if len(page) < checkedAtOnce {
-			return doubts, nil
+		if check(page) {
+			return damaged, nil
 		}
 	}
+	for from := r.From; ; {
+		page, err := s.store.SealedCredentials(ctx, from, checkedAtOnce)
+		if err != nil {
+			return nil, fmt.Errorf("check credentials: %w", err)
+		}
+		if check(page) || len(page) < checkedAtOnce {
+			return damaged, nil
+		}
+		from = After(page[len(page)-1].UUID)
+	}
+}
+
+// After returns the next uuid in the order of uuids.
+func After(id uuid.UUID) uuid.UUID {
+	for i := len(id) - 1; i >= 0; i-- {
+		if id[i]++; id[i] != 0 {
+			break
+		}
+	}
+	return id
 }

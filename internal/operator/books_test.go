@@ -58,7 +58,7 @@ func TestReconcile_SaysWhatDoesNotAddUp(t *testing.T) {
 func TestReconcile_BooksThatCantBeReadAreNoBooks(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		broken := operator.New(&faulty{Store: s.store, books: errBroken}, s.rates, nil)
-		books, err := broken.Reconcile(t.Context())
+		books, err := broken.Reconcile(t.Context(), operator.Audit{})
 		if diff := cmp.Diff(operator.Books{}, books); diff != "" || !errors.Is(err, errBroken) {
 			t.Errorf("%s, %v", diff, err)
 		}

@@ -5,6 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/google/uuid"
+
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/operator"
 )
@@ -19,7 +23,7 @@ func TestReconcile_NamesTheCardThatCantBeDecoded(t *testing.T) {
 		s.settle()
 		s.settle()
 		s.wantIssued(1)
-		books, err := s.desk.Reconcile(t.Context())
+		books, err := s.desk.Reconcile(t.Context(), operator.Audit{})
 		check(t, err)
 		want := []string{
 			"its received amount does not match its transfers",
@@ -46,7 +50,7 @@ func TestReconcile_NamesTheCardThatCantBeDecoded(t *testing.T) {
 	})
 }
 
-func TestCheckCredentials_NamesTheCardsThatCantBeDecrypted(t *testing.T) {
+func TestReconcile_NamesTheCardsThatCantBeDecrypted(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		var cards []*card.Card
 		for range 3 {
@@ -56,22 +60,29 @@ func TestCheckCredentials_NamesTheCardsThatCantBeDecrypted(t *testing.T) {
 		}
 		s.settle()
 		s.wantIssued(3)
-		if doubts, err := s.desk.CheckCredentials(t.Context(), s.vault); err != nil || len(doubts) > 0 {
-			t.Errorf("%+v, %v", doubts, err)
+		wantDamaged := func(want ...uuid.UUID) {
+			t.Helper()
+			for _, full := range []bool{false, true} {
+				books, err := s.desk.Reconcile(t.Context(), operator.Audit{Full: full, Vault: s.vault})
+				check(t, err)
+				var doubts []operator.Doubt
+				for _, id := range want {
+					doubts = append(doubts, operator.Doubt{ID: id, Text: "its credentials can't be decrypted"})
+				}
+				if diff := cmp.Diff(doubts, books.Doubts, cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("full %v: %s", full, diff)
+				}
+			}
 		}
+		wantDamaged()
 		s.exec("UPDATE credentials SET url = $1 WHERE card_uuid = $2", []byte("canary"), cards[1].UUID)
-		doubts, err := s.desk.CheckCredentials(t.Context(), s.vault)
-		check(t, err)
-		if len(doubts) != 1 || doubts[0] != (operator.Doubt{ID: cards[1].UUID, Text: "its credentials can't be decrypted"}) {
-			t.Errorf("%+v", doubts)
-		}
+		wantDamaged(cards[1].UUID)
+		wantDamaged(cards[1].UUID) // it is looked at again
 		s.exec("UPDATE credentials SET url = $1", []byte("canary"))
-		if doubts, err = s.desk.CheckCredentials(t.Context(), s.vault); err != nil || len(doubts) != 3 {
-			t.Errorf("%+v, %v", doubts, err)
-		}
+		wantDamaged(cards[0].UUID, cards[1].UUID, cards[2].UUID)
 		broken := operator.New(&faulty{Store: s.store, sealed: errBroken}, s.rates, nil)
-		if doubts, err := broken.CheckCredentials(t.Context(), s.vault); doubts != nil || !errors.Is(err, errBroken) || !strings.HasPrefix(err.Error(), "check credentials: ") {
-			t.Errorf("%+v, %v", doubts, err)
+		if _, err := broken.Reconcile(t.Context(), operator.Audit{Full: true, Vault: s.vault}); !errors.Is(err, errBroken) || !strings.HasPrefix(err.Error(), "check credentials: ") {
+			t.Errorf("%v", err)
 		}
 	})
 }

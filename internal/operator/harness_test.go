@@ -178,7 +178,7 @@ func (s *shop) wantIssued(n int) {
 // reconcile is the last assertion of every test: the books doubt nothing but what the test expects.
 func (s *shop) reconcile() {
 	s.t.Helper()
-	books, err := s.desk.Reconcile(context.Background())
+	books, err := s.desk.Reconcile(context.Background(), operator.Audit{})
 	check(s.t, err)
 	var doubts []string
 	for _, d := range books.Doubts {
@@ -205,7 +205,7 @@ func (l ledger) books() operator.CoinBooks {
 // wantBooks compares the books of monero.
 func (s *shop) wantBooks(want ledger) {
 	s.t.Helper()
-	books, err := s.desk.Reconcile(s.t.Context())
+	books, err := s.desk.Reconcile(s.t.Context(), operator.Audit{})
 	check(s.t, err)
 	if diff := cmp.Diff([]operator.CoinBooks{want.books()}, books.Coins); diff != "" {
 		s.t.Error(diff)

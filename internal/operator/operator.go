@@ -17,10 +17,15 @@ type Store interface {
 	// OperatorTx runs f in a transaction; f may run again if the transaction failed to serialise, so it must do nothing else.
 	// A lost reply to COMMIT is an error although the transaction may have happened: what f writes is found by its keys.
 	OperatorTx(ctx context.Context, f func(Tx) error) error
-	// Books adds everything up, as of one moment.
-	Books(ctx context.Context) (Books, error)
-	// SealedCredentials returns the credentials of up to n cards whose uuid is greater than after, by uuid.
-	SealedCredentials(ctx context.Context, after uuid.UUID, n int) ([]SealedCard, error)
+	// ReadBooks adds everything up, as of one moment, from what was kept and what may have changed since; if it is to be full, from all
+	// rows, and what was kept is doubted where it differs.
+	ReadBooks(ctx context.Context, full bool, progress func(Progress)) (Reading, error)
+	// KeepBooks stores what the next reading may believe, unless another reading was kept since this one.
+	KeepBooks(ctx context.Context, r Reading) error
+	// SealedCredentials returns the credentials of up to n cards from a uuid on, by uuid.
+	SealedCredentials(ctx context.Context, from uuid.UUID, n int) ([]SealedCard, error)
+	// SealedCredentialsOf returns the credentials of those of the cards that have some.
+	SealedCredentialsOf(ctx context.Context, ids []uuid.UUID) ([]SealedCard, error)
 }
 
 // Vault decrypts credentials.

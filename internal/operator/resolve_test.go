@@ -214,7 +214,7 @@ func TestReconcile_FindsWhatDoesNotAgree(t *testing.T) {
 				s.reconcile()
 				_, err := rig.OpenSQL(t, s.url).Exec(wreck)
 				check(t, err)
-				books, err := s.desk.Reconcile(t.Context())
+				books, err := s.desk.Reconcile(t.Context(), operator.Audit{})
 				check(t, err)
 				found := false
 				for _, d := range books.Doubts {

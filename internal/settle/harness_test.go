@@ -208,7 +208,7 @@ func (s *shop) want(c *card.Card, status card.Status, state card.PaymentState, r
 // paid.
 func (s *shop) reconcile() {
 	s.t.Helper()
-	books, err := s.desk.Reconcile(context.Background())
+	books, err := s.desk.Reconcile(context.Background(), operator.Audit{})
 	check(s.t, err)
 	var doubts []string
 	for _, d := range books.Doubts {

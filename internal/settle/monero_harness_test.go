@@ -224,7 +224,7 @@ func (s *till) recovers() {
 // wantMoney compares the books of what came to cards.
 func (s *till) wantMoney(want ledger) {
 	s.t.Helper()
-	books, err := s.desk.Reconcile(s.t.Context())
+	books, err := s.desk.Reconcile(s.t.Context(), operator.Audit{})
 	check(s.t, err)
 	if len(books.Coins) != 1 {
 		s.t.Fatalf("books: %+v", books)

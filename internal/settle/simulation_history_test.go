@@ -291,7 +291,7 @@ func (h *history) observe() {
 
 // reconcile compares the books.
 func (h *history) reconcile() {
-	b, err := h.active.desk.Reconcile(h.ctx)
+	b, err := h.active.desk.Reconcile(h.ctx, operator.Audit{})
 	h.need("reconcile", err)
 	waits := make([]string, len(h.o.orders))
 	for i, x := range h.o.orders {

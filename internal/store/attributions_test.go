@@ -122,11 +122,10 @@ func TestAttributions_CountTowardTheirCardsAndNowhereElse(t *testing.T) {
 		}
 		assess(t, s, one, card.Assessment{State: card.Underpaid, Received: 1})
 		assess(t, s, two, card.Assessment{State: card.Underpaid, Received: 10})
-		books, err := s.Books(ctx)
-		check(t, err)
+		books := readBooks(t, s)
 		want := operator.Books{Coins: []operator.CoinBooks{{Currency: "monero", Counted: card.TotalOf(11011), Unattributed: card.TotalOf(10000),
 			Returned: card.TotalOf(1000), Open: card.TotalOf(11)}}}
-		if diff := cmp.Diff(want, books); diff != "" {
+		if diff := cmp.Diff(want.Coins, books.Coins); diff != "" {
 			t.Error(diff)
 		}
 	})

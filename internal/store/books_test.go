@@ -42,7 +42,7 @@ func wantSum(t *testing.T, name string, got card.Total, amounts ...int64) {
 
 func TestBooks_SumsOfAnySizeAreExact(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
-		s, db, ctx := open(t, url), rig.OpenSQL(t, url), t.Context()
+		s, db := open(t, url), rig.OpenSQL(t, url)
 		account := newAccount(t, s)
 		var cards []*card.Card
 		for range 5 {
@@ -90,8 +90,7 @@ func TestBooks_SumsOfAnySizeAreExact(t *testing.T) {
 				stray = append(stray, anyAmount(r))
 				exec("INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at) VALUES ('monero', 'x', ?, 'nowhere', ?, 0, FALSE, TRUE, 1)", j, stray[j])
 			}
-			books, err := s.Books(ctx)
-			check(t, err)
+			books := readBooks(t, s)
 			b := books.Coins[0]
 			wantSum(t, "counted", b.Counted, append(slices.Clone(all), stray...)...)
 			wantSum(t, "unattributed", b.Unattributed, stray...)
@@ -130,8 +129,7 @@ func TestBooks_ACardWhoseSumWrappedAroundIsDoubted(t *testing.T) {
 		sum := int64(million)
 		sum *= 10
 		assess(t, s, c, card.Assessment{State: card.Underpaid, Received: card.Amount(sum)})
-		books, err := s.Books(t.Context())
-		check(t, err)
+		books := readBooks(t, s)
 		wantSum(t, "counted", books.Coins[0].Counted, slices.Repeat([]int64{million}, 10)...)
 		if !slices.Contains(books.Doubts, operator.Doubt{ID: c.UUID, Text: "its received amount does not match its transfers"}) {
 			t.Errorf("doubts: %+v", books.Doubts)

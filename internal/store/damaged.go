@@ -5,15 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/google/uuid"
-	"github.com/jmoiron/sqlx"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/operator"
 )
 
 // A row is damaged if this version can't decode it: it was changed by hand, or a newer version wrote it. It is left out of what is read
@@ -84,42 +80,6 @@ func (s *Store) decode(rows []cardRow) (cards []*card.Card, damaged []damagedCar
 		cards = append(cards, c)
 	}
 	return cards, damaged
-}
-
-// damagedRows returns the cards and deliveries whose rows are damaged, at most some of each. Credentials can't be checked without the vault.
-func (t *tx) damagedRows(ctx context.Context) ([]operator.Doubt, error) {
-	query, args, err := sqlx.In("SELECT uuid FROM cards WHERE currency NOT IN (?) OR payment_state NOT IN (?) LIMIT ?",
-		slices.Collect(maps.Keys(t.s.coins)), card.PaymentStates(), someDoubts)
-	if err != nil {
-		return nil, err
-	}
-	var ids []uuid.UUID
-	if err := t.s.list(ctx, t.t, &ids, "look for damaged cards", query, args...); err != nil {
-		return nil, err
-	}
-	doubts := make([]operator.Doubt, len(ids))
-	for i, id := range ids {
-		doubts[i] = operator.Doubt{ID: id, Text: card.ErrDamaged.Error() + ": this version does not know its currency or its payment's state"}
-	}
-	// PostgreSQL has no function that says whether a text is JSON before version 16.
-	rows, err := t.t.QueryContext(ctx, `SELECT d.webhook_id, e.id, d.attempts FROM deliveries d
-		JOIN events e ON e.account_id = d.account_id AND e.seq = d.seq WHERE d.attempts <> '[]'`)
-	if err != nil {
-		return nil, t.s.fail("look for damaged deliveries", err)
-	}
-	defer func() { _ = rows.Close() }()
-	for n := 0; n < someDoubts && rows.Next(); {
-		var webhook, event uuid.UUID
-		var attempts string
-		if err := rows.Scan(&webhook, &event, &attempts); err != nil {
-			return nil, t.s.fail("look for damaged deliveries", err)
-		}
-		if _, err := storedAttempts(attempts); err != nil {
-			doubts = append(doubts, operator.Doubt{ID: webhook, Text: fmt.Sprintf("the attempts to deliver its event %s can't be decoded", event)})
-			n++
-		}
-	}
-	return doubts, t.s.fail("look for damaged deliveries", rows.Err())
 }
 
 // leaveOut reports damaged cards.

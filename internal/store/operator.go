@@ -5,6 +5,7 @@ import (
 	"database/sql"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/operator"
@@ -129,11 +130,28 @@ func (t *tx) InsertResolution(ctx context.Context, r operator.Resolution, c *car
 }
 
 // SealedCredentials implements operator.Store.
-func (s *Store) SealedCredentials(ctx context.Context, after uuid.UUID, n int) ([]operator.SealedCard, error) {
+func (s *Store) SealedCredentials(ctx context.Context, from uuid.UUID, n int) ([]operator.SealedCard, error) {
+	return s.sealed(ctx, "(SELECT * FROM credentials WHERE card_uuid >= ? ORDER BY card_uuid LIMIT ?)", from, n)
+}
+
+// SealedCredentialsOf implements operator.Store.
+func (s *Store) SealedCredentialsOf(ctx context.Context, ids []uuid.UUID) (all []operator.SealedCard, err error) {
+	err = inBatches(ids, func(some []uuid.UUID) error {
+		from, args, err := sqlx.In("(SELECT * FROM credentials WHERE card_uuid IN (?))", some)
+		if err != nil {
+			return err
+		}
+		found, err := s.sealed(ctx, from, args...)
+		all = append(all, found...)
+		return err
+	})
+	return all, err
+}
+
+func (s *Store) sealed(ctx context.Context, from string, args ...any) ([]operator.SealedCard, error) {
 	var found []cardRow
 	err := s.list(ctx, s.r, &found, "select credentials", `SELECT c.uuid, c.account_id, s.card_number, s.expiration_date, s.security_code, s.url,
-		s.url_password FROM (SELECT * FROM credentials WHERE card_uuid > ? ORDER BY card_uuid LIMIT ?) AS s
-		JOIN cards c ON c.uuid = s.card_uuid ORDER BY s.card_uuid`, after, n)
+		s.url_password FROM `+from+` AS s JOIN cards c ON c.uuid = s.card_uuid ORDER BY s.card_uuid`, args...)
 	cards := make([]operator.SealedCard, len(found))
 	for i := range found {
 		cards[i] = operator.SealedCard{UUID: found[i].UUID, AccountID: found[i].AccountID, Sealed: *found[i].sealed()}

@@ -151,8 +151,7 @@ func TestRecord_HoldsEverythingButTheCredentials(t *testing.T) {
 func TestBooks_AddUp(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		account := newAccount(t, s)
-		books, err := s.Books(t.Context())
-		check(t, err)
+		books := readBooks(t, s)
 		if len(books.Coins) != 0 || len(books.Doubts) != 0 {
 			t.Errorf("of nothing: %+v", books)
 		}
@@ -167,8 +166,7 @@ func TestBooks_AddUp(t *testing.T) {
 		assess(t, s, late, card.Assessment{State: card.Late, Received: 23})
 		assess(t, s, made, card.Assessment{State: card.Paid, Received: price + 11, Settled: price})
 		assess(t, s, lost, card.Assessment{State: card.Reversed, Received: 6, Settled: price})
-		books, err = s.Books(t.Context())
-		check(t, err)
+		books = readBooks(t, s)
 		want := operator.CoinBooks{Currency: "monero", Counted: card.TotalOf(2*price + 5 + 23 + 11 + 6 + 1<<62), Unattributed: card.TotalOf(1 << 62),
 			Made: card.TotalOf(price + 6), Open: card.TotalOf(price + 5), Held: card.TotalOf(23), Surplus: card.TotalOf(11), Lost: card.TotalOf(price - 6),
 			Paid: 2, Issued: 2, Late: 1}
@@ -200,15 +198,13 @@ func TestBooks_NumbersOfEventsJumpOnlyWhereTheFeedWasReset(t *testing.T) {
 		if got := seqs(t, s, c.AccountID); len(got) != 10 || got[2] < 1000 {
 			t.Errorf("events %v", got)
 		}
-		books, err := s.Books(t.Context())
-		check(t, err)
+		books := readBooks(t, s)
 		if len(books.Doubts) != 0 {
 			t.Errorf("doubts: %+v", books.Doubts)
 		}
 		_, err = rig.OpenSQL(t, url).Exec("DELETE FROM events WHERE seq = (SELECT last_seq - 1 FROM accounts)")
 		check(t, err)
-		books, err = s.Books(t.Context())
-		check(t, err)
+		books = readBooks(t, s)
 		if want := []operator.Doubt{{ID: c.AccountID, Text: "the account's events have gaps"}}; !slices.Equal(books.Doubts, want) {
 			t.Errorf("with one event gone, doubts: %+v", books.Doubts)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -176,6 +177,9 @@ func (c *calls) cards() {
 	})
 	c.do("SealedCredentials", func(ctx context.Context) error {
 		return first(s.SealedCredentials(ctx, numbered(cardKind, c.n/2), page))
+	})
+	c.do("SealedCredentialsOf", func(ctx context.Context) error {
+		return first(s.SealedCredentialsOf(ctx, []uuid.UUID{numbered(cardKind, c.n/2), numbered(cardKind, 1)}))
 	})
 }
 
@@ -375,12 +379,18 @@ func (c *calls) others() {
 	c.do("ClaimWallet", func(ctx context.Context) error { return s.ClaimWallet(ctx, "monero") })
 	c.do("MarkRestored", func(ctx context.Context) error { return s.MarkRestored(ctx, epoch) })
 	c.do("Ping", s.Ping)
-	c.do("Books", func(ctx context.Context) error {
-		if *plansOf > 0 {
-			return nil // it takes long
-		}
-		return first(s.Books(ctx))
-	})
+	nobody := func(operator.Progress) {}
+	var books operator.Reading
+	for _, read := range []struct {
+		name string
+		full bool
+	}{{"ReadBooks first", false}, {"ReadBooks", false}, {"ReadBooks full", true}} {
+		c.do(read.name, func(ctx context.Context) (err error) {
+			books, err = s.ReadBooks(ctx, read.full, nobody)
+			return err
+		})
+		c.do(strings.Replace(read.name, "Read", "Keep", 1), func(ctx context.Context) error { return s.KeepBooks(ctx, books) })
+	}
 	c.do("ReleaseLease", func(ctx context.Context) error { return s.ReleaseLease(ctx, c.lease) })
 	c.do("LogTo", func(context.Context) error { s.LogTo(slog.New(slog.DiscardHandler)); return nil })
 	c.do("ReportDamage", func(ctx context.Context) error { s.ReportDamage(ctx, "x", uuid.New(), errors.New("x")); return nil })

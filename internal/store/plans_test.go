@@ -33,7 +33,9 @@ const (
 
 // Methods that may read more, with the reason.
 var mayRead = map[string]string{
-	"Books":                                 "adds up everything, to compare it",
+	"ReadBooks first":                       "keeps nothing yet, and reads everything in pieces",
+	"ReadBooks full":                        "reads everything in pieces, to compare it",
+	"KeepBooks first":                       "forgets the notes of filling the database",
 	"Confirmations of a coin without cards": "looks at the newest 10,000 cards",
 }
 

@@ -1,0 +1,217 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/operator"
+)
+
+// errWaiting means that the books agree, but something waits. Its exit code is codeWaiting.
+var errWaiting = errors.New("it agrees, but something waits")
+
+const codeWaiting = 3
+
+type reconcileCommand struct {
+	Full bool `help:"Read everything again, and compare it with what earlier readings kept."`
+	JSON bool `name:"json" help:"Print JSON."`
+}
+
+func (reconcileCommand) Help() string {
+	return `Adds up everything that was received and issued, as of one moment. For each currency, what was counted on the chain must be what was credited to cards, is surplus, came to no card or was given back of that; and the cards that were made must be those that were paid. Every row must be one that can be decoded, and the credentials ones that can be decrypted. Anything else is printed as a doubt.
+
+The sums of each day are kept, so that the next reading costs what changed. Run --full from time to time, and after somebody changed the database by hand: it reads every row, in pieces, tells its progress on standard error, and doubts the days whose sums are not those that were kept. The next reading reads such a day again.
+
+Printed, too, is what waits: money to addresses of no card of which nothing was decided, cards whose money has been late for a day, and cards that were paid an hour ago and are not issued.
+
+Exit codes:
+  0  everything agrees, and nothing waits
+  1  there are doubts, or the books can't be read
+  3  everything agrees, but something waits
+
+With --json, amounts are decimal strings of whole coins. The object has as_of, full, agrees, coins (currency, counted, credited, made, open, held, refunded, surplus, unattributed, returned, lost, written_off; issued, paid and late are numbers of cards), doubts (id, if it is about one thing, and text) and waiting (kind, which is unattributed, late or unissued; currency, amount, since, card or txid and output). Of each kind of doubt, and of what waits, at most 20 are listed.
+
+Examples:
+  cardmint reconcile
+  cardmint reconcile --full
+  cardmint reconcile --json`
+}
+
+// Run adds up.
+func (c reconcileCommand) Run(ctx context.Context, g *globals) error {
+	return g.office(ctx, func(o office) error {
+		started := time.Now()
+		audit := operator.Audit{Full: c.Full, Vault: o.vault}
+		if !c.JSON || c.Full {
+			fmt.Fprintln(g.stderr, "adding up ...")
+		}
+		if c.Full {
+			audit.Progress = tellEvery(5*time.Second, g.stderr)
+		}
+		books, err := o.operator.Reconcile(ctx, audit)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			err = printJSON(g.stdout, books, c.Full)
+		} else {
+			err = printBooks(g.stdout, books)
+		}
+		switch {
+		case err != nil:
+			return err
+		case len(books.Doubts) > 0:
+			return hint(fmt.Errorf("%d doubts, or more: 20 of a kind are shown", len(books.Doubts)), "look at each card with 'cardmint card show UUID', and settle it with 'cardmint card resolve'")
+		case !c.JSON:
+			fmt.Fprintf(g.stdout, "everything agrees (%s)\n", time.Since(started).Round(time.Millisecond))
+		}
+		if len(books.Waiting) > 0 {
+			return hint(errWaiting, "see 'cardmint transfers --unattributed' and 'cardmint card list --attention'; a card that is not issued waits for a worker or the supplier")
+		}
+		return nil
+	})
+}
+
+// tellEvery returns a function that writes progress, but not more often than every so often.
+func tellEvery(pause time.Duration, to io.Writer) func(operator.Progress) {
+	last := time.Now()
+	return func(p operator.Progress) {
+		if time.Since(last) >= pause {
+			last = time.Now()
+			fmt.Fprintf(to, "read %d cards and %d transfers, up to %s\n", p.Cards, p.Transfers, p.Day.Format(time.DateOnly))
+		}
+	}
+}
+
+// coinsOf writes a total in whole coins.
+func coinsOf(currency string, a card.Total) string {
+	coin, _ := chain.ByCode(currency)
+	return coin.Coins(a)
+}
+
+func printBooks(to io.Writer, books operator.Books) error {
+	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	for _, b := range books.Coins {
+		row := func(indent, name string, a card.Total, what string) {
+			fmt.Fprintf(table, "%s%s\t%s\t%s\n", indent, name, coinsOf(b.Currency, a), what)
+		}
+		fmt.Fprintf(table, "%s\n", b.Currency)
+		row("  ", "counted", b.Counted, "on the chain and in the mempool")
+		row("  ", "= credited", b.Credited(), "to cards")
+		row("      ", "made", b.Made, fmt.Sprintf("%d issued, %d paid", b.Issued, b.Paid))
+		row("      ", "open", b.Open, "waiting for more money, confirmations or the supplier")
+		row("      ", "held", b.Held, fmt.Sprintf("late or too little: %d cards wait for an operator", b.Late))
+		row("      ", "refunded", b.Refunded, "given back by operators")
+		row("  ", "+ surplus", b.Surplus, "beyond what a card was asked for")
+		row("  ", "+ unattributed", b.Unattributed, "to addresses of no card")
+		row("  ", "+ returned", b.Returned, "to addresses of no card, and given back by operators")
+		row("  ", "lost", b.Lost, "made or given back for what is gone from the chain; written off: "+coinsOf(b.Currency, b.WrittenOff))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, d := range books.Doubts {
+		who := ""
+		if d.ID != uuid.Nil {
+			who = d.ID.String() + ": "
+		}
+		fmt.Fprintf(to, "doubt: %s%s\n", who, d.Text)
+	}
+	for _, w := range books.Waiting {
+		amount := coinsOf(w.Currency, card.TotalOf(w.Amount)) + " " + w.Currency
+		since := "some time"
+		if !w.Since.IsZero() {
+			since = day(&w.Since)
+		}
+		what := map[operator.WaitingKind]string{
+			operator.WaitingUnattributed: fmt.Sprintf("%s of transaction %s, output %d, came to no card", amount, oneLine(w.TxID), w.Output),
+			operator.WaitingLate:         fmt.Sprintf("card %s: %s are late or too little", w.CardUUID, amount),
+			operator.WaitingUnissued:     fmt.Sprintf("card %s: it is paid, and not issued", w.CardUUID),
+		}[w.Kind]
+		fmt.Fprintf(to, "waits: %s, since %s\n", what, since)
+	}
+	return nil
+}
+
+type jsonBooks struct {
+	AsOf    time.Time     `json:"as_of"`
+	Full    bool          `json:"full"`
+	Agrees  bool          `json:"agrees"`
+	Coins   []jsonCoin    `json:"coins"`
+	Doubts  []jsonDoubt   `json:"doubts"`
+	Waiting []jsonWaiting `json:"waiting"`
+}
+
+type jsonCoin struct {
+	Currency     string `json:"currency"`
+	Counted      string `json:"counted"`
+	Credited     string `json:"credited"`
+	Made         string `json:"made"`
+	Open         string `json:"open"`
+	Held         string `json:"held"`
+	Refunded     string `json:"refunded"`
+	Surplus      string `json:"surplus"`
+	Unattributed string `json:"unattributed"`
+	Returned     string `json:"returned"`
+	Lost         string `json:"lost"`
+	WrittenOff   string `json:"written_off"`
+	Issued       int64  `json:"issued"`
+	Paid         int64  `json:"paid"`
+	Late         int64  `json:"late"`
+}
+
+type jsonDoubt struct {
+	ID   *uuid.UUID `json:"id,omitempty"`
+	Text string     `json:"text"`
+}
+
+type jsonWaiting struct {
+	Kind     operator.WaitingKind `json:"kind"`
+	Currency string               `json:"currency"`
+	Amount   string               `json:"amount"`
+	Since    *time.Time           `json:"since,omitempty"`
+	Card     *uuid.UUID           `json:"card,omitempty"`
+	TxID     string               `json:"txid,omitempty"`
+	Output   *int64               `json:"output,omitempty"`
+}
+
+func printJSON(to io.Writer, books operator.Books, full bool) error {
+	j := jsonBooks{AsOf: books.AsOf, Full: full, Agrees: len(books.Doubts) == 0, Coins: []jsonCoin{}, Doubts: []jsonDoubt{}, Waiting: []jsonWaiting{}}
+	for _, b := range books.Coins {
+		in := func(a card.Total) string { return coinsOf(b.Currency, a) }
+		j.Coins = append(j.Coins, jsonCoin{Currency: b.Currency, Counted: in(b.Counted), Credited: in(b.Credited()), Made: in(b.Made), Open: in(b.Open), Held: in(b.Held),
+			Refunded: in(b.Refunded), Surplus: in(b.Surplus), Unattributed: in(b.Unattributed), Returned: in(b.Returned), Lost: in(b.Lost), WrittenOff: in(b.WrittenOff),
+			Issued: b.Issued, Paid: b.Paid, Late: b.Late})
+	}
+	for _, d := range books.Doubts {
+		doubt := jsonDoubt{Text: d.Text}
+		if d.ID != uuid.Nil {
+			doubt.ID = &d.ID
+		}
+		j.Doubts = append(j.Doubts, doubt)
+	}
+	for _, w := range books.Waiting {
+		waiting := jsonWaiting{Kind: w.Kind, Currency: w.Currency, Amount: coinsOf(w.Currency, card.TotalOf(w.Amount)), TxID: w.TxID}
+		if !w.Since.IsZero() {
+			waiting.Since = &w.Since
+		}
+		if w.Kind == operator.WaitingUnattributed {
+			waiting.Output = &w.Output
+		} else {
+			waiting.Card = &w.CardUUID
+		}
+		j.Waiting = append(j.Waiting, waiting)
+	}
+	encoder := json.NewEncoder(to)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(j)
+}
