@@ -22,9 +22,9 @@ var (
 	oddHook  = numbered("4001", 1)
 )
 
-// numbered returns the uuid of the thing with a number.
+// numbered returns the uuid of the thing with a number. Each is a second younger than the one before, long ago.
 func numbered(kind string, i int) uuid.UUID {
-	return uuid.MustParse(fmt.Sprintf("00000000-0000-7000-%s-%012x", kind, i))
+	return uuid.MustParse(fmt.Sprintf("%08x-%04x-7000-%s-%012x", i*1000>>16, i*1000&0xffff, kind, i))
 }
 
 // Kinds of things that have uuids: part of each.
@@ -39,19 +39,20 @@ func fillPlans(t testing.TB, url string, n int) {
 	db := rig.OpenSQL(t, url)
 	db.SetMaxOpenConns(1)
 	lite := strings.HasPrefix(url, "sqlite:")
-	hex, uuidType, bytes, nothing := "lpad(to_hex(i), 12, '0')", "UUID", "convert_to(CAST(i AS TEXT), 'UTF8')", "CAST('' AS BYTEA)"
+	hex, uuidType, bytes, nothing := "lpad(to_hex(%s), %d, '0')", "UUID", "convert_to(CAST(i AS TEXT), 'UTF8')", "CAST('' AS BYTEA)"
 	if lite {
-		hex, uuidType, bytes, nothing = "printf('%012x', i)", "TEXT", "CAST(CAST(i AS TEXT) AS BLOB)", "CAST('' AS BLOB)"
+		hex, uuidType, bytes, nothing = "printf('%%0%[2]dx', %[1]s)", "TEXT", "CAST(CAST(i AS TEXT) AS BLOB)", "CAST('' AS BLOB)"
 	}
 	id := func(kind string) string {
-		return "CAST('00000000-0000-7000-" + kind + "-' || " + hex + " AS " + uuidType + ")"
+		digits := func(of string, n int) string { return fmt.Sprintf(hex, of, n) }
+		return "CAST(" + digits("CAST(i AS BIGINT) * 1000 >> 16", 8) + " || '-' || " + digits("CAST(i AS BIGINT) * 1000 & 65535", 4) + " || '-7000-" + kind + "-' || " + digits("i", 12) + " AS " + uuidType + ")"
 	}
 	replace := strings.NewReplacer("{n}", fmt.Sprint(n), "{card}", id(cardKind), "{event}", id(eventKind), "{resolution}", id("8002"), "{attribution}", id("8003"), "{token}", id("8004"),
 		"{even}", "CAST('"+even.String()+"' AS "+uuidType+")", "{odd}", "CAST('"+odd.String()+"' AS "+uuidType+")",
 		"{evenHook}", "CAST('"+evenHook.String()+"' AS "+uuidType+")", "{oddHook}", "CAST('"+oddHook.String()+"' AS "+uuidType+")",
-		"{bytes}", bytes, "{nothing}", nothing, "{at}", fmt.Sprintf("(%d + i * CAST(1000 AS BIGINT))", time.Now().Add(-time.Duration(n)*time.Second-24*time.Hour).UnixMilli()),
+		"{bytes}", bytes, "{nothing}", nothing, "{at}", fmt.Sprintf("(%d + i * CAST(1000 AS BIGINT))", time.Now().Add(-time.Duration(n)*time.Second-72*time.Hour).UnixMilli()),
 		"{account}", "CASE WHEN i <= {n} / 8 THEN {old} WHEN i % 2 = 0 THEN {even} ELSE {odd} END", "{old}", "CAST('"+old.String()+"' AS "+uuidType+")", "{sold}", "((i > {n} / 2) = (i % 2 = 0))", "{parked}", "(i > {n} / 2 AND i % ({n} / 40) < 2)", "{lost}", "({issued} AND i % ({n} / 20) < 2)", "{late}", "(i % ({n} / 80) < 2)", "{pending}", "(i % ({n} / 50) < 2)",
-		"{issued}", "({sold} AND NOT {parked} AND i <= {n} - 20)")
+		"{attributed}", "CASE WHEN i > 30 AND i <= {n} / 4 AND i % 2 = 1 THEN 1000 ELSE 0 END", "{issued}", "({sold} AND NOT {parked} AND i <= {n} - 20)")
 	before, after := []string{"SET session_replication_role = replica", "SET synchronous_commit = off"}, []string{"VACUUM ANALYZE"}
 	if lite {
 		before, after = []string{"PRAGMA synchronous = OFF"}, []string{"ANALYZE"}
@@ -84,12 +85,12 @@ var plansData = []string{
 	"INSERT INTO accounts (id, name, last_seq, created_at) VALUES ({even}, 'even', {n} / 2, 0), ({odd}, 'odd', {n} / 2, 0), ({old}, 'old', {n}, 0)",
 	"INSERT INTO tokens (id, account_id, name, hash, created_at) EACH 50 OF SELECT {token}, {even}, 'x', {bytes}, 0 FROM n",
 	`INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source, expires_at, confirmations_required,
-		idempotency_key, status, payment_state, received, settled, credit_paid, credit_due, credit_lost)
+		idempotency_key, status, payment_state, received, settled, credit_paid, credit_surplus, credit_due, credit_lost)
 	EACH SELECT {card}, {account}, {at}, 15050, 'monero', 1000, 'address ' || i, 1, {at}, 'fixed', {at} + 3600000, 10, 'key ' || i,
 		CASE WHEN {issued} THEN 'generated' ELSE 'awaiting_payment' END,
 		CASE WHEN {lost} THEN 'reversed' WHEN {sold} THEN 'paid' WHEN {late} THEN 'late'
 			WHEN i > {n} - {n} / 50 THEN 'unpaid' WHEN i > {n} - {n} / 40 THEN 'confirming' ELSE 'expired' END,
-		1000, 0, 1000, 0, CASE WHEN {lost} THEN 1 ELSE 0 END FROM n`,
+		1000 + {attributed}, 0, 1000, {attributed}, 0, CASE WHEN {lost} THEN 1 ELSE 0 END FROM n`,
 	"INSERT INTO credentials (card_uuid, card_number, expiration_date, security_code, url, url_password) EACH SELECT {card}, {bytes}, {bytes}, {bytes}, {bytes}, {bytes} FROM n WHERE {issued}",
 	`INSERT INTO intents (card_uuid, state, attempts, due_at, supplier, key, card_number_hash)
 	EACH SELECT {card}, CASE WHEN {parked} THEN 'parked' WHEN i > {n} - 20 THEN 'open' ELSE 'done' END, 1, 0, 'sandbox', 'key ' || i, {bytes} FROM n WHERE {sold}`,

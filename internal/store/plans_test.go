@@ -26,7 +26,7 @@ var plansOf = flag.Int("plans", 0, "explain the store's statements with so many 
 
 // No statement may read more than this, however many cards there are. The tests ask for pages of ten.
 const (
-	mostRows      = 250 // that PostgreSQL finds in tables and indexes, also those that it then leaves out
+	mostRows      = 300 // that PostgreSQL finds in tables and indexes, also those that it then leaves out
 	mostPages     = 500 // of PostgreSQL's that are looked at, also those in memory
 	mostLitePages = 300 // likewise of SQLite's
 )
