@@ -23,7 +23,7 @@ func (c *chaos) judge() {
 	issued := c.judgeCards(c.listed(ledger), ledger)
 	c.judgeEvents(issued)
 	stdout, stderr, code := c.program.run("reconcile")
-	if code != 0 {
+	if code != 0 && code != 3 { // something may wait
 		t.Errorf("reconcile: exit code %d\n%s\n%s", code, stdout, stderr)
 	}
 	wantOutput(t, stdout, "everything agrees", fmt.Sprintf("%d issued, %d paid", len(issued), len(issued)))

@@ -199,7 +199,7 @@ func (d *drill) generated(c *client.Card) {
 func (d *drill) agrees() {
 	d.t.Helper()
 	stdout, stderr, code := d.program.run("reconcile")
-	if code != 0 {
+	if code != 0 && code != 3 { // something may wait
 		d.t.Errorf("reconcile: exit code %d\n%s\n%s", code, stdout, stderr)
 	}
 }

@@ -52,7 +52,12 @@ func TestCLI_AnOperatorSettlesWhatARestoredDatabaseForgot(t *testing.T) {
 	}
 	list := p.must(t, "transfers", "--unattributed")
 	wantOutput(t, list, "TRANSACTION", forCard, forNew, back)
-	wantOutput(t, p.must(t, "reconcile"), "unattributed  5.5", "everything agrees")
+	stdout, stderr, code := p.run("reconcile")
+	if code != 3 {
+		t.Errorf("reconcile: exit code %d", code)
+	}
+	wantOutput(t, stdout, "unattributed  5.5", "everything agrees", "waits: 1 monero of transaction "+forCard+", output 0, came to no card, since 2", forNew, back)
+	wantOutput(t, stderr, "it agrees, but something waits", "hint: ", "cardmint transfers --unattributed")
 
 	// decide runs a command as its own first answer says.
 	decide := func(would, did string, args ...string) string {

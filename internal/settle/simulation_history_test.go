@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/account"
@@ -85,7 +87,10 @@ func (db *database) wipe() error {
 	for _, table := range []string{"resolutions", "events", "credentials", "intents", "transfers", "cards", "address_pools", "addresses", "chains", "leases", "accounts"} {
 		all.WriteString("DELETE FROM " + table + ";")
 	}
-	_, err := db.beside.Exec("BEGIN;" + all.String() + "COMMIT")
+	for _, table := range []string{"books_days", "books_doubts", "books_feeds", "books_notes"} { // last: what is deleted before is noted
+		all.WriteString("DELETE FROM " + table + ";")
+	}
+	_, err := db.beside.Exec("BEGIN;" + all.String() + "UPDATE books SET kept_until = 0;COMMIT")
 	return err
 }
 
@@ -289,10 +294,17 @@ func (h *history) observe() {
 	}
 }
 
-// reconcile compares the books.
+// reconcile compares the books, which are kept from one time to the next, and some of them with a full reading.
 func (h *history) reconcile() {
 	b, err := h.active.desk.Reconcile(h.ctx, operator.Audit{})
 	h.need("reconcile", err)
+	if (int(h.seed)+h.step)%4 == 0 {
+		full, err := h.db.store.ReadBooks(h.ctx, true, func(operator.Progress) {})
+		h.need("read all books", err)
+		if diff := cmp.Diff(full.Books, b, cmpopts.IgnoreFields(operator.Books{}, "AsOf"), cmpopts.EquateEmpty()); diff != "" {
+			h.fail("a full reading of the books says something else: %s", diff)
+		}
+	}
 	waits := make([]string, len(h.o.orders))
 	for i, x := range h.o.orders {
 		waits[i] = h.waits(x)
