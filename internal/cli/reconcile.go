@@ -29,7 +29,7 @@ type reconcileCommand struct {
 func (reconcileCommand) Help() string {
 	return `Adds up everything that was received and issued, as of one moment. For each currency, what was counted on the chain must be what was credited to cards, is surplus, came to no card or was given back of that; and the cards that were made must be those that were paid. Every row must be one that can be decoded, and the credentials ones that can be decrypted. Anything else is printed as a doubt.
 
-The sums of each day are kept, so that the next reading costs what changed. Run --full from time to time, and after somebody changed the database by hand: it reads every row, in pieces, tells its progress on standard error, and doubts the days whose sums are not those that were kept. The next reading reads such a day again.
+The sums of each day are kept, so that the next reading costs what changed. Run --full from time to time, and after somebody changed the database by hand: it reads every row, in pieces, and doubts the days whose sums are not those that were kept. The next reading reads such a day again. The first reading takes as long. Progress is told on standard error.
 
 Printed, too, is what waits: money to addresses of no card of which nothing was decided, cards whose money has been late for a day, and cards that were paid an hour ago and are not issued.
 
@@ -50,14 +50,8 @@ Examples:
 func (c reconcileCommand) Run(ctx context.Context, g *globals) error {
 	return g.office(ctx, func(o office) error {
 		started := time.Now()
-		audit := operator.Audit{Full: c.Full, Vault: o.vault}
-		if !c.JSON || c.Full {
-			fmt.Fprintln(g.stderr, "adding up ...")
-		}
-		if c.Full {
-			audit.Progress = tellEvery(5*time.Second, g.stderr)
-		}
-		books, err := o.operator.Reconcile(ctx, audit)
+		fmt.Fprintln(g.stderr, "adding up ...")
+		books, err := o.operator.Reconcile(ctx, operator.Audit{Full: c.Full, Vault: o.vault, Progress: tellEvery(5*time.Second, g.stderr)})
 		if err != nil {
 			return err
 		}

@@ -1,11 +1,15 @@
 package operator_test
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/operator"
@@ -63,4 +67,29 @@ func TestReconcile_BooksThatCantBeReadAreNoBooks(t *testing.T) {
 			t.Errorf("%s, %v", diff, err)
 		}
 	})
+}
+
+func TestReconcile_BooksThatCantBeKeptAreBooks(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		want := s.pots()
+		var log bytes.Buffer
+		broken := operator.New(&faulty{Store: s.store, keep: errBroken}, s.rates, slog.New(slog.NewTextHandler(&log, nil)))
+		books, err := broken.Reconcile(t.Context(), operator.Audit{})
+		check(t, err)
+		if diff := cmp.Diff([]operator.CoinBooks{want.books()}, books.Coins); diff != "" || !strings.Contains(log.String(), errBroken.Error()) {
+			t.Errorf("%s, logged %s", diff, &log)
+		}
+	})
+}
+
+func TestAfter_IsTheNextUUID(t *testing.T) {
+	for id, want := range map[string]string{
+		"00000000-0000-0000-0000-000000000000": "00000000-0000-0000-0000-000000000001",
+		"01900000-0000-7000-80ff-ffffffffffff": "01900000-0000-7000-8100-000000000000",
+		"ffffffff-ffff-ffff-ffff-ffffffffffff": "00000000-0000-0000-0000-000000000000",
+	} {
+		if got := operator.After(uuid.MustParse(id)); got.String() != want {
+			t.Errorf("after %s: %s, want %s", id, got, want)
+		}
+	}
 }

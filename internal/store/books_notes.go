@@ -100,18 +100,16 @@ func (s *Store) KeepBooks(ctx context.Context, read operator.Reading) error {
 	if !ok || len(read.Doubted) > mostDoubted {
 		return nil
 	}
-	return s.inTx(ctx, func(t *tx) error {
-		n, err := s.exec(ctx, t.t, "keep books", "UPDATE books SET version = version + 1, kept_until = ? WHERE version = ?", r.keepUntil, r.version)
-		if err != nil || n == 0 {
+	kept := int64(0)
+	err := s.inTx(ctx, func(t *tx) (err error) {
+		kept, err = s.exec(ctx, t.t, "keep books", "UPDATE books SET version = version + 1, kept_until = ? WHERE version = ?", r.keepUntil, r.version)
+		if err != nil || kept == 0 {
 			return err
 		}
 		if err := t.keepDays(ctx, r); err != nil {
 			return err
 		}
-		if err := t.deleteAll(ctx, "books_notes", "id", anyOf(r.notes.read)); err != nil {
-			return err
-		}
-		if err := t.deleteAll(ctx, "books_doubts", "card_uuid", anyOf(r.notes.doubted)); err != nil {
+		if err := s.deleteAll(ctx, t.t, "books_doubts", "card_uuid", anyOf(r.notes.doubted)); err != nil {
 			return err
 		}
 		if err := insertAll(ctx, t, "keep doubts", "books_doubts (card_uuid)", "(CAST(? AS "+s.dialect.uuidType+"))", "ON CONFLICT DO NOTHING", read.Doubted,
@@ -121,6 +119,11 @@ func (s *Store) KeepBooks(ctx context.Context, read operator.Reading) error {
 		return insertAll(ctx, t, "keep feeds", "books_feeds (account_id, seq)", "(CAST(? AS "+s.dialect.uuidType+"), CAST(? AS BIGINT))",
 			"ON CONFLICT (account_id) DO UPDATE SET seq = excluded.seq", r.feeds, func(f feed) []any { return []any{f.AccountID, f.Checked} })
 	})
+	if err != nil || kept == 0 {
+		return err
+	}
+	// There may be many. One that stays has something read again.
+	return s.deleteAll(ctx, s.w, "books_notes", "id", anyOf(r.notes.read))
 }
 
 // keepDays replaces the kept sums of the days that were read.
@@ -157,9 +160,9 @@ func (t *tx) keepDays(ctx context.Context, r *reading) error {
 }
 
 // deleteAll deletes rows by their keys.
-func (t *tx) deleteAll(ctx context.Context, table, column string, keys []any) error {
+func (s *Store) deleteAll(ctx context.Context, on runner, table, column string, keys []any) error {
 	return inBatches(keys, func(some []any) error {
-		_, err := t.s.exec(ctx, t.t, "delete from "+table, "DELETE FROM "+table+" WHERE "+column+" IN ("+rows("?", len(some))+")", some...)
+		_, err := s.exec(ctx, on, "delete from "+table, "DELETE FROM "+table+" WHERE "+column+" IN ("+rows("?", len(some))+")", some...)
 		return err
 	})
 }

@@ -379,7 +379,19 @@ func (c *calls) others() {
 	c.do("ClaimWallet", func(ctx context.Context) error { return s.ClaimWallet(ctx, "monero") })
 	c.do("MarkRestored", func(ctx context.Context) error { return s.MarkRestored(ctx, epoch) })
 	c.do("Ping", s.Ping)
-	nobody := func(operator.Progress) {}
+	c.books()
+	c.do("ReleaseLease", func(ctx context.Context) error { return s.ReleaseLease(ctx, c.lease) })
+	c.do("LogTo", func(context.Context) error { s.LogTo(slog.New(slog.DiscardHandler)); return nil })
+	c.do("ReportDamage", func(ctx context.Context) error { s.ReportDamage(ctx, "x", uuid.New(), errors.New("x")); return nil })
+	c.do("Schema", func(context.Context) error { _ = s.Schema(); return nil })
+	c.do("SingleWriter", func(context.Context) error { _ = s.SingleWriter(); return nil })
+	c.do("Trust", func(context.Context) error { s.Trust(s); return nil })
+	c.do("Insist", func(context.Context) error { s.Insist(); return nil })
+	c.do("Close", func(context.Context) error { return s.Close() })
+}
+
+func (c *calls) books() {
+	s := c.s
 	var books operator.Reading
 	for _, read := range []struct {
 		name string
@@ -391,12 +403,4 @@ func (c *calls) others() {
 		})
 		c.do(strings.Replace(read.name, "Read", "Keep", 1), func(ctx context.Context) error { return s.KeepBooks(ctx, books) })
 	}
-	c.do("ReleaseLease", func(ctx context.Context) error { return s.ReleaseLease(ctx, c.lease) })
-	c.do("LogTo", func(context.Context) error { s.LogTo(slog.New(slog.DiscardHandler)); return nil })
-	c.do("ReportDamage", func(ctx context.Context) error { s.ReportDamage(ctx, "x", uuid.New(), errors.New("x")); return nil })
-	c.do("Schema", func(context.Context) error { _ = s.Schema(); return nil })
-	c.do("SingleWriter", func(context.Context) error { _ = s.SingleWriter(); return nil })
-	c.do("Trust", func(context.Context) error { s.Trust(s); return nil })
-	c.do("Insist", func(context.Context) error { s.Insist(); return nil })
-	c.do("Close", func(context.Context) error { return s.Close() })
 }
