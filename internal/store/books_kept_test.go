@@ -35,7 +35,7 @@ func readBooks(t testing.TB, s *store.Store) operator.Books {
 	return read.Books
 }
 
-// old is a database whose rows are old enough to be kept, changed by hand as any program may.
+// oldBooks is a database whose rows are old enough to be kept, changed by hand as any program may.
 type oldBooks struct {
 	*store.Store
 	t       *testing.T
@@ -163,7 +163,9 @@ func (b *oldBooks) change(r *rand.Rand) string {
 		func() (string, []any) {
 			return "UPDATE cards SET payment_state = 'late' WHERE uuid = ?", []any{aCard()}
 		},
-		func() (string, []any) { return "UPDATE cards SET currency = 'canary' WHERE uuid = ?", []any{aCard()} },
+		func() (string, []any) {
+			return "UPDATE cards SET currency = ? WHERE uuid = ?", []any{fmt.Sprint("canary ", r.IntN(1e6)), aCard()}
+		},
 		func() (string, []any) {
 			return "UPDATE cards SET address = ? WHERE uuid = ?", []any{fmt.Sprint("moved ", r.IntN(1e6)), aCard()}
 		},
