@@ -131,11 +131,11 @@ func (m *Monero) Currency() card.Currency { return m.config.Coin }
 // Scan returns every incoming transfer, even if it can't belong to a card: to the primary address (directly or through an integrated
 // address), to other accounts, and coinbases. Locked means that the sender's unlock time is still ahead; the 10 blocks for which no
 // output can be spent are not a lock. Mempool entries that the node has seen spent twice are left out.
-func (m *Monero) Scan(ctx context.Context, known []card.Tip, since, _ int64) (settle.View, error) {
-	return again(func() (settle.View, error) { return m.scan(ctx, known, since) })
+func (m *Monero) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
+	return again(func() (settle.View, error) { return m.scan(ctx, q) })
 }
 
-func (m *Monero) scan(ctx context.Context, known []card.Tip, since int64) (settle.View, error) {
+func (m *Monero) scan(ctx context.Context, q settle.Query) (settle.View, error) {
 	network, wallet, err := m.identify(ctx)
 	if err != nil {
 		return settle.View{}, err
@@ -150,24 +150,22 @@ func (m *Monero) scan(ctx context.Context, known []card.Tip, since int64) (settl
 	if err := m.refresh(ctx); err != nil {
 		return settle.View{}, err
 	}
-	if err := m.walletAt(ctx, known, tip); err != nil {
+	if err := m.walletAt(ctx, q.Known, tip); err != nil {
 		return settle.View{}, err
 	}
-	kept, err := m.kept(ctx, known, tip)
+	kept, err := m.kept(ctx, q.Known, tip)
 	if err != nil {
 		return settle.View{}, err
 	}
-	if len(known) > 0 {
-		since = min(since, kept)
-	}
-	entries, err := m.incoming(ctx, since, tip.Height)
+	view := q.View(kept)
+	entries, err := m.incoming(ctx, view, tip.Height)
 	if err != nil {
 		return settle.View{}, err
 	}
 	if err := m.confirmAddresses(ctx, wallet, entries); err != nil {
 		return settle.View{}, err
 	}
-	deep, err := m.deep(ctx, known, tip)
+	view.Deep, err = m.deep(ctx, q.Known, tip)
 	if err != nil {
 		return settle.View{}, err
 	}
@@ -179,12 +177,13 @@ func (m *Monero) scan(ctx context.Context, known []card.Tip, since int64) (settl
 	if err := m.stillAt(ctx, tip); err != nil {
 		return settle.View{}, err
 	}
-	transfers, err := m.transfers(entries, tip)
+	view.Transfers, err = m.transfers(entries, tip)
 	if err != nil {
 		return settle.View{}, err
 	}
 	m.scanned.Store(&wallet)
-	return settle.View{Fingerprint: network + " " + wallet, Tip: tip, Since: since, Kept: kept, Deep: deep, Transfers: transfers}, nil
+	view.Fingerprint, view.Tip = network+" "+wallet, tip
+	return view, nil
 }
 
 // identify returns the node's network (its name and genesis block) and the wallet's primary address, if the node is ready and the wallet

@@ -40,7 +40,7 @@ func TestMonero_KeptUntilABlockIsReplaced(t *testing.T) {
 	m, _, daemon := proxied(t, net, net.WalletURL, chain.MoneroConfig{})
 	kept := func(known ...card.Tip) int64 {
 		t.Helper()
-		view, err := m.Scan(t.Context(), known, 0, settle.NoPosition)
+		view, err := m.Scan(t.Context(), settle.Query{Known: known, Newest: settle.NoPosition})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,13 +98,13 @@ func TestMonero_ReorgDuringPass(t *testing.T) {
 		"shorter":            func() { net.Reorg(t, 2, 1, true) },
 	} {
 		wallet.Before("get_transfers", reorganise)
-		if view, err := m.Scan(t.Context(), []card.Tip{last}, 0, settle.NoPosition); err == nil {
+		if view, err := m.Scan(t.Context(), settle.Query{Known: []card.Tip{last}, Newest: settle.NoPosition}); err == nil {
 			t.Errorf("%s: got %+v", name, view)
 		} else {
 			notReady(t, err, "during the pass")
 		}
 	}
-	if view, err := m.Scan(t.Context(), []card.Tip{last}, 0, settle.NoPosition); err != nil || view.Kept != 0 {
+	if view, err := m.Scan(t.Context(), settle.Query{Known: []card.Tip{last}, Newest: settle.NoPosition}); err != nil || view.Kept != 0 {
 		t.Errorf("got %+v, %v", view, err)
 	}
 }
@@ -114,7 +114,7 @@ func TestMonero_StaleTipOfANodeThatIsCutOff(t *testing.T) {
 	later := func(age, limit time.Duration) error {
 		now := func() time.Time { return time.Now().Add(age) }
 		m := newMonero(t, chain.MoneroConfig{WalletURL: net.WalletURL, DaemonURL: net.DaemonURL, MaxTipAge: limit, Now: now})
-		_, err := m.Scan(t.Context(), nil, 0, settle.NoPosition)
+		_, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition})
 		return err
 	}
 	if err := later(29*time.Minute, 0); err != nil {
@@ -141,7 +141,7 @@ func TestMonero_ClosedWalletIsOpened(t *testing.T) {
 	}
 	for name, do := range map[string]func(context.Context, *chain.Monero) error{
 		"scan": func(ctx context.Context, m *chain.Monero) error {
-			_, err := m.Scan(ctx, nil, 0, settle.NoPosition)
+			_, err := m.Scan(ctx, settle.Query{Newest: settle.NoPosition})
 			return err
 		},
 		"new addresses": func(ctx context.Context, m *chain.Monero) error {
@@ -176,7 +176,7 @@ func TestMonero_WalletThatCannotBeOpened(t *testing.T) {
 		"wrong password": {WalletFile: "wallet", WalletFilePassword: "hunter2"},
 	} {
 		config.WalletURL, config.DaemonURL = net.WalletURL, net.DaemonURL
-		_, err := newMonero(t, config).Scan(t.Context(), nil, 0, settle.NoPosition)
+		_, err := newMonero(t, config).Scan(t.Context(), settle.Query{Newest: settle.NoPosition})
 		notReady(t, err, `can't open the wallet "`+config.WalletFile+`"`, "--wallet-dir", "password")
 		if strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: the error tells the password", name)
@@ -186,7 +186,7 @@ func TestMonero_WalletThatCannotBeOpened(t *testing.T) {
 		s, m := newScriptWith(t, chain.MoneroConfig{WalletFile: "wallet"})
 		s.set("get_address", `"error":{"code":-13,"message":"No wallet file"}`)
 		s.set("open_wallet", `"error":{"code":-23,"message":"No wallet dir configured"}`)
-		_, err := m.Scan(t.Context(), nil, 0, settle.NoPosition)
+		_, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition})
 		notReady(t, err, "start it with --wallet-dir in place of --wallet-file")
 	})
 }
@@ -260,7 +260,7 @@ func TestMonero_WalletSwappedDuringPass(t *testing.T) {
 	net := rig.Monero(t)
 	m, wallet, _ := proxied(t, net, net.WalletURL, chain.MoneroConfig{})
 	wallet.Before("get_transfers", func() { net.Wallet.OpenOther(t) })
-	_, err := m.Scan(t.Context(), nil, 0, settle.NoPosition)
+	_, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition})
 	notReady(t, err, "another wallet was opened")
 	net.Wallet.Open(t)
 	scan(t, m, 0)
@@ -276,7 +276,7 @@ func TestMonero_NodeOfAnotherNetwork(t *testing.T) {
 	want := scan(t, m, 0).Fingerprint
 	daemon.Target(other.URL)
 	for name, m := range map[string]*chain.Monero{"in the middle": m, "at the start": fresh()} {
-		if view, err := m.Scan(t.Context(), nil, 0, settle.NoPosition); !errors.Is(err, card.ErrWrongChain) {
+		if view, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition}); !errors.Is(err, card.ErrWrongChain) {
 			t.Errorf("%s: got %+v, %v; want ErrWrongChain", name, view, err)
 		}
 	}
@@ -297,7 +297,7 @@ func TestMonero_BrokenAnswersAreBoundedAndPass(t *testing.T) {
 			"get_last_block_header": daemon} {
 			proxy.Break(fault, method)
 			started := time.Now()
-			_, scanned := m.Scan(t.Context(), nil, 0, settle.NoPosition)
+			_, scanned := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition})
 			_, created := m.NewAddresses(t.Context(), settle.NoPosition, 1)
 			if (scanned == nil) == (method != "create_address") || (created == nil) == (method == "create_address") {
 				t.Errorf("%s of %s: scan %v, new addresses %v", name, method, scanned, created)

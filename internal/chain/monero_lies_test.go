@@ -20,7 +20,7 @@ import (
 // doings are what the adapter is asked to do.
 var doings = map[string]func(ctx context.Context, m *chain.Monero) (any, error){
 	"scan": func(ctx context.Context, m *chain.Monero) (any, error) {
-		return m.Scan(ctx, []card.Tip{{Height: 95, Hash: hash("e")}}, 80, 5)
+		return m.Scan(ctx, settle.Query{Known: []card.Tip{{Height: 95, Hash: hash("e")}}, Since: 80, Newest: 5})
 	},
 	"first addresses": func(ctx context.Context, m *chain.Monero) (any, error) {
 		return m.NewAddresses(ctx, settle.NoPosition, 2)
@@ -234,7 +234,7 @@ func TestMonero_EntriesThatContradictEachOtherAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, m := newScript(t)
 			s.set("get_transfers", tt.answer)
-			view, err := m.Scan(t.Context(), nil, 80, settle.NoPosition)
+			view, err := m.Scan(t.Context(), settle.Query{Since: 80, Newest: settle.NoPosition})
 			if !errors.Is(err, card.ErrWrongAnswer) || !strings.Contains(err.Error(), "get transfers") || !strings.Contains(err.Error(), tt.says+" of ") {
 				t.Errorf("got %+v, %v", view, err)
 			}
@@ -246,7 +246,7 @@ func TestMonero_EntriesThatContradictEachOtherAreRefused(t *testing.T) {
 func TestMonero_ANodeThatLacksABlockBelowItsNewest(t *testing.T) {
 	s, m := newScript(t)
 	s.set("get_block_header_by_height", genesisBlock, `"error":{"code":-2,"message":"Requested block height: 95 greater than current top block height: 94"}`)
-	view, err := m.Scan(t.Context(), []card.Tip{{Height: 95, Hash: hash("e")}}, 80, settle.NoPosition)
+	view, err := m.Scan(t.Context(), settle.Query{Known: []card.Tip{{Height: 95, Hash: hash("e")}}, Since: 80, Newest: settle.NoPosition})
 	notReady(t, err, "shorter during the pass")
 	if !cmp.Equal(view, settle.View{}) {
 		t.Errorf("got %+v", view)
@@ -265,7 +265,7 @@ func TestMonero_APaymentInTheMempoolToAnAddressThatTheWalletLost(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	s.set("get_transfers", `{"in":[`+entry(t, nil)+`]}`)
-	if _, err := m.Scan(t.Context(), nil, 80, settle.NoPosition); err == nil {
+	if _, err := m.Scan(t.Context(), settle.Query{Since: 80, Newest: settle.NoPosition}); err == nil {
 		t.Error("a block gives it an address")
 	}
 }
@@ -280,7 +280,7 @@ func TestMonero_AddressesOfAWalletThatWasOpenForAMomentAreForgotten(t *testing.T
 		}
 		return strings.NewReplacer(sub(5), sub(50), sub(4), sub(40), primary, address(mainnet, 0, 7)).Replace(answer)
 	}
-	_, err := m.Scan(t.Context(), nil, 80, settle.NoPosition)
+	_, err := m.Scan(t.Context(), settle.Query{Since: 80, Newest: settle.NoPosition})
 	notReady(t, err, "another wallet was opened")
 	s.lie = nil
 	if view := scan(t, m, 80); len(view.Transfers) != 3 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -103,7 +104,7 @@ func TestMonero_AnAnswerThatIsTooLongIsAskedForInSmallerParts(t *testing.T) {
 	}
 	m, asked := busy(t, tip, never)
 	m.Longest(one)
-	if _, err := m.Scan(t.Context(), nil, 0, settle.NoPosition); err == nil || !strings.Contains(err.Error(), "get transfers: answer is longer than") {
+	if _, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition}); err == nil || !strings.Contains(err.Error(), "get transfers: answer is longer than") {
 		t.Errorf("few blocks are too much: error %v", err)
 	}
 	if n := asked(); n > 5 {
@@ -124,10 +125,68 @@ func TestMonero_AnAnswerThatTakesTooLongIsAskedForInSmallerParts(t *testing.T) {
 func TestMonero_AWalletThatHangsIsNotAskedAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	m, asked := busy(t, 5000, func(int64, int64) bool { return true })
-	if _, err := m.Scan(t.Context(), nil, 4880, settle.NoPosition); !errors.Is(err, card.ErrChainNotReady) {
+	if _, err := m.Scan(t.Context(), settle.Query{Since: 4880, Newest: settle.NoPosition}); !errors.Is(err, card.ErrChainNotReady) {
 		t.Errorf("error %v", err)
 	}
 	if n := asked(); n != 1 {
 		t.Errorf("asked %d times", n)
+	}
+}
+
+// What a pass compares is read with what is new, in as few calls as there are stretches, and all of it is worthless if a block is replaced
+// meanwhile.
+func TestMonero_OlderBlocksAreReadWithinTheSameView(t *testing.T) {
+	const tip = 3000
+	q := settle.Query{Known: []card.Tip{{Height: tip, Hash: hash("a")}}, Since: tip, Newest: settle.NoPosition}
+	for name, tt := range map[string]struct {
+		again []settle.Blocks
+		asked int
+		want  []int64
+	}{
+		"nothing":             {nil, 1, nil},
+		"a slice":             {[]settle.Blocks{{First: 2001, Last: 2003}}, 2, []int64{2001, 2002, 2003}},
+		"the newest slice":    {[]settle.Blocks{{First: tip - 1, Last: tip}}, 1, []int64{tip - 1, tip}},
+		"a slice, and others": {[]settle.Blocks{{First: 5, Last: 5}, {First: 9, Last: 10}, {First: tip, Last: tip}}, 3, []int64{5, 9, 10, tip}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, asked := busy(t, tip, never)
+			q.Again = tt.again
+			v, err := m.Scan(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []int64
+			for _, x := range v.Transfers {
+				got = append(got, x.Height)
+			}
+			if !slices.Equal(got, tt.want) || asked() != tt.asked {
+				t.Errorf("blocks %v in %d calls, want %v in %d", got, asked(), tt.want, tt.asked)
+			}
+			for h := int64(1); h <= tip; h++ {
+				if v.Covers(h) != slices.Contains(tt.want, h) {
+					t.Errorf("covers block %d: %t", h, v.Covers(h))
+				}
+			}
+		})
+	}
+
+	s, m := newScript(t)
+	s.set("get_transfers", `{}`)
+	s.set("get_last_block_header", header(100, "a"), header(100, "b"))
+	q = settle.Query{Known: []card.Tip{{Height: 100, Hash: hash("a")}}, Since: 100, Again: []settle.Blocks{{First: 50, Last: 60}}, Newest: settle.NoPosition}
+	if v, err := m.Scan(t.Context(), q); !errors.Is(err, card.ErrChainNotReady) {
+		t.Errorf("the top block changed meanwhile: %+v, %v", v, err)
+	}
+}
+
+func TestMonero_ATransferOfABlockThatWasNotAskedForIsRefused(t *testing.T) {
+	s, m := newScript(t)
+	s.set("get_transfers", `{"in":[`+entry(t, nil)+`]}`) // of block 90
+	known := []card.Tip{{Height: 100, Hash: hash("a")}}
+	for _, b := range []settle.Blocks{{First: 80, Last: 89}, {First: 91, Last: 95}} {
+		_, err := m.Scan(t.Context(), settle.Query{Known: known, Since: 100, Again: []settle.Blocks{b}, Newest: settle.NoPosition})
+		if !errors.Is(err, card.ErrWrongAnswer) {
+			t.Errorf("%v: error %v", b, err)
+		}
 	}
 }

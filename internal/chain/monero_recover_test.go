@@ -43,14 +43,14 @@ func TestMonero_ReorgDeeperThanTheWalletFollowsIsToldFromOtherFailures(t *testin
 	}
 	net.Reorg(t, 101, 102, true)
 	for range 2 { // it does not pass
-		if _, err := m.Scan(t.Context(), known, 0, settle.NoPosition); !errors.Is(err, card.ErrWalletLost) {
+		if _, err := m.Scan(t.Context(), settle.Query{Known: known, Newest: settle.NoPosition}); !errors.Is(err, card.ErrWalletLost) {
 			t.Fatalf("got %v, want ErrWalletLost", err)
 		}
 	}
 	if err := m.Recover(t.Context(), before.Fingerprint, nil, func(string) {}); err != nil {
 		t.Fatal(err)
 	}
-	after, err := m.Scan(t.Context(), known, 0, settle.NoPosition)
+	after, err := m.Scan(t.Context(), settle.Query{Known: known, Newest: settle.NoPosition})
 	if err != nil || after.Kept != older.Height || after.Tip.Height != before.Tip.Height+1 {
 		t.Errorf("%v: kept %d, tip %d, was at %d", err, after.Kept, after.Tip.Height, before.Tip.Height)
 	}
@@ -85,7 +85,7 @@ func TestMonero_RecoverFindsPaymentsFarAhead(t *testing.T) {
 		if err := m.Recover(t.Context(), "", &newest, func(s string) { progress = append(progress, s) }); err != nil {
 			t.Fatal(err)
 		}
-		view, err := m.Scan(t.Context(), []card.Tip{before.Tip}, start, settle.NoPosition)
+		view, err := m.Scan(t.Context(), settle.Query{Known: []card.Tip{before.Tip}, Since: start, Newest: settle.NoPosition})
 		if err != nil || view.Kept != before.Tip.Height || view.Fingerprint != before.Fingerprint {
 			t.Fatalf("got %+v, %v", view, err)
 		}
@@ -201,10 +201,10 @@ func TestMonero_CorruptCacheTellsHowToMendIt(t *testing.T) {
 	wallet, m, made := ownWallet(t, net, 3)
 	newest := made[2]
 	wallet.CorruptCache(t)
-	_, err := m.Scan(t.Context(), nil, 0, settle.NoPosition)
+	_, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition})
 	notReady(t, err, "delete the wallet's cache file", "keep the .keys file")
 	wallet.Kill() // as monero-wallet-rpc ends by itself if it was started with --wallet-file
-	_, err = m.Scan(t.Context(), nil, 0, settle.NoPosition)
+	_, err = m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition})
 	if err == nil || !strings.Contains(err.Error(), "delete the wallet's cache file") {
 		t.Errorf("got %v", err)
 	}

@@ -234,15 +234,28 @@ func (m *Monero) addressesAt(ctx context.Context, account int64, indices []int64
 	return all, nil
 }
 
-// incoming returns what all accounts received above the height since up to tip, and in the mempool. A long stretch, as after a rescan, is
-// read in parts, so that no response grows with everything that was ever received. A part that is too much for one response is halved,
-// unless it has few blocks: then the wallet hangs or its response is endless, and another call would only take as long again.
-func (m *Monero) incoming(ctx context.Context, since, tip int64) ([]transferEntry, error) {
+// incoming returns what all accounts received in the blocks of v up to tip, and in the mempool.
+func (m *Monero) incoming(ctx context.Context, v settle.View, tip int64) ([]transferEntry, error) {
 	var all []transferEntry
-	stretch := m.stretch
-	for from := max(0, since); ; {
-		stretch = min(stretch, max(1, tip-from)) // no more than is left, so that halving it helps
-		some, err := m.received(ctx, from, stretch, tip)
+	for _, b := range v.Again {
+		some, err := m.inParts(ctx, b.First-1, b.Last, false)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	newest, err := m.inParts(ctx, max(0, v.Since), tip, true)
+	return append(all, newest...), err
+}
+
+// inParts returns what all accounts received above the height from up to last, and in the mempool if pool is set. A long stretch, as after a
+// rescan, is read in parts, so that no response grows with everything that was ever received. A part that is too much for one response is
+// halved, unless it has few blocks: then the wallet hangs or its response is endless, and another call would only take as long again.
+func (m *Monero) inParts(ctx context.Context, from, last int64, pool bool) ([]transferEntry, error) {
+	var all []transferEntry
+	for stretch := m.stretch; ; {
+		stretch = min(stretch, max(1, last-from)) // no more than is left, so that halving it helps
+		some, err := m.received(ctx, from, from+stretch, pool && from+stretch >= last)
 		if stretch > fewBlocks && tooMuch(ctx, err) {
 			stretch /= 2
 			continue
@@ -252,7 +265,7 @@ func (m *Monero) incoming(ctx context.Context, since, tip int64) ([]transferEntr
 		}
 		all = append(all, some...)
 		from += stretch
-		if from >= tip {
+		if from >= last {
 			return all, nil
 		}
 		if len(some) < fewEntries {
@@ -261,18 +274,17 @@ func (m *Monero) incoming(ctx context.Context, since, tip int64) ([]transferEntr
 	}
 }
 
-// received returns what all accounts received in that many blocks above the height from, and, if these reach tip, in the mempool.
-func (m *Monero) received(ctx context.Context, from, blocks, tip int64) ([]transferEntry, error) {
+// received returns what all accounts received above the height from up to to. If newest is set, these are the newest blocks, however many
+// there are meanwhile, and the mempool is read, too.
+func (m *Monero) received(ctx context.Context, from, to int64, newest bool) ([]transferEntry, error) {
 	var answer struct {
 		In   []transferEntry `json:"in,omitempty"`
 		Pool []transferEntry `json:"pool,omitempty"`
 	}
 	params := map[string]any{"in": true, "all_accounts": true, "filter_by_height": true, "min_height": from} // exclusive
-	to := int64(math.MaxInt64)
-	if from+blocks >= tip {
-		params["pool"] = true // not filtered by height
+	if newest {
+		params["pool"], to = true, math.MaxInt64 // the mempool is not filtered by height
 	} else {
-		to = from + blocks
 		params["max_height"] = to // inclusive
 	}
 	if err := m.askWallet(ctx, m.large(), "get_transfers", params, &answer); err != nil {

@@ -36,7 +36,7 @@ func TestMonero_NotReady(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, m := newScript(t)
 			s.set(tc.method, tc.answer)
-			view, err := m.Scan(t.Context(), nil, 0, settle.NoPosition)
+			view, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition})
 			if !errors.Is(err, card.ErrChainNotReady) || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("got %+v, %v; want ErrChainNotReady with %q", view, err, tc.says)
 			}
@@ -50,7 +50,7 @@ func TestMonero_TipSwappedDuringPass(t *testing.T) {
 			s, m := newScript(t)
 			s.set("get_last_block_header", header(100, "a"), after, header(100, "a"))
 			s.set("get_transfers", `{"in":[`+entry(t, nil)+`]}`)
-			if view, err := m.Scan(t.Context(), nil, 0, settle.NoPosition); !errors.Is(err, card.ErrChainNotReady) {
+			if view, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition}); !errors.Is(err, card.ErrChainNotReady) {
 				t.Fatalf("got %+v, %v; want ErrChainNotReady", view, err)
 			}
 			if view := scan(t, m, 0); len(view.Transfers) != 1 {
@@ -187,7 +187,7 @@ func FuzzMonero_Transfers(f *testing.F) {
 	s, m := newScript(f)
 	f.Fuzz(func(t *testing.T, answer string) {
 		s.set("get_transfers", answer)
-		view, err := m.Scan(t.Context(), nil, 80, settle.NoPosition)
+		view, err := m.Scan(t.Context(), settle.Query{Since: 80, Newest: settle.NoPosition})
 		if err != nil {
 			return
 		}
@@ -252,7 +252,7 @@ func TestMonero_BadTransport(t *testing.T) {
 				}
 				tc.raw(w, r)
 			}
-			_, err := m.Scan(t.Context(), nil, 0, settle.NoPosition)
+			_, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition})
 			if err == nil || !strings.Contains(err.Error(), tc.says) || !strings.Contains(err.Error(), "get info: ") || len(err.Error()) > 500 {
 				t.Errorf("got %v, want %q", err, tc.says)
 			}
@@ -271,7 +271,7 @@ func TestMonero_CallerGivesUp(t *testing.T) {
 		case <-time.After(10 * time.Second):
 		}
 	}
-	if _, err := m.Scan(ctx, nil, 0, settle.NoPosition); !errors.Is(err, context.Canceled) {
+	if _, err := m.Scan(ctx, settle.Query{Newest: settle.NoPosition}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -40,7 +40,7 @@ func newMonero(t testing.TB, config chain.MoneroConfig) *chain.Monero {
 
 func scan(t *testing.T, m *chain.Monero, since int64) settle.View {
 	t.Helper()
-	view, err := m.Scan(t.Context(), nil, since, settle.NoPosition)
+	view, err := m.Scan(t.Context(), settle.Query{Since: since, Newest: settle.NoPosition})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestMonero_StaleConfirmationsAfterPopBlocks(t *testing.T) {
 	net.Mine(t, 3)
 	one(t, scan(t, m, start), address.Address)
 	net.Pop(t, 3)
-	view, err := m.Scan(t.Context(), nil, start, settle.NoPosition)
+	view, err := m.Scan(t.Context(), settle.Query{Since: start, Newest: settle.NoPosition})
 	if !errors.Is(err, card.ErrChainNotReady) {
 		t.Fatalf("got %+v, %v; want ErrChainNotReady", view, err)
 	}
@@ -367,7 +367,7 @@ func TestMonero_LoginSurvivesWalletRestart(t *testing.T) {
 		if wrong == "" {
 			config.WalletUser = ""
 		}
-		_, err := newMonero(t, config).Scan(t.Context(), nil, 0, settle.NoPosition)
+		_, err := newMonero(t, config).Scan(t.Context(), settle.Query{Newest: settle.NoPosition})
 		if err == nil || !strings.Contains(err.Error(), "login refused") || strings.Contains(err.Error(), "battery") {
 			t.Errorf("password %q: got %v", wrong.Reveal(), err)
 		}
@@ -411,7 +411,10 @@ func TestMonero_ClosedWallet(t *testing.T) {
 	net, m := merchant(t)
 	net.Wallet.Close(t)
 	for name, do := range map[string]func(context.Context) error{
-		"scan":          func(ctx context.Context) error { _, err := m.Scan(ctx, nil, 0, settle.NoPosition); return err },
+		"scan": func(ctx context.Context) error {
+			_, err := m.Scan(ctx, settle.Query{Newest: settle.NoPosition})
+			return err
+		},
 		"new addresses": func(ctx context.Context) error { _, err := m.NewAddresses(ctx, settle.NoPosition, 1); return err },
 		"check":         func(ctx context.Context) error { _, err := m.Check(ctx); return err },
 	} {
@@ -427,12 +430,12 @@ func TestMonero_FrozenNode(t *testing.T) {
 	net := rig.Monero(t)
 	const limit = 300 * time.Millisecond
 	m := newMonero(t, chain.MoneroConfig{WalletURL: net.WalletURL, DaemonURL: net.DaemonURL, Timeout: limit, RefreshTimeout: limit})
-	recovers := func() error { _, err := m.Scan(t.Context(), nil, 0, settle.NoPosition); return err }
+	recovers := func() error { _, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition}); return err }
 	net.Daemon.Ready(t, 10*time.Second, recovers)
 	net.Daemon.Freeze(t)
 	t.Cleanup(net.Daemon.Thaw)
 	started := time.Now()
-	_, err := m.Scan(t.Context(), nil, 0, settle.NoPosition)
+	_, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition})
 	if !errors.Is(err, context.DeadlineExceeded) || time.Since(started) > 5*limit {
 		t.Errorf("got %v after %s", err, time.Since(started))
 	}
@@ -448,12 +451,15 @@ func TestMonero_KilledNode(t *testing.T) {
 	net, m := merchant(t)
 	height := scan(t, m, 0).Tip.Height
 	net.Daemon.Kill()
-	if _, err := m.Scan(t.Context(), nil, 0, settle.NoPosition); err == nil {
+	if _, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition}); err == nil {
 		t.Error("no error without a node")
 	}
 	net.Daemon.Start(t)
 	var view settle.View
-	net.Daemon.Ready(t, 30*time.Second, func() (err error) { view, err = m.Scan(t.Context(), nil, 0, settle.NoPosition); return err })
+	net.Daemon.Ready(t, 30*time.Second, func() (err error) {
+		view, err = m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition})
+		return err
+	})
 	if view.Tip.Height != height {
 		t.Errorf("height %d, want %d", view.Tip.Height, height)
 	}

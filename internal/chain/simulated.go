@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
@@ -26,8 +25,9 @@ type Simulated struct {
 
 // Ledger stores the simulated chain. All replicas must see the same chain, and a crash must lose nothing.
 type Ledger interface {
-	// SimulatedScan returns the height, the number of reorganisations so far, and the transfers above since and in the mempool.
-	SimulatedScan(ctx context.Context, currency string, since int64) (height, reorgs int64, ts []card.Transfer, err error)
+	// SimulatedScan returns the height, the number of reorganisations so far, and the transfers above since, in the blocks
+	// again and in the mempool.
+	SimulatedScan(ctx context.Context, currency string, since int64, again []settle.Blocks) (height, reorgs int64, ts []card.Transfer, err error)
 	// SimulatedPay adds a transfer, unless amount is 0, and extends the chain until all transfers to the address have the
 	// confirmations. It returns the chain's new height. The error is a *card.TooMuchError if the address would then hold more than most.
 	SimulatedPay(ctx context.Context, currency, txid, address string, amount, most card.Amount, confirmations int, at time.Time) (int64, error)
@@ -44,30 +44,23 @@ func NewSimulated(coin card.Currency, ledger Ledger, now func() time.Time) *Simu
 func (s *Simulated) Currency() card.Currency { return s.coin }
 
 // Scan implements settle.Chain. The newest block always has the current time. A reorganisation replaces every block.
-func (s *Simulated) Scan(ctx context.Context, known []card.Tip, since, _ int64) (settle.View, error) {
-	kept := int64(0)
-	if len(known) > 0 {
-		kept = known[0].Height // unless it was replaced
-		since = min(since, kept)
+func (s *Simulated) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
+	for i := 0; ; i++ {
+		kept := int64(0)
+		if i < len(q.Known) {
+			kept = q.Known[i].Height // unless it was replaced
+		}
+		v := q.View(kept)
+		height, reorgs, ts, err := s.ledger.SimulatedScan(ctx, s.currency, v.Since, v.Again)
+		if err != nil {
+			return settle.View{}, fmt.Errorf("scan simulated chain: %w", err)
+		}
+		if i >= len(q.Known) || q.Known[i].Hash == blockHash(reorgs, kept) {
+			v.Fingerprint, v.Transfers = "simulated "+s.currency, ts
+			v.Tip = card.Tip{Height: height, Hash: blockHash(reorgs, height), Time: s.now()}
+			return v, nil
+		}
 	}
-	height, reorgs, ts, err := s.ledger.SimulatedScan(ctx, s.currency, since)
-	if err != nil {
-		return settle.View{}, fmt.Errorf("scan simulated chain: %w", err)
-	}
-	i := slices.IndexFunc(known, func(t card.Tip) bool { return t.Hash == blockHash(reorgs, t.Height) })
-	switch {
-	case i > 0:
-		return s.Scan(ctx, known[i:], since, 0)
-	case i < 0 && kept > 0:
-		return s.Scan(ctx, nil, 0, 0)
-	}
-	return settle.View{
-		Fingerprint: "simulated " + s.currency,
-		Tip:         card.Tip{Height: height, Hash: blockHash(reorgs, height), Time: s.now()},
-		Since:       since,
-		Kept:        kept,
-		Transfers:   ts,
-	}, nil
 }
 
 func blockHash(reorgs, height int64) string { return fmt.Sprintf("simulated-%d-%d", reorgs, height) }

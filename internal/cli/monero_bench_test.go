@@ -42,7 +42,7 @@ func BenchmarkMoneroPass(b *testing.B) {
 			must(b, w.Tick(b.Context()))
 			whole[i] += time.Since(start) / passes
 			start = time.Now()
-			_, err := monero.Scan(b.Context(), nil, cursor.Tip.Height, settle.NoPosition)
+			_, err := monero.Scan(b.Context(), settle.Query{Since: cursor.Tip.Height, Newest: settle.NoPosition})
 			must(b, err)
 			scans[i] += time.Since(start) / passes
 		}

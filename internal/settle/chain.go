@@ -2,6 +2,7 @@ package settle
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
@@ -10,12 +11,10 @@ import (
 // Chain is what the watcher asks of the node and wallet of one coin.
 type Chain interface {
 	Currency() card.Currency
-	// Scan returns the chain's tip, and every incoming transfer in the mempool and above the height View.Since, each (transaction and output)
-	// once. known are the tips of earlier views, newest first: View.Kept is the height of the first one that is still part of the chain,
-	// 0 if none is. View.Since is since, or View.Kept if
-	// there are known tips and that is lower: nothing that changed is left out. newest is the position of the newest stored address, NoPosition if there is none: a chain that keeps no addresses
-	// looks for payments up to there. The error is card.ErrChainNotReady if the chain can't be trusted at the moment.
-	Scan(ctx context.Context, known []card.Tip, since, newest int64) (View, error)
+	// Scan returns the chain's tip, and every incoming transfer in the mempool and in the blocks of the view that Query.View returns, each
+	// (transaction and output) once. Everything it returns is of one moment: tip and Kept hold for the blocks that were read again, too. The
+	// error is card.ErrChainNotReady if the chain can't be trusted at the moment.
+	Scan(ctx context.Context, q Query) (View, error)
 	// NewAddresses returns the n addresses that follow the position after, by ascending position. A wallet makes those that it lacks. If
 	// after is NoPosition, a wallet that remembers which addresses it made continues after its own newest.
 	NewAddresses(ctx context.Context, after int64, n int) ([]Address, error)
@@ -59,14 +58,53 @@ type Beacon struct {
 	Claimed    bool      // an operator gave the wallet to this epoch's database
 }
 
+// Blocks are the blocks from the height First to the height Last; none if that is lower.
+type Blocks struct{ First, Last int64 }
+
+// Query is what a pass asks a chain.
+type Query struct {
+	Known []card.Tip // the tips of earlier views, newest first
+	Since int64      // the blocks above this height are read, and those above View.Kept if some tips are known
+	Again []Blocks   // older blocks to read again; ascending, and apart
+	// Newest is the position of the newest stored address, NoPosition if there is none: a chain that keeps no addresses looks for payments up
+	// to there.
+	Newest int64
+}
+
+// View returns which blocks a Scan has to read, as a view without transfers. kept is its Kept: the height of the first of q.Known that is
+// still part of the chain, 0 if none is. Nothing that changed is left out.
+func (q Query) View(kept int64) View {
+	v := View{Kept: kept, Since: q.Since}
+	if len(q.Known) > 0 {
+		v.Since = min(q.Since, kept)
+	}
+	for _, b := range slices.Backward(q.Again) {
+		switch b.Last = min(b.Last, v.Since); {
+		case b.First > b.Last:
+		case b.Last == v.Since: // one stretch with the newer blocks
+			v.Since = b.First - 1
+		default:
+			v.Again = append(v.Again, b)
+		}
+	}
+	slices.Reverse(v.Again)
+	return v
+}
+
 // View is what a chain shows at one moment.
 type View struct {
 	Fingerprint string // of the network and the wallet; never changes for one database
 	Tip         card.Tip
-	Since       int64           // Transfers has every incoming transfer above this height and in the mempool
+	Since       int64           // the blocks above this height were read
+	Again       []Blocks        // so were these below; ascending, and apart
 	Kept        int64           // up to this height the chain has not changed since an earlier view, so that no transfer can be gone
 	Deep        card.Tip        // if this block leaves the chain, the wallet can't follow; zero if the tip is as before, or it always can
-	Transfers   []card.Transfer // with Counted not set
+	Transfers   []card.Transfer // every incoming transfer in the mempool and in the blocks that were read, with Counted not set
+}
+
+// Covers reports whether the view has the transfers at a height; 0 is the mempool.
+func (v View) Covers(height int64) bool {
+	return height == 0 || height > v.Since || slices.ContainsFunc(v.Again, func(b Blocks) bool { return height >= b.First && height <= b.Last })
 }
 
 // Lease is the right to do something that only one process may do at a time.

@@ -35,3 +35,7 @@ func contradiction(old, now card.Transfer, cursor Cursor, v View) error {
 	}
 	return fmt.Errorf("%w: it shows transaction %s %s, otherwise than before: %s", card.ErrWalletLost, old.TxID, where, what)
 }
+
+// lingers reports whether the mempool shows a transfer only because it still lists what a block has taken. old is from a block that was not
+// read: whether it is still there is found by comparing that block.
+func lingers(old, now card.Transfer) bool { return now.Height == 0 && old.Address == now.Address }

@@ -17,8 +17,8 @@ type retold struct {
 	tell func(t *card.Transfer) // if set
 }
 
-func (r *retold) Scan(ctx context.Context, known []card.Tip, since, newest int64) (settle.View, error) {
-	v, err := r.Chain.Scan(ctx, known, since, newest)
+func (r *retold) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
+	v, err := r.Chain.Scan(ctx, q)
 	for i := range v.Transfers {
 		if r.tell != nil {
 			r.tell(&v.Transfers[i])

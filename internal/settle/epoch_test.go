@@ -32,7 +32,7 @@ type purse struct {
 
 func (p *purse) Currency() card.Currency { return chain.Currencies()[0] }
 
-func (p *purse) Scan(context.Context, []card.Tip, int64, int64) (settle.View, error) {
+func (p *purse) Scan(context.Context, settle.Query) (settle.View, error) {
 	return settle.View{Fingerprint: "purse", Tip: card.Tip{Height: 1, Hash: "b1", Time: time.Now()}, Kept: 1}, nil
 }
 

@@ -18,13 +18,13 @@ type lasting struct {
 	scan, ahead, create func(ctx context.Context) error // nil: at once
 }
 
-func (l lasting) Scan(ctx context.Context, known []card.Tip, since, newest int64) (settle.View, error) {
+func (l lasting) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
 	if l.scan != nil {
 		if err := l.scan(ctx); err != nil {
 			return settle.View{}, err
 		}
 	}
-	return l.Chain.Scan(ctx, known, since, newest)
+	return l.Chain.Scan(ctx, q)
 }
 
 func (l lasting) Holds(ctx context.Context, newest settle.Address) error {

@@ -15,11 +15,11 @@ type locking struct {
 	deep      int64 // how many blocks were read last
 }
 
-func (l *locking) Scan(ctx context.Context, known []card.Tip, since, newest int64) (settle.View, error) {
-	v, err := l.Chain.Scan(ctx, known, since, newest)
-	l.deep = v.Tip.Height - since
+func (l *locking) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
+	v, err := l.Chain.Scan(ctx, q)
+	l.deep = v.Tip.Height - v.Since
 	for _, t := range l.transfers {
-		if t.Height > since {
+		if v.Covers(t.Height) {
 			v.Transfers = append(v.Transfers, t)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/google/uuid"
@@ -21,8 +20,11 @@ func (w *Watcher) pass(ctx context.Context) error {
 	if err := w.mend(ctx, cursor); err != nil {
 		return err
 	}
-	comparing := w.cfg.CompareEvery < 0 || w.cfg.Now().Sub(w.comparedAt) >= w.cfg.CompareEvery
-	view, err := w.read(ctx, cursor, comparing)
+	query, round, err := w.query(ctx, cursor)
+	if err != nil {
+		return err
+	}
+	view, err := w.read(ctx, cursor, query)
 	if err != nil {
 		return err
 	}
@@ -48,9 +50,7 @@ func (w *Watcher) pass(ctx context.Context) error {
 		return fmt.Errorf("apply view: %w", err)
 	}
 	w.remember(view)
-	if comparing {
-		w.comparedAt = w.cfg.Now()
-	}
+	w.round = round
 	w.report(ctx, view, applied)
 	if checking {
 		if err := w.trustPool(ctx); err != nil {
@@ -67,15 +67,9 @@ func (w *Watcher) pass(ctx context.Context) error {
 }
 
 // read returns what the chain shows.
-func (w *Watcher) read(ctx context.Context, cursor Cursor, comparing bool) (View, error) {
-	if cursor.Tip.Hash != "" && (len(w.known) == 0 || w.known[0].Hash != cursor.Tip.Hash) {
-		w.known = []card.Tip{cursor.Tip} // another process has moved the cursor
-		if cursor.Deep.Hash != "" {
-			w.known = append(w.known, cursor.Deep)
-		}
-	}
+func (w *Watcher) read(ctx context.Context, cursor Cursor, query Query) (View, error) {
 	held, release := w.hold(ctx)
-	view, err := w.chain.Scan(held, w.known, w.since(cursor, comparing), cursor.Newest)
+	view, err := w.chain.Scan(held, query)
 	if err := release(err); err != nil {
 		return View{}, err
 	}
@@ -83,22 +77,6 @@ func (w *Watcher) read(ctx context.Context, cursor Cursor, comparing bool) (View
 		return View{}, fmt.Errorf("%w: the chain reorganised below block %d, deeper than the wallet can follow", card.ErrWalletLost, cursor.Deep.Height)
 	}
 	return view, nil
-}
-
-// since returns the height above which the chain is read, if it is lower than what is still as it was applied. What a wallet forgot below
-// that, and that a lock ended, is found by the passes that compare.
-func (w *Watcher) since(cursor Cursor, comparing bool) int64 {
-	switch {
-	case cursor.Rescan != "":
-		return 0
-	case !comparing:
-		return math.MaxInt64
-	}
-	since := cursor.Tip.Height - w.cfg.Reread
-	if cursor.LowestLocked > 0 { // a locked transfer must be read again until it is unlocked
-		since = min(since, cursor.LowestLocked-1)
-	}
-	return max(0, since)
 }
 
 // remember keeps the tips of the last Reread blocks that are part of the chain. They show how deep the next reorganisation is.
@@ -191,16 +169,14 @@ type transferKey struct {
 	output int64
 }
 
+func keyOf(t card.Transfer) transferKey { return transferKey{t.TxID, t.Output} }
+
 // applyTransfers stores what is new or different, un-counts what is gone, and returns both. What is new was first seen no earlier than
 // the newest block that was applied before: a miner may date a block back by an hour or two.
 func applyTransfers(ctx context.Context, tx Tx, currency string, cursor Cursor, v View) ([]card.Transfer, error) {
-	stored, err := tx.TransfersSince(ctx, currency, v.Since)
+	read, unread, err := storedTransfers(ctx, tx, currency, v)
 	if err != nil {
 		return nil, err
-	}
-	gone := make(map[transferKey]card.Transfer, len(stored))
-	for _, t := range stored {
-		gone[transferKey{t.TxID, t.Output}] = t
 	}
 	var changed []card.Transfer
 	twice := make(map[transferKey]bool, len(v.Transfers))
@@ -209,13 +185,18 @@ func applyTransfers(ctx context.Context, tx Tx, currency string, cursor Cursor, 
 		if t.FirstSeenAt.Before(cursor.Tip.Time) {
 			t.FirstSeenAt = cursor.Tip.Time
 		}
-		key := transferKey{t.TxID, t.Output}
+		key := keyOf(t)
 		if twice[key] {
 			return nil, fmt.Errorf("transfer %s/%d appears twice in one view", t.TxID, t.Output)
 		}
 		twice[key] = true
-		old, known := gone[key]
-		delete(gone, key)
+		old, known := read[key]
+		delete(read, key)
+		if !known {
+			if old, known = unread[key]; known && lingers(old, t) {
+				continue
+			}
+		}
 		if known && !cursor.Believe {
 			if err := contradiction(old, t, cursor, v); err != nil {
 				return nil, err
@@ -226,7 +207,7 @@ func applyTransfers(ctx context.Context, tx Tx, currency string, cursor Cursor, 
 			changed = append(changed, t)
 		}
 	}
-	for _, t := range gone {
+	for _, t := range read { // what is left was not shown
 		if t.Height > 0 && t.Height <= v.Kept && !cursor.Believe {
 			return nil, fmt.Errorf("%w: it no longer shows transaction %s of block %d, which is still in the chain", card.ErrWalletLost, t.TxID, t.Height)
 		}
@@ -234,6 +215,34 @@ func applyTransfers(ctx context.Context, tx Tx, currency string, cursor Cursor, 
 		changed = append(changed, t)
 	}
 	return changed, tx.UpsertTransfers(ctx, changed)
+}
+
+// storedTransfers returns the stored transfers of the mempool and the blocks that were read, and, of the transactions that are shown, those
+// of other blocks.
+func storedTransfers(ctx context.Context, tx Tx, currency string, v View) (read, unread map[transferKey]card.Transfer, err error) {
+	stored, err := tx.TransfersIn(ctx, currency, v.Since, v.Again)
+	if err != nil {
+		return nil, nil, err
+	}
+	read = make(map[transferKey]card.Transfer, len(stored))
+	for _, t := range stored {
+		read[keyOf(t)] = t
+	}
+	var others []string
+	for _, t := range v.Transfers {
+		if _, known := read[keyOf(t)]; !known {
+			others = append(others, t.TxID)
+		}
+	}
+	slices.Sort(others)
+	if stored, err = tx.TransfersOf(ctx, currency, slices.Compact(others)); err != nil {
+		return nil, nil, err
+	}
+	unread = make(map[transferKey]card.Transfer, len(stored))
+	for _, t := range stored {
+		unread[keyOf(t)] = t
+	}
+	return read, unread, nil
 }
 
 // moveCursor moves the cursor to the view's tip, and ends a rescan once the whole chain was applied.
@@ -279,10 +288,10 @@ func (w *Watcher) assess(ctx context.Context, tx Tx, tip card.Tip, changed []car
 	credited := make(map[transferKey]bool, len(facts))
 	for _, t := range facts {
 		byAddress[t.Address] = append(byAddress[t.Address], t)
-		credited[transferKey{t.TxID, t.Output}] = true
+		credited[keyOf(t)] = true
 	}
 	for _, t := range changed {
-		if t.Counted && !owned[t.Address] && !credited[transferKey{t.TxID, t.Output}] {
+		if t.Counted && !owned[t.Address] && !credited[keyOf(t)] {
 			done.unattributed++
 		}
 	}

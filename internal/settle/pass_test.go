@@ -33,13 +33,13 @@ type walled struct {
 	asked   []int64 // the heights of the tips that it was last asked about
 }
 
-func (c *walled) Scan(ctx context.Context, known []card.Tip, since, newest int64) (settle.View, error) {
+func (c *walled) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
 	c.asked = nil
-	for _, k := range known {
+	for _, k := range q.Known {
 		c.asked = append(c.asked, k.Height)
 	}
-	v, err := c.derived.Scan(ctx, known, since, newest)
-	changed := len(known) == 0 || known[0].Hash != v.Tip.Hash
+	v, err := c.derived.Scan(ctx, q)
+	changed := len(q.Known) == 0 || q.Known[0].Hash != v.Tip.Hash
 	if deep := v.Tip.Height - c.follows; err == nil && changed && c.follows > 0 && deep > 0 {
 		v.Deep = card.Tip{Height: deep, Hash: c.q.blocks[deep-1], Time: v.Tip.Time}
 	}
@@ -214,8 +214,8 @@ type dated struct {
 	mined time.Time
 }
 
-func (d dated) Scan(ctx context.Context, known []card.Tip, since, newest int64) (settle.View, error) {
-	v, err := d.Chain.Scan(ctx, known, since, newest)
+func (d dated) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
+	v, err := d.Chain.Scan(ctx, q)
 	v.Tip.Time = d.mined
 	return v, err
 }

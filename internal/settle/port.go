@@ -44,6 +44,8 @@ type Store interface {
 
 	// Cursor returns how far the chain has been applied. Before the first pass it is zero but for Newest, which is NoPosition.
 	Cursor(ctx context.Context, coin card.Currency) (Cursor, error)
+	// LockedBlocks returns the heights of the n lowest blocks of a range with counted transfers that are locked, ascending.
+	LockedBlocks(ctx context.Context, currency string, in Blocks, n int) ([]int64, error)
 }
 
 // Tx is what happens within one transaction. The rows it locks are locked in the order cards, webhooks, accounts.
@@ -51,8 +53,10 @@ type Tx interface {
 	// CheckLease returns card.ErrFenced if the lease is no longer the caller's. Otherwise nobody else gets it before the transaction ends.
 	CheckLease(ctx context.Context, l Lease) error
 	SaveCursor(ctx context.Context, currency string, c Cursor) error
-	// TransfersSince returns the counted transfers above height and in the mempool.
-	TransfersSince(ctx context.Context, currency string, height int64) ([]card.Transfer, error)
+	// TransfersIn returns the counted transfers in the mempool, above the height since, and in the blocks again.
+	TransfersIn(ctx context.Context, currency string, since int64, again []Blocks) ([]card.Transfer, error)
+	// TransfersOf returns the counted transfers of transactions.
+	TransfersOf(ctx context.Context, currency string, txids []string) ([]card.Transfer, error)
 	UpsertTransfers(ctx context.Context, ts []card.Transfer) error
 	// TransfersTo returns the counted transfers to addresses. One that an operator attributed to a card has the card's address instead of
 	// its own.

@@ -21,11 +21,11 @@ type ailing struct {
 	rescan  func(progress func(string)) error // nil: nothing happens
 }
 
-func (a *ailing) Scan(ctx context.Context, known []card.Tip, since, newest int64) (settle.View, error) {
+func (a *ailing) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
 	if a.lost {
-		return emptied{a.Chain}.Scan(ctx, known, since, newest)
+		return emptied{a.Chain}.Scan(ctx, q)
 	}
-	return a.Chain.Scan(ctx, known, since, newest)
+	return a.Chain.Scan(ctx, q)
 }
 
 func (a *ailing) Recover(_ context.Context, _ string, _ *settle.Address, progress func(string)) error {

@@ -66,7 +66,7 @@ func TestWatcher_WhatAPassChangedIsLoggedAndWakesWhoHasWorkNow(t *testing.T) {
 			heard.want(t, want...)
 		}
 		applied := func(transfers, unattributed, cards, paid int) string {
-			height, _, _, err := s.store.SimulatedScan(t.Context(), "monero", 0)
+			height, _, _, err := s.store.SimulatedScan(t.Context(), "monero", 0, nil)
 			check(t, err)
 			return fmt.Sprintf("level=INFO msg=\"applied chain\" currency=monero height=%d transfers=%d unattributed=%d cards=%d paid=%d",
 				height, transfers, unattributed, cards, paid)

@@ -113,7 +113,7 @@ func runHistory(ctx context.Context, db *database, seed uint64) (steps []string,
 	if seed%2 == 0 {
 		h.compare = -1
 	}
-	h.o = &oracle{firsts: map[string]time.Time{}, fail: h.fail, rate: int64(h.w.between(50, 400)) * 1e8}
+	h.o = &oracle{firsts: map[string]time.Time{}, read: map[string]bool{}, fail: h.fail, rate: int64(h.w.between(50, 400)) * 1e8}
 	h.quoteTTL = time.Duration(h.w.between(10, 90)) * time.Minute
 	h.confirmations = []int{h.w.between(1, 12), h.w.between(1, 12)}
 	defer func() {
@@ -402,6 +402,7 @@ func (h *history) end() {
 		h.w.mineSome(int(max(0, until-h.w.height())), 100)
 		h.tick(h.active)
 	}
+	h.compareAll()
 	for range 2 {
 		h.issueAll()
 		for _, x := range h.o.orders {
@@ -412,6 +413,23 @@ func (h *history) end() {
 	}
 	h.reconcile()
 	h.checkEnd()
+}
+
+// compareAll has everything compared that was applied: whatever a wallet forgot of it, and every lock that ended, must be noticed by then.
+func (h *history) compareAll() {
+	if h.compare < 0 {
+		return // every pass did
+	}
+	for range slicesInAll {
+		h.w.now = h.w.now.Add(5 * time.Second)
+		h.tick(h.active)
+	}
+	for _, tx := range h.w.txs {
+		_, shown := h.o.read[fact{tx: tx.id}.key()]
+		if tx.forgotten && shown && tx.height > h.w.height()-reread {
+			h.fail("nobody noticed that the wallet forgot %s of block %d", tx.id, tx.height)
+		}
+	}
 }
 
 func (h *history) issueAll() {

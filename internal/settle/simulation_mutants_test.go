@@ -67,8 +67,13 @@ func TestSimulation_CatchesBrokenRules(t *testing.T) {
 		{"a decision is told of as a payment", "../operator/resolve.go", "if told {", "if told && c == nil {"},
 		{"every look is told", "../card/payment.go", "if from == to {", "if from == \"\" {"},
 		{"what was accepted need not stay", "../card/payment.go", "c.Accepted > 0 && s.kept >= c.Accepted", "c.Accepted > 0"},
-		{"long locks are forgotten", "pass.go", "if cursor.LowestLocked > 0 {", "if cursor.LowestLocked < 0 {"},
-		{"few blocks are read again", "pass.go", "since := cursor.Tip.Height - w.cfg.Reread", "since := cursor.Tip.Height - 3"},
+		{"long locks are forgotten", "compare.go", "if cursor.LowestLocked > 0 {", "if cursor.LowestLocked < 0 {"},
+		{"few blocks are read again", "compare.go", "since := cursor.Tip.Height - w.cfg.Reread", "since := cursor.Tip.Height - 3"},
+		{"slices are not compared", "compare.go", "case now.Sub(w.round.at) < w.cfg.CompareEvery:", "case w.cfg.CompareEvery > 0:"},
+		{"each slice is the first", "compare.go", "if from >= tip {", "if from >= 0 {"},
+		{"the end of a long lock is not seen in a slice", "compare.go", "Blocks{h, h})", "Blocks{h, h - 1})"},
+		{"replaced blocks are not read", "chain.go", "v.Since = min(q.Since, kept)", "v.Since = max(q.Since, kept)"},
+		{"what the mempool still lists is not in a block", "pass.go", "known && lingers(old, t)", "known && lingers(t, t) && old.Height == 0"},
 	}
 	most := 400
 	if !*allMutants {

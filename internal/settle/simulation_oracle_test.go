@@ -20,6 +20,7 @@ type oracle struct {
 	tip    card.Tip
 	facts  []fact // of the last view that was applied
 	firsts map[string]time.Time
+	read   map[string]bool // what was shown when its block was read last, and whether it was locked then
 	orders []*sale
 	rate   int64 // today's, times 10^8; 0 if none is known
 	fail   func(format string, args ...any)
@@ -113,7 +114,7 @@ func (o *oracle) newest(x *sale) (height int64) {
 }
 
 // first returns when a transfer was shown to have been seen first.
-func (o *oracle) first(f fact) time.Time { return o.firsts[fmt.Sprint(f.tx, "/", f.output)] }
+func (o *oracle) first(f fact) time.Time { return o.firsts[f.key()] }
 
 // apply takes note of a view that the product has just stored.
 func (o *oracle) apply(s *sight) {
@@ -123,14 +124,30 @@ func (o *oracle) apply(s *sight) {
 	case s.tip.Height < o.tip.Height:
 		o.fail("applied a view of height %d after one of %d", s.tip.Height, o.tip.Height)
 	}
-	for _, f := range s.facts {
-		key := fmt.Sprint(f.tx, "/", f.output)
-		if _, known := o.firsts[key]; !known {
-			o.firsts[key] = latest(f.seenAt, o.tip.Time) // whatever a miner says
+	for _, f := range s.forgot {
+		if _, shown := o.read[f.key()]; shown {
+			o.fail("applied a view although the wallet forgot %s", f.tx)
 		}
 	}
+	for _, f := range s.hidden {
+		delete(o.read, f.key())
+	}
+	o.facts = nil
+	for _, f := range s.facts {
+		if locked, shown := o.read[f.key()]; !f.unread {
+			o.read[f.key()] = f.locked
+		} else if shown {
+			f.locked = locked
+		} else if f.height = 0; !f.listed {
+			continue // the wallet had lost its address
+		}
+		if _, known := o.firsts[f.key()]; !known {
+			o.firsts[f.key()] = latest(f.seenAt, o.tip.Time) // whatever a miner says
+		}
+		o.facts = append(o.facts, f)
+	}
 	s.tip.Time = latest(s.tip.Time, o.tip.Time)
-	o.tip, o.facts = s.tip, s.facts
+	o.tip = s.tip
 	for _, x := range o.orders {
 		o.judge(x)
 	}
@@ -413,7 +430,7 @@ func (o *oracle) checkEnd(x *sale, c *card.Card, w *world) {
 				continue
 			}
 			firm += out.amount
-			if o.firsts[fmt.Sprint(tx.id, "/", i)].Before(x.expires) {
+			if o.first(fact{tx: tx.id, output: int64(i)}).Before(x.expires) {
 				early += out.amount
 			}
 		}

@@ -20,6 +20,11 @@ import (
 
 var errScripted = errors.New("scripted fault")
 
+const (
+	reread      = 40 // blocks
+	slicesInAll = 14 // that are more than enough to compare all of them, and older ones with locked transfers
+)
+
 // replica is one process: a service and a watcher, of its own view of the store and the chain.
 type replica struct {
 	h       *history
@@ -43,7 +48,7 @@ func (h *history) start() *replica {
 	r.issuer = newIssuer(r.disk, h.db.vault, h.press, h.clock)
 	// The store's clock is real and a test must not wait for it: leases end when the history says so.
 	var err error
-	r.watcher, err = settle.New(r.disk, h, r, nobody(), quiet, settle.Config{Reread: 40, CompareEvery: h.compare, PoolSize: 8, FillBatch: 8, LeaseTTL: 24 * time.Hour,
+	r.watcher, err = settle.New(r.disk, h, r, nobody(), quiet, settle.Config{Reread: reread, CompareEvery: h.compare, PoolSize: 8, FillBatch: 8, LeaseTTL: 24 * time.Hour,
 		Replica: r.name, Now: h.clock})
 	if err != nil {
 		h.fail("new watcher: %v", err)
@@ -66,12 +71,12 @@ func (r *replica) till(k int) *order.Service {
 func (r *replica) Currency() card.Currency { return chain.Currencies()[0] }
 
 // Scan implements settle.Chain.
-func (r *replica) Scan(_ context.Context, known []card.Tip, since, _ int64) (settle.View, error) {
+func (r *replica) Scan(_ context.Context, q settle.Query) (settle.View, error) {
 	h := r.h
 	if h.node.down {
 		return settle.View{}, errScripted
 	}
-	v, s := h.w.look(known, since, min(h.node.behind, h.w.height()-1))
+	v, s := h.w.look(q, min(h.node.behind, h.w.height()-1))
 	if h.node.foreign {
 		v.Fingerprint, s.bad = "another world", "it is another chain's"
 	}

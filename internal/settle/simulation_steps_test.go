@@ -123,7 +123,7 @@ func (h *history) topUp() {
 
 func (h *history) send(outputs []output) {
 	tx := h.w.newTransaction(outputs...)
-	if h.w.chance(12) && h.compare < 0 { // otherwise it depends on the time whether the end of a lock is seen
+	if h.w.chance(12) {
 		tx.unlock = h.w.height() + int64(h.w.between(1, 60))
 	}
 	how := "relayed"
@@ -325,9 +325,6 @@ func (h *history) breakNode() {
 
 // breakWallet has the wallet forget transactions that were stored, or addresses.
 func (h *history) breakWallet() {
-	if h.compare >= 0 {
-		return // it depends on the time when that is found
-	}
 	if h.w.chance(40) {
 		h.w.known = h.w.r.IntN(len(h.w.wallet) + 1)
 		h.note("the wallet knows %d of %d addresses", h.w.known, len(h.w.wallet))

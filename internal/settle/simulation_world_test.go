@@ -45,6 +45,7 @@ type transaction struct {
 	pooledAt  time.Time // when it was in the mempool first, as the wallet knows; zero if it never was
 	remembers bool      // the wallet still knows pooledAt once the transaction is mined
 	forgotten bool      // the wallet lost it
+	lingers   bool      // the mempool goes on listing it for a while after a block took it
 }
 
 type output struct {
@@ -59,6 +60,9 @@ const (
 
 // firstBlocks is more than the deepest reorganisation.
 const firstBlocks = 30
+
+// lingering is for how many blocks the mempool may list what is mined.
+const lingering = 6
 
 // deepest is how far below the longest chain there ever was a fork may begin.
 const deepest = 28
@@ -81,7 +85,7 @@ func (w *world) between(low, high int) int { return low + w.r.IntN(high-low+1) }
 
 func (w *world) newTransaction(outputs ...output) *transaction {
 	w.serial++
-	tx := &transaction{id: fmt.Sprintf("t%d", w.serial), spends: w.serial, outputs: outputs, remembers: w.chance(70)}
+	tx := &transaction{id: fmt.Sprintf("t%d", w.serial), spends: w.serial, outputs: outputs, remembers: w.chance(70), lingers: w.chance(20)}
 	w.txs = append(w.txs, tx)
 	return tx
 }
@@ -205,27 +209,31 @@ type fact struct {
 	height  int64
 	locked  bool
 	seenAt  time.Time
+	unread  bool // it is in a block that was not read
+	listed  bool // likewise, and the mempool still lists it
 }
 
-// sight is what one look at the chain showed, and what was the case below the height from which it looked.
+func (f fact) key() string { return fmt.Sprint(f.tx, "/", f.output) }
+
+// sight is what one look at the chain showed, and what was the case in the blocks that were not read.
 type sight struct {
-	tip   card.Tip
-	facts []fact
-	bad   string // why it must not be applied
+	tip    card.Tip
+	facts  []fact
+	hidden []fact // what the wallet did not show of the blocks that were read
+	forgot []fact // those of them that it must have shown before if they are stored
+	bad    string // why it must not be applied
 }
 
 // look returns what node and wallet show when they are behind blocks behind.
-func (w *world) look(known []card.Tip, since, behind int64) (settle.View, *sight) {
+func (w *world) look(q settle.Query, behind int64) (settle.View, *sight) {
 	height := w.height() - behind
 	tip := w.blocks[height-1]
-	v := settle.View{Fingerprint: "world", Since: since, Tip: card.Tip{Height: height, Hash: tip.hash, Time: tip.at}}
-	if i := slices.IndexFunc(known, func(t card.Tip) bool { return t.Height <= height && w.blocks[t.Height-1].hash == t.Hash }); i >= 0 {
-		v.Kept = known[i].Height
+	kept := int64(0)
+	if i := slices.IndexFunc(q.Known, func(t card.Tip) bool { return t.Height <= height && w.blocks[t.Height-1].hash == t.Hash }); i >= 0 {
+		kept = q.Known[i].Height
 	}
-	if len(known) > 0 {
-		since = min(since, v.Kept)
-	}
-	v.Since = since
+	v := q.View(kept)
+	v.Fingerprint, v.Tip = "world", card.Tip{Height: height, Hash: tip.hash, Time: tip.at}
 	s := &sight{tip: v.Tip}
 	if s.tip.Time.After(w.now) {
 		s.tip.Time = w.now
@@ -251,20 +259,25 @@ func (w *world) look(known []card.Tip, since, behind int64) (settle.View, *sight
 				continue
 			}
 			f.output, f.address, f.amount = int64(i), out.address, out.amount
-			if f.height > 0 && f.height <= since {
-				s.facts = append(s.facts, f) // was shown before, and can't have changed
+			shown := card.Transfer{Currency: "monero", TxID: f.tx, Output: f.output, Address: f.address, Amount: f.amount, Height: f.height, Locked: f.locked, FirstSeenAt: f.seenAt}
+			if f.unread = !v.Covers(f.height); f.unread {
+				shown.Height = 0
+				if f.listed = tx.lingers && position < w.known && height-f.height < lingering; f.listed {
+					v.Transfers = append(v.Transfers, shown)
+				}
+				s.facts = append(s.facts, f) // was shown before, and can't have changed but for its lock
 				continue
 			}
 			if position >= w.known {
+				s.hidden = append(s.hidden, f)
 				continue
 			}
 			if tx.forgotten && f.height > 0 && f.height <= v.Kept {
-				s.bad = "the wallet forgot " + tx.id
+				s.forgot = append(s.forgot, f)
 				continue
 			}
 			s.facts = append(s.facts, f)
-			v.Transfers = append(v.Transfers, card.Transfer{Currency: "monero", TxID: f.tx, Output: f.output, Address: f.address,
-				Amount: f.amount, Height: f.height, Locked: f.locked, FirstSeenAt: f.seenAt})
+			v.Transfers = append(v.Transfers, shown)
 		}
 	}
 	// A wallet has no order of its own that anything may depend on.

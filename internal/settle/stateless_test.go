@@ -45,23 +45,25 @@ func derive(position int64) string {
 
 func (derived) Currency() card.Currency { return pebble }
 
-func (d derived) Scan(_ context.Context, known []card.Tip, since, newest int64) (settle.View, error) {
+func (d derived) Scan(_ context.Context, q settle.Query) (settle.View, error) {
 	if d.q.down {
 		return settle.View{}, fmt.Errorf("%w: down", card.ErrChainNotReady)
 	}
 	height := int64(len(d.q.blocks))
-	v := settle.View{Fingerprint: "pebbles of public key", Since: since, Tip: card.Tip{Height: height, Hash: d.q.blocks[height-1], Time: d.q.now()}}
-	for _, k := range known {
+	kept := int64(0)
+	for _, k := range q.Known {
 		if k.Height <= height && d.q.blocks[k.Height-1] == k.Hash {
-			v.Kept = max(v.Kept, k.Height)
+			kept = max(kept, k.Height)
 		}
 	}
+	v := q.View(kept)
+	v.Fingerprint, v.Tip = "pebbles of public key", card.Tip{Height: height, Hash: d.q.blocks[height-1], Time: d.q.now()}
 	ours := map[string]bool{}
-	for position := range newest + 1 {
+	for position := range q.Newest + 1 {
 		ours[derive(position)] = true
 	}
 	for _, t := range d.q.paid {
-		if ours[t.Address] && t.Height > since {
+		if ours[t.Address] && v.Covers(t.Height) {
 			v.Transfers = append(v.Transfers, t)
 		}
 	}

@@ -22,11 +22,12 @@ const checkPoolEvery = 15 * time.Second
 
 // Config configures a watcher.
 type Config struct {
-	// Reread is how many blocks below the applied tip are compared with the chain again and again. A deeper reorganisation goes unnoticed,
+	// Reread is how many of the newest applied blocks are compared with the chain again and again. A deeper reorganisation goes unnoticed,
 	// so it must be much larger than the number of confirmations. Defaults to the coin's reorg horizon.
 	Reread int64
-	// CompareEvery is how often a pass compares these blocks, and older ones with locked transfers. The others read only what is new.
-	// Defaults to 1 min; if it is negative, each pass does.
+	// CompareEvery is how often a pass compares a slice of what was applied: a twelfth of these blocks, and ten older ones with locked
+	// transfers, each in turn. What a wallet forgot is so noticed within about twelve times as long. Other passes read only what is new,
+	// except for a process's first, which compares everything. Defaults to 5 s; if it is negative, each pass compares everything.
 	CompareEvery time.Duration
 	// PoolSize is how many free addresses the address pool holds. Defaults to 200.
 	PoolSize int
@@ -57,7 +58,7 @@ func (c *Config) Validate() error {
 		c.FillBatch = 64
 	}
 	if c.CompareEvery == 0 {
-		c.CompareEvery = time.Minute
+		c.CompareEvery = 5 * time.Second
 	}
 	if c.LeaseTTL == 0 {
 		c.LeaseTTL = 3 * time.Second
@@ -108,7 +109,7 @@ type Watcher struct {
 	runwayAt     int64      // the newest address for which the wallet has made its runway
 	poolAt       time.Time  // when wallet and address pool were last compared
 	known        []card.Tip // applied tips that are still part of the chain, newest first
-	comparedAt   time.Time  // when a pass last compared the blocks that were applied before
+	round        round
 	// recoveredAt is when the wallet last rescanned its chain. It does not rescan again within recoverEvery: if the rescan did not help,
 	// an operator has to.
 	recoveredAt time.Time

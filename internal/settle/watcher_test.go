@@ -219,8 +219,8 @@ func TestWatcher_AnotherChainIsRefused(t *testing.T) {
 
 type swapped struct{ settle.Chain }
 
-func (s swapped) Scan(ctx context.Context, known []card.Tip, since, newest int64) (settle.View, error) {
-	v, err := s.Chain.Scan(ctx, known, since, newest)
+func (s swapped) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
+	v, err := s.Chain.Scan(ctx, q)
 	v.Fingerprint = "another network"
 	return v, err
 }
@@ -240,7 +240,7 @@ func TestWatcher_AShorterChainFreezesEverything(t *testing.T) {
 
 type shorter struct{ settle.Chain }
 
-func (s shorter) Scan(context.Context, []card.Tip, int64, int64) (settle.View, error) {
+func (s shorter) Scan(context.Context, settle.Query) (settle.View, error) {
 	return settle.View{Fingerprint: "simulated monero", Tip: card.Tip{Height: 3, Hash: "x", Time: time.Now()}}, nil
 }
 
@@ -345,8 +345,8 @@ func TestWatcher_MoneyThatIsMissingThoughItsBlockIsThereIsUncountedOnlyOnAnOpera
 // emptied is a wallet that has its addresses, and none of their payments.
 type emptied struct{ settle.Chain }
 
-func (e emptied) Scan(ctx context.Context, known []card.Tip, since, newest int64) (settle.View, error) {
-	v, err := e.Chain.Scan(ctx, known, since, newest)
+func (e emptied) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
+	v, err := e.Chain.Scan(ctx, q)
 	v.Transfers = nil
 	return v, err
 }
@@ -388,9 +388,9 @@ type slowChain struct {
 	meanwhile func()
 }
 
-func (s slowChain) Scan(ctx context.Context, known []card.Tip, since, newest int64) (settle.View, error) {
+func (s slowChain) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
 	s.meanwhile()
-	return s.Chain.Scan(ctx, known, since, newest)
+	return s.Chain.Scan(ctx, q)
 }
 
 func expireLeases(t *testing.T, s *shop) {

@@ -71,7 +71,7 @@ func TestAttributions_CountTowardTheirCardsAndNowhereElse(t *testing.T) {
 					t.Errorf("by %s: %v", address, got)
 				}
 			}
-			since, err := tx.TransfersSince(ctx, "monero", 0)
+			since, err := tx.TransfersIn(ctx, "monero", 0, nil)
 			check(t, err)
 			for _, x := range since {
 				if x.TxID == "b" && x.Address != "nobody" {

@@ -306,10 +306,22 @@ func TestUpsertTransfers_TheSameFactsAgainChangeNothing(t *testing.T) {
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.UpsertTransfers(ctx, []card.Transfer{later}) })
 		later.FirstSeenAt = epoch // the earlier time is kept
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
-			since, err := tx.TransfersSince(ctx, "monero", 90)
+			since, err := tx.TransfersIn(ctx, "monero", 90, nil)
 			check(t, err)
 			sortTransfers(since)
 			if diff := cmp.Diff([]card.Transfer{later, facts[1], facts[2]}, since); diff != "" {
+				t.Error(diff)
+			}
+			in, err := tx.TransfersIn(ctx, "monero", 100, []settle.Blocks{{First: 0, Last: 3}, {First: 90, Last: 90}, {First: 92, Last: 200}})
+			check(t, err)
+			sortTransfers(in) // each once, though the blocks reach above 100
+			if diff := cmp.Diff([]card.Transfer{later, facts[1], facts[2], facts[3]}, in); diff != "" {
+				t.Error(diff)
+			}
+			of, err := tx.TransfersOf(ctx, "monero", []string{"t1", "t3", "t4", "t9"})
+			check(t, err)
+			sortTransfers(of)
+			if diff := cmp.Diff([]card.Transfer{later, facts[1], facts[3]}, of); diff != "" {
 				t.Error(diff)
 			}
 			to, err := tx.TransfersTo(ctx, "monero", []string{"a", "none"})
@@ -354,6 +366,37 @@ func TestCursor_LocksThatLastTooLongAreNotWaitedFor(t *testing.T) {
 			})
 			if cursor, err := s.Cursor(t.Context(), chain.Currencies()[0]); err != nil || cursor.LowestLocked != tt.want {
 				t.Errorf("%s: lowest locked is %d, want %d (%v)", tt.name, cursor.LowestLocked, tt.want, err)
+			}
+		}
+	})
+}
+
+func TestLockedBlocks(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		var facts []card.Transfer
+		add := func(height int64, locked, counted bool, currency string) {
+			facts = append(facts, card.Transfer{Currency: currency, TxID: fmt.Sprint("t", len(facts)), Address: "a", Amount: 5, Height: height, Locked: locked, Counted: counted, FirstSeenAt: epoch})
+		}
+		for _, height := range []int64{30, 10, 20, 20, 40, 0} {
+			add(height, true, true, "monero")
+		}
+		add(21, false, true, "monero")
+		add(22, true, false, "monero")
+		add(23, true, true, "other")
+		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.UpsertTransfers(ctx, facts) })
+		for _, tt := range []struct {
+			in   settle.Blocks
+			n    int
+			want []int64
+		}{
+			{settle.Blocks{First: 1, Last: 100}, 10, []int64{10, 20, 30, 40}},
+			{settle.Blocks{First: 10, Last: 30}, 10, []int64{10, 20, 30}},
+			{settle.Blocks{First: 11, Last: 29}, 10, []int64{20}},
+			{settle.Blocks{First: 1, Last: 100}, 2, []int64{10, 20}},
+			{settle.Blocks{First: 41, Last: 5}, 10, nil},
+		} {
+			if got, err := s.LockedBlocks(t.Context(), "monero", tt.in, tt.n); err != nil || !slices.Equal(got, tt.want) {
+				t.Errorf("%d of %v: %v, want %v (%v)", tt.n, tt.in, got, tt.want, err)
 			}
 		}
 	})

@@ -122,7 +122,7 @@ func TestStrays_OfAnOlderProgramAreFoundAndOthersAreNot(t *testing.T) {
 		wantStrays(t, s, "tx1", "tx2 tx1")
 		// A pass that sees them again keeps it so.
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
-			all, err := tx.TransfersSince(ctx, "monero", 0)
+			all, err := tx.TransfersIn(ctx, "monero", 0, nil)
 			if err != nil {
 				return err
 			}

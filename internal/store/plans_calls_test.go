@@ -236,8 +236,14 @@ func (c *calls) transfers() {
 		return tx.SaveCursor(ctx, "monero", settle.Cursor{Tip: card.Tip{Height: int64(c.n / 10), Time: epoch}})
 	})
 	c.tx("Tip", func(ctx context.Context, tx *store.Tx) error { return first(tx.Tip(ctx, "monero")) })
-	c.tx("TransfersSince", func(ctx context.Context, tx *store.Tx) error {
-		return first(tx.TransfersSince(ctx, "monero", int64(c.n/10)-1))
+	c.tx("TransfersIn", func(ctx context.Context, tx *store.Tx) error {
+		return first(tx.TransfersIn(ctx, "monero", int64(c.n/10)-1, []settle.Blocks{{First: 5, Last: 5}, {First: 9, Last: 12}}))
+	})
+	c.tx("TransfersOf", func(ctx context.Context, tx *store.Tx) error {
+		return first(tx.TransfersOf(ctx, "monero", []string{"stray 5", "stray 6", "of nobody"}))
+	})
+	c.do("LockedBlocks", func(ctx context.Context) error {
+		return first(c.s.LockedBlocks(ctx, "monero", settle.Blocks{First: 1, Last: int64(c.n)}, page))
 	})
 	c.tx("TransfersTo", func(ctx context.Context, tx *store.Tx) error {
 		return first(tx.TransfersTo(ctx, "monero", []string{c.card.Address, "address 9", "nobody 9"}))
@@ -366,7 +372,7 @@ func (c *calls) simulated() {
 	})
 	c.do("SimulatedMine", func(ctx context.Context) error { return s.SimulatedMine(ctx, "monero", 1) })
 	c.do("SimulatedScan", func(ctx context.Context) error {
-		_, _, _, err := s.SimulatedScan(ctx, "monero", height-page)
+		_, _, _, err := s.SimulatedScan(ctx, "monero", height-page, []settle.Blocks{{First: 5, Last: 5}, {First: 9, Last: 12}})
 		return err
 	})
 	c.do("SimulatedReorg", func(ctx context.Context) error { return s.SimulatedReorg(ctx, "monero", page, false) })

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/settle"
 )
 
 // The simulated chain is kept in the same database, so that it survives a restart and all replicas see the same one.
@@ -24,16 +25,20 @@ func (t *tx) simulatedChain(ctx context.Context, currency string) (height int64,
 }
 
 // SimulatedScan implements chain.Ledger. It reads everything as of one moment.
-func (s *Store) SimulatedScan(ctx context.Context, currency string, since int64) (height, reorgs int64, ts []card.Transfer, err error) {
+func (s *Store) SimulatedScan(ctx context.Context, currency string, since int64, again []settle.Blocks) (height, reorgs int64, ts []card.Transfer, err error) {
 	var found []struct {
 		transferRow
 		Tip    int64 `db:"tip"`
 		Reorgs int64 `db:"reorgs"`
 	}
+	older, args := "", []any{since}
+	for _, b := range again {
+		older, args = older+" OR t.height BETWEEN ? AND ?", append(args, b.First, b.Last)
+	}
 	err = s.list(ctx, s.r, &found, "scan simulated chain", `SELECT c.height AS tip, c.reorgs, c.currency, COALESCE(t.txid, '') AS txid,
 		COALESCE(t.address, '') AS address, COALESCE(t.amount, 0) AS amount, COALESCE(t.height, 0) AS height, COALESCE(t.seen_at, 0) AS first_seen_at
-		FROM simulated_chains c LEFT JOIN simulated_transfers t ON t.currency = c.currency AND (t.height = 0 OR t.height > ?)
-		WHERE c.currency = ?`, since, currency)
+		FROM simulated_chains c LEFT JOIN simulated_transfers t ON t.currency = c.currency AND (t.height = 0 OR t.height > ?`+older+`)
+		WHERE c.currency = ?`, append(args, currency)...)
 	if err != nil || len(found) == 0 {
 		return genesisHeight, 0, nil, err
 	}

@@ -29,11 +29,31 @@ func (r *transferRow) transfer() card.Transfer {
 
 const selectTransfers = "SELECT currency, txid, output, address, amount, height, locked, counted, first_seen_at FROM transfers"
 
-// TransfersSince implements settle.Tx.
-func (t *tx) TransfersSince(ctx context.Context, currency string, height int64) ([]card.Transfer, error) {
+// TransfersIn implements settle.Tx.
+func (t *tx) TransfersIn(ctx context.Context, currency string, since int64, again []settle.Blocks) ([]card.Transfer, error) {
 	// With OR, SQLite would read all transfers.
-	return t.transfers(ctx, selectTransfers+" WHERE currency = ? AND counted AND height = 0 UNION ALL "+
-		selectTransfers+" WHERE currency = ? AND counted AND height > ?", currency, currency, max(0, height))
+	query, args := selectTransfers+" WHERE currency = ? AND counted AND height = 0", []any{currency}
+	query, args = query+" UNION ALL "+selectTransfers+" WHERE currency = ? AND counted AND height > ?", append(args, currency, max(0, since))
+	for _, b := range again {
+		query += " UNION ALL " + selectTransfers + " WHERE currency = ? AND counted AND height BETWEEN ? AND ?"
+		args = append(args, currency, max(1, b.First), min(b.Last, since))
+	}
+	return t.transfers(ctx, query, args...)
+}
+
+// TransfersOf implements settle.Tx.
+func (t *tx) TransfersOf(ctx context.Context, currency string, txids []string) ([]card.Transfer, error) {
+	var all []card.Transfer
+	err := inBatches(txids, func(some []string) error {
+		query, args, err := sqlx.In(selectTransfers+" WHERE currency = ? AND txid IN (?) AND counted", currency, some)
+		if err != nil {
+			return err
+		}
+		found, err := t.transfers(ctx, query, args...)
+		all = append(all, found...)
+		return err
+	})
+	return all, err
 }
 
 // TransfersTo implements settle.Tx and operator.Tx.
@@ -124,6 +144,14 @@ func (s *Store) Cursor(ctx context.Context, coin card.Currency) (settle.Cursor, 
 	return settle.Cursor{Fingerprint: row.Fingerprint, LowestLocked: row.LowestLocked, Rescan: row.Rescan, Believe: row.Believe, Newest: row.Newest, Conflict: row.Conflict, Restored: row.Restored,
 		Tip:  card.Tip{Height: row.Height, Hash: row.Hash, Time: fromMillis(row.Time)},
 		Deep: card.Tip{Height: row.DeepHeight, Hash: row.DeepHash}}, err
+}
+
+// LockedBlocks implements settle.Store.
+func (s *Store) LockedBlocks(ctx context.Context, currency string, in settle.Blocks, n int) ([]int64, error) {
+	var heights []int64
+	err := s.list(ctx, s.r, &heights, "select locked blocks", `SELECT DISTINCT height FROM transfers
+		WHERE currency = ? AND counted AND locked AND height BETWEEN ? AND ? ORDER BY height LIMIT ?`, currency, in.First, in.Last, n)
+	return heights, err
 }
 
 // SaveCursor implements settle.Tx.
