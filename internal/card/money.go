@@ -93,7 +93,7 @@ const (
 	lockHorizon  = 10_000 * time.Minute
 )
 
-// ReorgHorizonBlocks is how many blocks below the newest are read again in every pass. A reorganisation that is deeper is not noticed.
+// ReorgHorizonBlocks is how many of the newest blocks are read again and again. A reorganisation that is deeper is not noticed.
 func (c Currency) ReorgHorizonBlocks() int64 { return int64(reorgHorizon / c.BlockTime) }
 
 // MaxConfirmations is the most that may be required: half of the blocks that are read again.

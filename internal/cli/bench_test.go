@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,6 +54,7 @@ type bench struct {
 	watcher *settle.Watcher
 	issuer  *issue.Issuer
 	rates   order.Rates
+	ahead   time.Duration // by which the watcher's clock is
 }
 
 func newBench(b *testing.B) *bench {
@@ -88,13 +90,14 @@ func newBenchOn(b *testing.B, url string, pool int) *bench {
 	_, token, err := accounts.CreateToken(ctx, "shop", "bench", 0)
 	must(b, err)
 	sim := chain.NewSimulated(chain.Currencies()[0], s, time.Now)
-	w, err := settle.New(s, rates, sim, quietWake(), quiet, settle.Config{PoolSize: pool, FillBatch: pool, LeaseTTL: time.Minute})
-	must(b, err)
-	must(b, w.Tick(ctx))
 	issuer, err := issue.New(s, v, issue.Wake{}, quiet, issue.Config{Routes: issue.Only(supplier.NewSandbox("sandbox", supplier.Prompt, time.Now))})
 	must(b, err)
-	return &bench{store: s, orders: orders, rates: rates, handler: handler, account: shop.ID, token: token.Reveal(), chain: sim, watcher: w,
-		issuer: issuer}
+	all := &bench{store: s, orders: orders, rates: rates, handler: handler, account: shop.ID, token: token.Reveal(), chain: sim, issuer: issuer}
+	all.watcher, err = settle.New(s, rates, sim, quietWake(), quiet, settle.Config{PoolSize: pool, FillBatch: pool, LeaseTTL: time.Minute,
+		Now: func() time.Time { return time.Now().Add(all.ahead) }})
+	must(b, err)
+	must(b, all.watcher.Tick(ctx))
+	return all
 }
 
 // quietWake wakes nobody.
@@ -323,7 +326,7 @@ func BenchmarkWatcherTick(b *testing.B) {
 		url := rig.Postgres(b)
 		s := newBenchOn(b, url, pool)
 		fill(b, url, s.account, waiting)
-		took[i] = s.passes(b)
+		took[i] = s.passes(b).took
 	}
 	b.ReportMetric(float64(took[0].Microseconds()), "µs/100-waiting")
 	b.ReportMetric(float64(took[1].Microseconds()), "µs/100000-waiting")
@@ -331,11 +334,44 @@ func BenchmarkWatcherTick(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// passes returns how long a pass with ten new payments takes.
-func (s *bench) passes(b *testing.B) (took time.Duration) {
+// cost is what a pass needs.
+type cost struct {
+	took      time.Duration
+	allocated uint64 // bytes, in this process
+}
+
+// tick adds the cost of a pass.
+func (c *cost) tick(b *testing.B, s *bench) {
+	b.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	start := time.Now()
+	must(b, s.watcher.Tick(b.Context()))
+	c.took += time.Since(start)
+	runtime.ReadMemStats(&after)
+	c.allocated += after.TotalAlloc - before.TotalAlloc
+}
+
+func (c cost) of(n int) cost { return cost{c.took / time.Duration(n), c.allocated / uint64(n)} }
+
+// slices returns what a pass costs that compares a twelfth of the newest blocks.
+func (s *bench) slices(b *testing.B) cost {
+	b.Helper()
+	const round = 12
+	var all cost
+	for range round {
+		s.ahead += 5 * time.Second
+		all.tick(b, s)
+	}
+	return all.of(round)
+}
+
+// passes returns what a pass with ten new payments costs.
+func (s *bench) passes(b *testing.B) cost {
 	b.Helper()
 	must(b, s.watcher.Tick(b.Context())) // filling took longer than a mark lasts
 	const passes, warm = 200, 20
+	var all, warming cost
 	for pass := range passes + warm {
 		for range 10 {
 			c, err := create(b.Context(), s.orders, s.account, "150.50")
@@ -343,19 +379,20 @@ func (s *bench) passes(b *testing.B) (took time.Duration) {
 			_, err = s.chain.Pay(b.Context(), c.Address, c.Amount, 1)
 			must(b, err)
 		}
-		start := time.Now()
-		must(b, s.watcher.Tick(b.Context()))
-		if pass >= warm {
-			took += time.Since(start) / passes
+		if pass < warm {
+			warming.tick(b, s)
+		} else {
+			all.tick(b, s)
 		}
 	}
-	return took
+	return all.of(passes)
 }
 
-// BenchmarkPastTransfers measures passes with ten new payments each, beside transfers in the last hundred blocks.
+// BenchmarkPastTransfers measures passes with ten new payments each, and passes that compare a slice, beside transfers in the last hundred
+// blocks.
 func BenchmarkPastTransfers(b *testing.B) {
 	const most = 1_000_000
-	var took [2]time.Duration
+	var pass, slice [2]cost
 	for i, past := range []int{1000, most} {
 		url := rig.Postgres(b)
 		s := newBenchOn(b, url, pool)
@@ -371,11 +408,15 @@ func BenchmarkPastTransfers(b *testing.B) {
 			_, err := db.Exec(statement)
 			must(b, err)
 		}
-		took[i] = s.passes(b)
+		slice[i], pass[i] = s.slices(b), s.passes(b)
 	}
-	b.ReportMetric(float64(took[0].Microseconds()), "µs/1000-past")
-	b.ReportMetric(float64(took[1].Microseconds()), "µs/1000000-past")
-	b.ReportMetric(float64(took[1])/float64(took[0]), "ratio(same:1)")
+	for i, past := range []string{"1000-past", "1000000-past"} {
+		b.ReportMetric(float64(pass[i].took.Microseconds()), "µs/"+past)
+		b.ReportMetric(float64(pass[i].allocated)/(1<<10), "KiB/"+past)
+		b.ReportMetric(float64(slice[i].took.Microseconds())/1000, "ms-slice/"+past)
+		b.ReportMetric(float64(slice[i].allocated)/(1<<20), "MiB-slice/"+past)
+	}
+	b.ReportMetric(float64(pass[1].took)/float64(pass[0].took), "ratio(same:1)")
 	b.ReportMetric(0, "ns/op")
 }
 

@@ -2,6 +2,7 @@ package settle_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -127,6 +128,49 @@ func TestWatcher_MoneroDroppedBlocksWithoutNewOnesConfirmNothing(t *testing.T) {
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin, 10)
 		s.wantIssued(1)
+	})
+}
+
+func TestWatcher_MoneroReorgAndWhatAWalletForgotAreFoundBySlices(t *testing.T) {
+	hidden := "" // a transaction that the wallet forgets
+	atTill(t, func(t *testing.T, s *till) {
+		c := s.order()
+		txID := s.paid(c, coin, 3)
+		s.tick()
+		slice := func() error {
+			s.later += sliceEvery
+			return s.watcher.Tick(t.Context())
+		}
+		for range slicesInRound + 1 {
+			check(t, slice())
+			s.want(c, card.AwaitingPayment, card.Confirming, coin, 3)
+		}
+		s.net.Reorg(t, 2, 3, false)
+		check(t, slice())
+		s.want(c, card.AwaitingPayment, card.Confirming, coin, 4)
+		before := s.facts(c)
+		hidden = txID
+		var err error
+		for n := 0; n <= slicesInRound && err == nil; n++ {
+			err = slice()
+		}
+		if !errors.Is(err, card.ErrWalletLost) {
+			t.Errorf("the wallet forgot a payment: %v", err)
+		}
+		s.unchanged(before)
+		hidden = ""
+		s.recovers()
+		s.net.Reorg(t, 4, 5, true)
+		check(t, slice())
+		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
+		s.wantMoney(ledger{})
+	}, func(s *till) {
+		s.compare = sliceEvery
+		s.wallet.Target(edited(t, s.net.WalletURL, func(method string, result map[string]any) {
+			if in, some := result["in"].([]any); some && method == "get_transfers" {
+				result["in"] = slices.DeleteFunc(in, func(e any) bool { return e.(map[string]any)["txid"] == hidden })
+			}
+		}))
 	})
 }
 

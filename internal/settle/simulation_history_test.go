@@ -379,7 +379,7 @@ func (h *history) newPlan() (*plan, string) {
 // end stops every fault, lets everything be confirmed, and has all work done.
 func (h *history) end() {
 	h.step++
-	h.idle = 0
+	h.idle, h.w.dust = 0, 0
 	h.node.down, h.node.foreign, h.node.behind = false, false, 0
 	h.expireLease()
 	if h.o.rate == 0 {
