@@ -417,10 +417,7 @@ func (h *history) end() {
 
 // compareAll has everything compared that was applied: whatever a wallet forgot of it, and every lock that ended, must be noticed by then.
 func (h *history) compareAll() {
-	if h.compare < 0 {
-		return // every pass did
-	}
-	for range slicesInAll {
+	for n := 0; h.compare >= 0 && n < slicesInAll; n++ { // otherwise every pass does
 		h.w.now = h.w.now.Add(5 * time.Second)
 		h.tick(h.active)
 	}

@@ -130,7 +130,7 @@ func (m mutant) mustFail(t *testing.T, tool string, seeds int) {
 	run := exec.CommandContext(t.Context(), binary, "-test.run", "^TestSimulation$", "-seeds", fmt.Sprint(seeds))
 	run.Env = append(os.Environ(), "GOMAXPROCS=1") // two run at once, and one worker takes the seeds in their order
 	out, err := run.CombinedOutput()
-	found := regexp.MustCompile(`(?s)(\d+) histories,.*seed \d+: ([^\n]{0,150})`).FindStringSubmatch(string(out))
+	found := regexp.MustCompile(`(?s): (\d+) histories,.*seed \d+: ([^\n]{0,150})`).FindStringSubmatch(string(out))
 	switch {
 	case err == nil:
 		t.Errorf("%s: not caught in %d histories", m.name, seeds)
