@@ -9,6 +9,8 @@ type Name string
 
 // The points, along the way of a payment.
 const (
+	Applying   Name = "settle/applying"   // what makes a card paid is written, and not committed
+	Applied    Name = "settle/applied"    // the intents of paid cards are committed
 	Claimed    Name = "issue/claimed"     // whom to ask is committed, and nobody was asked
 	Submitting Name = "issue/submitting"  // the supplier is about to be asked
 	Sent       Name = "supplier/sent"     // the request is sent, and its answer is not read
@@ -22,5 +24,5 @@ const (
 
 // Names returns all of them.
 func Names() []Name {
-	return []Name{Claimed, Submitting, Sent, Answered, Issuing, Issued, Refusing, Delivering, Delivered}
+	return []Name{Applying, Applied, Claimed, Submitting, Sent, Answered, Issuing, Issued, Refusing, Delivering, Delivered}
 }

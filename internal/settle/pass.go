@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/failpoint"
 )
 
 // pass makes one pass over the chain: read, compare, assess, commit, and fill the address pool. The caller must hold the lease.
@@ -144,8 +145,15 @@ func (w *Watcher) apply(ctx context.Context, cursor Cursor, v View) (applied, er
 		if err := moveCursor(ctx, tx, w.currency, cursor, v); err != nil {
 			return err
 		}
-		return w.assess(ctx, tx, v.Tip, changed, &done)
+		err = w.assess(ctx, tx, v.Tip, changed, &done)
+		if done.paid > 0 {
+			failpoint.Hit(failpoint.Applying)
+		}
+		return err
 	})
+	if err == nil && done.paid > 0 {
+		failpoint.Hit(failpoint.Applied)
+	}
 	return done, err
 }
 
