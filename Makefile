@@ -53,12 +53,18 @@ e2e: deps ## Run the end-to-end tests alone: real monerod, wallet and PostgreSQL
 
 ROUNDS ?= 1
 AGE    ?= 8s
-drill: deps ## Restore backups, promote standbys and use one wallet twice, ROUNDS times, with backups up to AGE old; and a slice of chaos
-	tools/in-memory 4 go test -tags=nomsgpack,drill -count=1 -v -vet=off -timeout 3h -run 'TestDrill|TestChaos$$' ./internal/cli -drill-rounds $(ROUNDS) -drill-age $(AGE)
+drill: deps ## Restore backups, promote standbys and use one wallet twice, ROUNDS times, with backups up to AGE old; and slices of chaos
+	tools/in-memory 4 go test -tags=nomsgpack,drill -count=1 -v -vet=off -timeout 3h -run 'TestDrill|TestChaos$$|TestFailpoints$$' ./internal/cli -drill-rounds $(ROUNDS) -drill-age $(AGE)
 
 CHAOS ?= 10m
-chaos: deps ## Have processes, connections and databases fail at random for CHAOS: nothing acknowledged may be lost or happen twice
+# FAILPOINTS=all kills workers at each point where a crash would be worst, KILLS times at each, instead.
+KILLS ?= 50
+chaos: deps ## Have processes, connections, databases and suppliers fail at random for CHAOS: nothing acknowledged may be lost or happen twice
+ifeq ($(FAILPOINTS),all)
+	tools/in-memory 2 go test -tags=nomsgpack,drill -count=1 -v -vet=off -timeout 24h -run 'TestFailpoints$$' ./internal/cli -failpoint-kills $(KILLS)
+else
 	go test -tags=nomsgpack,drill -count=1 -v -vet=off -timeout 24h -run 'TestChaos$$' ./internal/cli -chaos $(CHAOS) $(TEST_FLAGS)
+endif
 
 bench: deps ## Measure, each figure side by side with its limit
 	go test -run '^$$' -bench . -benchtime 1x -count 1 -timeout 20m ./internal/cli
