@@ -96,7 +96,7 @@ func newSide(t *testing.T, change ...func(*reference.Config)) *side {
 	s.server, err = reference.Open(cfg)
 	check(t, err)
 	t.Cleanup(func() { _ = s.server.Close() })
-	listener := httptest.NewServer(s.server)
+	listener := httptest.NewServer(checked(t, s.server))
 	t.Cleanup(listener.Close)
 	s.url = listener.URL
 	s.http, err = supplier.NewHTTP(supplier.HTTPConfig{Name: "acme", URL: s.url, Secret: secret, Insecure: true, Now: s.clock.Now})
