@@ -37,7 +37,7 @@ func NewCallback(secrets Secrets, wake func(key string), now func() time.Time) h
 		var callback struct {
 			Key string `json:"key"`
 		}
-		if _, err := object(body, &callback, "key"); err != nil || !wireKey.MatchString(callback.Key) {
+		if _, err := object(body, &callback, "key"); err != nil || len(callback.Key) > longestKey || !wireKey.MatchString(callback.Key) {
 			writeProblem(w, http.StatusBadRequest, ProblemCodeMalformed, "The body must be a JSON object with the key of a request.")
 			return
 		}

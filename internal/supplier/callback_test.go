@@ -53,6 +53,7 @@ func TestCallback_OnlyGenuineOnesWake(t *testing.T) {
 		"signed without a key":            {"POST", "{}", signed("{}"), 400, ""},
 		"signed with a key that can't be": {"POST", `{"key":"../x"}`, signed(`{"key":"../x"}`), 400, ""},
 		"signed with an empty key":        {"POST", `{"key":""}`, signed(`{"key":""}`), 400, ""},
+		"signed with a long key":          {"POST", `{"key":"` + strings.Repeat("k", 65) + `"}`, signed(`{"key":"` + strings.Repeat("k", 65) + `"}`), 400, ""},
 		"signed with two keys":            {"POST", `{"key":"a","key":"b"}`, signed(`{"key":"a","key":"b"}`), 400, ""},
 	} {
 		woken = nil

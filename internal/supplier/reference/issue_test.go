@@ -1,6 +1,7 @@
 package reference_test
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/supplier"
 	"github.com/cardmint/cardmint/internal/supplier/reference"
 )
 
@@ -31,6 +33,21 @@ func TestIssue_AnAmbiguousSupplierMakesOneCard(t *testing.T) {
 		r.issue()
 		r.wantCard(c)
 		r.wantLedger("", "asked", "made", "looked up")
+	})
+}
+
+// Hazard: nobody waits for the answer any more.
+func TestIssue_ASlowSupplierMakesOneCard(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		hurried, err := supplier.NewHTTP(supplier.HTTPConfig{Name: "acme", URL: r.side.url, Secret: secret, Insecure: true, Now: r.clock.Now, Timeout: 50 * time.Millisecond})
+		check(t, err)
+		r.behave("slow=1x")
+		c := r.paid()
+		_, err = issue.New(r.db, r.vault, hurried, func() {}, slog.New(slog.NewTextHandler(r.log, nil)), r.clock.Now).IssueDue(t.Context())
+		check(t, err)
+		r.want(c, issue.StateOpen, "unknown")
+		r.issue()
+		r.wantCard(c)
 	})
 }
 
