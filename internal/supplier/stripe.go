@@ -1,0 +1,334 @@
+package supplier
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stripe/stripe-go/v85"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/issue"
+)
+
+// What a card says of the order it was made for. It is how a card is found once Stripe has forgotten the key.
+const (
+	stripeKey     = "cardmint_key"       // of the request
+	stripeUSD     = "cardmint_usd_cents" // that were asked for
+	stripeAttempt = "cardmint_attempt"   // how often the request had been declined
+)
+
+const (
+	// Stripe keeps a key for at least 24 hours. An hour less, because the database's clock, by which it is measured, may be set meanwhile.
+	stripeRetention = 23 * time.Hour
+	stripeSkew      = time.Hour // by which the clock that dated an order may be ahead of Stripe's
+	stripePage      = 100       // cards on a page: the most that Stripe gives
+	stripePages     = 50        // that are read to find a card
+)
+
+// Stripe makes virtual cards by Stripe Issuing. A card belongs to the operator's cardholder, and its value is a spending limit for all time.
+// It keeps no state. After a crash a card is found by what it says of its order, so that no order gets a second one.
+type Stripe struct {
+	cfg  StripeConfig
+	page *url.URL
+	api  *stripe.Client
+}
+
+var _ issue.Supplier = (*Stripe)(nil)
+
+// NewStripe returns the supplier. It does not ask Stripe anything.
+func NewStripe(cfg StripeConfig) (*Stripe, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("stripe: %w", err)
+	}
+	page, err := url.Parse(cfg.Page)
+	if err != nil {
+		return nil, errors.New("stripe: the page is not a web address") // Validate has seen to that
+	}
+	return &Stripe{cfg: cfg, page: page, api: newStripeClient(cfg)}, nil
+}
+
+// Name implements issue.Supplier.
+func (s *Stripe) Name() string { return s.cfg.Name }
+
+// KeyRetention implements issue.Supplier.
+func (s *Stripe) KeyRetention() time.Duration { return stripeRetention }
+
+// Live reports whether cards are real: the key is not one for testing.
+func (s *Stripe) Live() bool { return strings.HasPrefix(s.cfg.Key.Reveal(), "rk_live_") }
+
+// Submit implements issue.Supplier. Of an order so old that Stripe may have forgotten its key it looks for the card first: the database
+// may not know that it was asked for, because it was restored.
+func (s *Stripe) Submit(ctx context.Context, r issue.Request) (issue.Answer, error) {
+	if ordered, known := orderedAt(r.Key); !known || s.cfg.Now().Sub(ordered) >= stripeRetention {
+		if found, err := s.Lookup(ctx, r); err != nil || found.Outcome != issue.Unknown {
+			return found, err
+		}
+	}
+	created, err := s.api.V1IssuingCards.Create(ctx, s.order(r))
+	if reason, temporary, is := declined(err); is {
+		return issue.Answer{Outcome: issue.Declined, Reason: reason, Temporary: temporary}, nil
+	}
+	if err != nil {
+		return issue.Answer{}, fmt.Errorf("stripe: create a card: %w", plainStripe(ctx, err))
+	}
+	if created.Object != "issuing.card" || !stripeCard.MatchString(created.ID) {
+		return issue.Answer{}, errors.New("stripe: create a card: the answer is no card")
+	}
+	// The answer has neither number nor code. It may also be as old as the key, so that only the card itself tells what became of it.
+	c, err := s.retrieve(ctx, created.ID, "number", "cvc")
+	if err != nil { // the card is there, and its id must not be lost
+		return issue.Answer{Outcome: issue.Pending, Reference: created.ID}, nil
+	}
+	return s.judge(r, c), nil
+}
+
+// Lookup implements issue.Supplier.
+func (s *Stripe) Lookup(ctx context.Context, r issue.Request) (issue.Answer, error) {
+	c, err := s.find(ctx, r, "number", "cvc")
+	if c == nil || err != nil {
+		return issue.Answer{}, err
+	}
+	return s.judge(r, c), nil
+}
+
+// Cancel closes a card for good. Declined means that it is closed, also by an earlier call; Unknown that Stripe has no such card. After an
+// error it may be closed or not: repeat the call.
+func (s *Stripe) Cancel(ctx context.Context, r issue.Request) (issue.Answer, error) {
+	c, err := s.find(ctx, r)
+	if c == nil || err != nil {
+		return issue.Answer{}, err
+	}
+	if c.Metadata[stripeKey] != r.Key {
+		return issue.Answer{}, errors.New("stripe: cancel: " + othersCard)
+	}
+	if c.Status != stripe.IssuingCardStatusCanceled {
+		id := c.ID
+		c, err = s.api.V1IssuingCards.Update(ctx, id, &stripe.IssuingCardUpdateParams{Status: stripe.String(string(stripe.IssuingCardStatusCanceled))})
+		if err != nil {
+			return issue.Answer{}, fmt.Errorf("stripe: cancel: %w", plainStripe(ctx, err))
+		}
+		if c.ID != id || c.Status != stripe.IssuingCardStatusCanceled {
+			return issue.Answer{}, errors.New("stripe: cancel: the card is not canceled yet")
+		}
+	}
+	return canceled(c), nil
+}
+
+// Offers returns what cards can be had for: up to the Issuing balance in US dollars, if the cardholder is active. Stripe sets nothing aside
+// for a card, so that the balance also has to last for the cards that are not used up yet.
+func (s *Stripe) Offers(ctx context.Context) ([]card.Offer, error) {
+	holder, err := s.api.V1IssuingCardholders.Retrieve(ctx, s.cfg.Cardholder, nil)
+	if err != nil {
+		return nil, fmt.Errorf("stripe: cardholder: %w", plainStripe(ctx, err))
+	}
+	if holder.ID != s.cfg.Cardholder || holder.Status == "" {
+		return nil, errors.New("stripe: cardholder: the answer is no cardholder")
+	}
+	if holder.Status != stripe.IssuingCardholderStatusActive || holder.Requirements != nil && holder.Requirements.DisabledReason != "" {
+		return nil, nil
+	}
+	balance, err := s.api.V1Balance.Retrieve(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("stripe: balance: %w", plainStripe(ctx, err))
+	}
+	if balance.Issuing == nil {
+		return nil, errors.New("stripe: balance: the answer has no Issuing balance")
+	}
+	for _, b := range balance.Issuing.Available {
+		if b.Currency == stripe.CurrencyUSD && b.Amount > 0 {
+			return []card.Offer{{Min: 1, Max: card.USD(b.Amount), Left: card.Unlimited}}, nil
+		}
+	}
+	return nil, nil
+}
+
+// order returns what is sent for a card. Stripe compares it with what it was sent before by the same key: whoever changes it has the cards
+// that are being asked for during the update end with an error, and left to the operator.
+func (s *Stripe) order(r issue.Request) *stripe.IssuingCardCreateParams {
+	attempt := strconv.Itoa(r.Declines)
+	params := &stripe.IssuingCardCreateParams{
+		Cardholder: stripe.String(s.cfg.Cardholder),
+		Currency:   stripe.String(string(stripe.CurrencyUSD)),
+		Type:       stripe.String(string(stripe.IssuingCardTypeVirtual)),
+		Status:     stripe.String(string(stripe.IssuingCardStatusActive)),
+		SpendingControls: &stripe.IssuingCardCreateSpendingControlsParams{SpendingLimits: []*stripe.IssuingCardCreateSpendingControlsSpendingLimitParams{{
+			Amount:   stripe.Int64(int64(r.USD)),
+			Interval: stripe.String(string(stripe.IssuingCardSpendingControlsSpendingLimitIntervalAllTime)),
+		}}},
+		Metadata: map[string]string{stripeKey: r.Key, stripeUSD: strconv.FormatInt(int64(r.USD), 10), stripeAttempt: attempt},
+	}
+	params.SetIdempotencyKey("cardmint-" + r.Key + "-" + attempt)
+	return params
+}
+
+var (
+	stripeCard       = regexp.MustCompile(`^ic_[A-Za-z0-9]{1,100}$`)
+	stripeCardholder = regexp.MustCompile(`^ich_[A-Za-z0-9]{1,100}$`)
+)
+
+// find returns the card of a request, with the fields that expand names; nil if Stripe has none. What is not known for sure is an error.
+func (s *Stripe) find(ctx context.Context, r issue.Request, expand ...string) (*stripe.IssuingCard, error) {
+	if stripeCard.MatchString(r.Reference) {
+		c, err := s.retrieve(ctx, r.Reference, expand...)
+		if err != nil {
+			return nil, err
+		}
+		if c.Metadata[stripeKey] != r.Key || isCardOf(r, c) {
+			return c, nil
+		}
+	}
+	id, err := s.search(ctx, r)
+	if id == "" || err != nil {
+		return nil, err
+	}
+	return s.retrieve(ctx, id, expand...)
+}
+
+// isCardOf reports whether a card is the one of a request. A card that was canceled after an earlier attempt is not: another one was asked for.
+func isCardOf(r issue.Request, c *stripe.IssuingCard) bool {
+	return c.Metadata[stripeKey] == r.Key &&
+		(c.Status != stripe.IssuingCardStatusCanceled || c.Metadata[stripeAttempt] == strconv.Itoa(r.Declines))
+}
+
+// search returns the id of a request's card, or "". Stripe does not search cards by what they say, so all are read that are not older than
+// the order. Stripe lists the newest first: what is made meanwhile moves no card from one page to the next unread.
+func (s *Stripe) search(ctx context.Context, r issue.Request) (string, error) {
+	params := &stripe.IssuingCardListParams{Cardholder: stripe.String(s.cfg.Cardholder)}
+	params.Limit, params.Single = stripe.Int64(stripePage), true
+	if ordered, known := orderedAt(r.Key); known {
+		params.CreatedRange = &stripe.RangeQueryParams{GreaterThanOrEqual: ordered.Add(-stripeSkew).Unix()}
+	}
+	for range stripePages {
+		list := s.api.V1IssuingCards.List(ctx, params)
+		if err := list.Err(); err != nil {
+			return "", fmt.Errorf("stripe: list cards: %w", plainStripe(ctx, err))
+		}
+		for _, c := range list.Data() {
+			if c == nil || !stripeCard.MatchString(c.ID) {
+				return "", errors.New("stripe: list cards: the answer has something else than cards")
+			}
+			if isCardOf(r, c) {
+				return c.ID, nil
+			}
+		}
+		var page struct {
+			Object  string `json:"object"`
+			HasMore *bool  `json:"has_more"`
+		}
+		if err := json.Unmarshal(list.LastResponse().RawJSON, &page); err != nil || page.Object != "list" || page.HasMore == nil {
+			return "", errors.New("stripe: list cards: the answer is no list")
+		}
+		if !*page.HasMore {
+			return "", nil
+		}
+		if len(list.Data()) == 0 {
+			return "", errors.New("stripe: list cards: the list does not go on")
+		}
+		params.StartingAfter = stripe.String(list.Data()[len(list.Data())-1].ID)
+	}
+	return "", fmt.Errorf("stripe: list cards: more than %d were made since the order", stripePage*stripePages)
+}
+
+// retrieve returns a card. One that Stripe does not have is an error: it had it before.
+func (s *Stripe) retrieve(ctx context.Context, id string, expand ...string) (*stripe.IssuingCard, error) {
+	params := &stripe.IssuingCardRetrieveParams{}
+	for _, field := range expand {
+		params.AddExpand(field)
+	}
+	c, err := s.api.V1IssuingCards.Retrieve(ctx, id, params)
+	if err != nil {
+		return nil, fmt.Errorf("stripe: retrieve the card: %w", plainStripe(ctx, err))
+	}
+	if c.Object != "issuing.card" || c.ID != id {
+		return nil, errors.New("stripe: retrieve the card: the answer is another")
+	}
+	return c, nil
+}
+
+const othersCard = "the card at Stripe belongs to another order"
+
+func canceled(c *stripe.IssuingCard) issue.Answer {
+	return issue.Answer{Outcome: issue.Declined, Reference: c.ID, Reason: "the card was canceled at Stripe"}
+}
+
+// judge returns what a card is to a request.
+func (s *Stripe) judge(r issue.Request, c *stripe.IssuingCard) issue.Answer {
+	a := issue.Answer{Outcome: issue.Issued, Reference: c.ID}
+	usd, limited := worth(c)
+	switch {
+	case c.Metadata[stripeKey] != r.Key:
+		a.Flaw = othersCard
+	case c.Status == stripe.IssuingCardStatusCanceled:
+		return canceled(c)
+	case c.Status != stripe.IssuingCardStatusActive:
+		a.Flaw = "the card is not active at Stripe: activate it there, then retry"
+	case c.Type != stripe.IssuingCardTypeVirtual:
+		a.Flaw = "the card at Stripe is not virtual"
+	case c.Currency != stripe.CurrencyUSD:
+		a.Flaw = "the card at Stripe is not in US dollars"
+	case !limited:
+		a.Flaw = "the card at Stripe has other spending limits than one for all time"
+	case c.LatestFraudWarning != nil && c.LatestFraudWarning.Type != "":
+		a.Flaw = "Stripe warns that the card's details are known to others"
+	case c.Number == "" || c.CVC == "":
+		a.Flaw = "Stripe left out the card's number or security code: the API key may not read them"
+	default:
+		a.USD, a.Credentials = usd, s.credentials(c)
+	}
+	return a
+}
+
+// worth returns a card's spending limit, and whether it is the only one.
+func worth(c *stripe.IssuingCard) (card.USD, bool) {
+	if c.SpendingControls == nil || len(c.SpendingControls.SpendingLimits) != 1 {
+		return 0, false
+	}
+	limit := c.SpendingControls.SpendingLimits[0]
+	only := limit != nil && limit.Amount > 0 && len(limit.Categories) == 0 && limit.Interval == stripe.IssuingCardSpendingControlsSpendingLimitIntervalAllTime
+	if !only {
+		return 0, false
+	}
+	return card.USD(limit.Amount), true
+}
+
+func (s *Stripe) credentials(c *stripe.IssuingCard) card.Credentials {
+	expires := "" // is a flaw
+	if c.ExpMonth >= 1 && c.ExpMonth <= 12 && c.ExpYear >= 2000 && c.ExpYear <= 2099 {
+		expires = fmt.Sprintf("%02d/%02d", c.ExpMonth, c.ExpYear%100)
+	}
+	return card.Credentials{
+		CardNumber:     card.Secret(c.Number),
+		ExpirationDate: card.Secret(expires),
+		SecurityCode:   card.Secret(c.CVC),
+		URL:            card.Secret(s.page.JoinPath(c.ID).String()),
+		URLPassword:    card.Secret(s.password(c.ID)),
+	}
+}
+
+// password returns the password of a card's page. The page computes it too, from the id that is the end of its address, so that it needs
+// to be told of no card: the first 16 bytes of HMAC-SHA256 of "cardmint stripe page " and the id, in Base32, lower case, without padding.
+func (s *Stripe) password(id string) string {
+	h := hmac.New(sha256.New, []byte(s.cfg.PageSecret.Reveal()))
+	h.Write([]byte("cardmint stripe page " + id))
+	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(h.Sum(nil)[:16]))
+}
+
+// orderedAt returns when an order was made, before which its card can't have been. Keys are the order's UUID, which begins with the time.
+func orderedAt(key string) (time.Time, bool) {
+	id, err := uuid.Parse(key)
+	if err != nil || id.Version() != 7 {
+		return time.Time{}, false
+	}
+	return time.Unix(id.Time().UnixTime()), true
+}
