@@ -102,7 +102,7 @@ func newStripeClient(cfg StripeConfig) *stripe.Client {
 		IdleConnTimeout:        time.Minute,
 		MaxResponseHeaderBytes: largestHeaders,
 	}
-	config := &stripe.BackendConfig{
+	config := &stripe.BackendConfig{ // each default would be shared, or say something
 		HTTPClient:        &http.Client{Transport: stripeWire{transport}, Timeout: stripeTimeout},
 		URL:               stripe.String(cfg.URL),
 		MaxNetworkRetries: stripe.Int64(0), // who asks again decides package issue
@@ -113,6 +113,8 @@ func newStripeClient(cfg StripeConfig) *stripe.Client {
 }
 
 // stripeWire lets nothing but a response with status 200 through. Anything else becomes a refusal, without what Stripe wrote.
+//
+// net/http repeats a request whose connection breaks before the response. That does no harm: it has the same key.
 type stripeWire struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.

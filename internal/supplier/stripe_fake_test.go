@@ -1,0 +1,328 @@
+package supplier_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/supplier"
+)
+
+const (
+	holder     = "ich_1MsKAB2eZvKYlo2C3eZ2BdvK"
+	pageSecret = "a secret of the page, 32 bytes or more"
+	canary     = "4242424242424242" // in everything that Stripe writes in its own words
+)
+
+// fakeStripe is Stripe Issuing as its documentation has it: the answer to a key is kept for 24 hours, also if it is an error, and
+// forgotten then. It fails when it is told to.
+type fakeStripe struct {
+	*httptest.Server
+	mu     sync.Mutex
+	ahead  time.Duration // of the real time
+	cards  []fakeCard    // oldest first
+	saved  map[string]savedAnswer
+	faults map[string][]string // what goes wrong, by operation, in turn
+	fault  func(operation string) string
+	asked  []string // operations
+	made   int      // creations that were executed
+	last   *http.Request
+	form   url.Values // of the last creation
+
+	holder, balance string // JSON
+}
+
+type fakeCard map[string]any
+
+func (c fakeCard) id() string { return c["id"].(string) }
+
+// says returns what the metadata of a card say.
+func (c fakeCard) says(name string) string { return c["metadata"].(map[string]string)[name] }
+
+// limit returns the first spending limit.
+func (c fakeCard) limit() map[string]any {
+	return c["spending_controls"].(map[string]any)["spending_limits"].([]map[string]any)[0]
+}
+
+type savedAnswer struct {
+	at     time.Time
+	form   string
+	status int
+	body   []byte
+}
+
+func newFakeStripe(t *testing.T) *fakeStripe {
+	f := &fakeStripe{saved: map[string]savedAnswer{}, faults: map[string][]string{},
+		holder:  `{"id":"` + holder + `","object":"issuing.cardholder","status":"active","requirements":{"disabled_reason":null,"past_due":[]}}`,
+		balance: `{"object":"balance","available":[{"amount":1,"currency":"usd"}],"issuing":{"available":[{"amount":5,"currency":"eur"},{"amount":123456,"currency":"usd"}]}}`}
+	f.Server = httptest.NewServer(f)
+	f.Config.SetKeepAlivesEnabled(false) // so that net/http repeats nothing
+	t.Cleanup(f.Close)
+	return f
+}
+
+func (f *fakeStripe) now() time.Time { return time.Now().Add(f.ahead) }
+
+// pass lets time pass.
+func (f *fakeStripe) pass(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ahead += d
+}
+
+// fail has the next operations of a kind fail, in turn.
+func (f *fakeStripe) fail(operation string, faults ...string) { f.faults[operation] = faults }
+
+// supplier returns a supplier that asks the fake.
+func (f *fakeStripe) supplier(t *testing.T) *supplier.Stripe {
+	t.Helper()
+	s, err := supplier.NewStripe(supplier.StripeConfig{Key: "rk_test_123", Cardholder: holder, URL: f.URL, Insecure: true,
+		Page: "https://cards.example/show", PageSecret: pageSecret, Now: func() time.Time {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return f.now()
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// of returns the cards that were made for a key.
+func (f *fakeStripe) of(key string) (cards []fakeCard) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.cards {
+		if c.says("cardmint_key") == key {
+			cards = append(cards, c)
+		}
+	}
+	return cards
+}
+
+// calls returns what was asked since the last time.
+func (f *fakeStripe) calls() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	asked := f.asked
+	f.asked = nil
+	return asked
+}
+
+func (f *fakeStripe) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	operation := map[string]string{"POST /v1/issuing/cards": "create", "GET /v1/issuing/cards": "list", "GET /v1/balance": "balance",
+		"GET /v1/issuing/cardholders/" + holder: "holder"}[r.Method+" "+r.URL.Path]
+	if strings.HasPrefix(r.URL.Path, "/v1/issuing/cards/ic_") {
+		operation = map[string]string{"GET": "retrieve", "POST": "update"}[r.Method]
+	}
+	f.asked, f.last = append(f.asked, operation), r
+	fault := ""
+	if queue := f.faults[operation]; len(queue) > 0 {
+		fault, f.faults[operation] = queue[0], queue[1:]
+	} else if f.fault != nil {
+		fault = f.fault(operation)
+	}
+	if err := r.ParseForm(); err != nil || r.Header.Get("Authorization") != "Bearer rk_test_123" || operation == "" {
+		panic(fmt.Sprintf("%s %s: %v", r.Method, r.URL, err))
+	}
+	status, body := f.answer(w, operation, fault, r)
+	switch fault {
+	case "cut", "unread":
+		panic(http.ErrAbortHandler)
+	case "half":
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		body = body[:len(body)/2]
+	case "garbage":
+		body = []byte("<html>" + canary)
+	case "empty":
+		body = []byte("{}")
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+// refusals are answers that mean that the request was not carried out.
+var refusals = map[string]struct {
+	status int
+	body   string
+}{
+	"unread":        {},
+	"busy":          {429, `{"error":{"type":"invalid_request_error","code":"rate_limit","message":"` + canary + `"}}`},
+	"busy, no JSON": {429, canary},
+	"locked":        {429, `{"error":{"type":"invalid_request_error","code":"lock_timeout","message":"` + canary + `"}}`},
+	"in use":        {409, `{"error":{"type":"idempotency_error","code":"idempotency_key_in_use","message":"` + canary + `"}}`},
+	"wrong key":     {401, `{"error":{"type":"invalid_request_error","message":"Invalid API Key provided: rk_test_` + canary + `"}}`},
+	"no right":      {403, `{"error":{"type":"invalid_request_error","code":"` + canary + `","message":"` + canary + `"}}`},
+	"missing":       {404, `{"error":{"type":"invalid_request_error","code":"resource_missing","param":"id","message":"` + canary + `"}}`},
+	"down":          {503, canary},
+	"moved":         {302, `{"object":"issuing.card","id":"ic_1"}`},
+	"no content":    {204, ``},
+	"proxy's 400":   {400, `<html>` + canary},
+	"proxy's 402":   {402, `{"error":"` + canary + `"}`},
+}
+
+// errors are answers to the request itself, which are kept with the key.
+var keptErrors = map[string]struct {
+	status int
+	body   string
+}{
+	"invalid":      {400, `{"error":{"type":"invalid_request_error","code":"parameter_missing","param":"spending_controls[spending_limits][0][amount]","message":"` + canary + `"}}`},
+	"no code":      {400, `{"error":{"type":"invalid_request_error","code":"` + canary + `","param":"` + canary + `","message":"` + canary + `"}}`},
+	"declined":     {402, `{"error":{"type":"card_error","code":"card_declined","decline_code":"do_not_honor","message":"` + canary + `"}}`},
+	"no funds":     {402, `{"error":{"type":"card_error","code":"card_declined","decline_code":"insufficient_funds","message":"` + canary + `"}}`},
+	"no balance":   {400, `{"error":{"type":"invalid_request_error","code":"balance_insufficient","message":"` + canary + `"}}`},
+	"failed":       {500, `{"error":{"type":"api_error","message":"` + canary + `"}}`},
+	"made, failed": {500, `{"error":{"type":"api_error","message":"` + canary + `"}}`},
+}
+
+func (f *fakeStripe) answer(w http.ResponseWriter, operation, fault string, r *http.Request) (int, []byte) {
+	if refused, is := refusals[fault]; is {
+		if refused.status == 429 {
+			w.Header().Set("Retry-After", "7")
+		}
+		w.Header().Set("Location", f.URL+"/elsewhere")
+		return refused.status, []byte(refused.body)
+	}
+	switch operation {
+	case "create":
+		return f.create(w, fault, r)
+	case "list":
+		return 200, f.list(r.Form, fault)
+	case "balance":
+		return 200, []byte(f.balance)
+	case "holder":
+		return 200, []byte(f.holder)
+	}
+	i := slices.IndexFunc(f.cards, func(c fakeCard) bool { return c.id() == strings.TrimPrefix(r.URL.Path, "/v1/issuing/cards/") })
+	switch {
+	case i < 0:
+		return refusals["missing"].status, []byte(refusals["missing"].body)
+	case keptErrors[fault].status != 0:
+		return keptErrors[fault].status, []byte(keptErrors[fault].body)
+	case operation == "update" && fault != "ignored":
+		f.cards[i]["status"] = r.Form.Get("status")
+	}
+	var expand []string
+	for name, values := range r.Form {
+		if strings.HasPrefix(name, "expand[") {
+			expand = append(expand, values...)
+		}
+	}
+	return 200, encode(f.cards[i], expand...)
+}
+
+func (f *fakeStripe) create(w http.ResponseWriter, fault string, r *http.Request) (int, []byte) {
+	key, form := r.Header.Get("Idempotency-Key"), r.PostForm.Encode()
+	f.form = r.PostForm
+	if old, is := f.saved[key]; is && f.now().Sub(old.at) < 24*time.Hour {
+		if old.form != form {
+			return 400, []byte(`{"error":{"type":"idempotency_error","message":"` + canary + `"}}`)
+		}
+		w.Header().Set("Idempotent-Replayed", "true")
+		return old.status, old.body
+	}
+	kept, is := keptErrors[fault]
+	status, body := kept.status, []byte(kept.body)
+	if !is || fault == "made, failed" {
+		c := f.make(r.PostForm)
+		if !is {
+			status, body = 200, encode(c)
+		}
+	}
+	f.saved[key] = savedAnswer{f.now(), form, status, body}
+	return status, body
+}
+
+func (f *fakeStripe) make(form url.Values) fakeCard {
+	f.made++
+	cents, err := strconv.Atoi(form.Get("spending_controls[spending_limits][0][amount]"))
+	if err != nil {
+		panic(err)
+	}
+	metadata := map[string]string{}
+	for name := range form {
+		if says, is := strings.CutPrefix(name, "metadata["); is {
+			metadata[strings.TrimSuffix(says, "]")] = form.Get(name)
+		}
+	}
+	body := fmt.Sprintf("99%013d", 7919*f.made)
+	c := fakeCard{"object": "issuing.card", "id": fmt.Sprintf("ic_1Fake%d", f.made), "created": f.now().Unix(), "currency": form.Get("currency"), "cardholder": map[string]any{"id": form.Get("cardholder"), "object": "issuing.cardholder"},
+		"type": form.Get("type"), "status": form.Get("status"), "exp_month": 3, "exp_year": time.Now().Year() + 3, "metadata": metadata,
+		"number": body + card.LuhnDigit(body), "cvc": fmt.Sprintf("%03d", f.made%1000), "latest_fraud_warning": nil,
+		"spending_controls": map[string]any{"spending_limits": []map[string]any{{"amount": cents, "interval": form.Get("spending_controls[spending_limits][0][interval]"), "categories": []string{}}}, "spending_limits_currency": "usd"}}
+	f.cards = append(f.cards, c)
+	return c
+}
+
+func (f *fakeStripe) list(form url.Values, fault string) []byte {
+	after, _ := strconv.ParseInt(form.Get("created[gte]"), 10, 64)
+	limit, err := strconv.Atoi(form.Get("limit"))
+	if err != nil || form.Get("cardholder") != holder {
+		panic(form.Encode())
+	}
+	data, more, skip := []json.RawMessage{}, false, form.Get("starting_after") != ""
+	for _, c := range slices.Backward(f.cards) {
+		switch {
+		case skip:
+			skip = c.id() != form.Get("starting_after")
+		case c["created"].(int64) < after:
+		case len(data) == limit:
+			more = true
+		default:
+			data = append(data, encode(c))
+		}
+	}
+	page := map[string]any{"object": "list", "url": "/v1/issuing/cards", "has_more": more, "data": data}
+	switch fault {
+	case "stuck":
+		page["data"], page["has_more"] = []any{}, true
+	case "no end":
+		delete(page, "has_more")
+	case "no card":
+		page["data"] = []any{nil}
+	case "no list":
+		page["object"] = "issuing.card"
+	}
+	text, _ := json.Marshal(page)
+	return text
+}
+
+// encode leaves out what has to be asked for.
+func encode(c fakeCard, expand ...string) []byte {
+	c = maps.Clone(c)
+	for _, secret := range []string{"number", "cvc"} {
+		if !slices.Contains(expand, secret) {
+			delete(c, secret)
+		}
+	}
+	text, err := json.Marshal(c)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// submitted returns a request that was submitted, and its card.
+func (f *fakeStripe) submitted(t *testing.T, s *supplier.Stripe, r issue.Request) (issue.Request, fakeCard) {
+	t.Helper()
+	a, err := s.Submit(t.Context(), r)
+	if err != nil || a.Outcome != issue.Issued || a.Flaw != "" {
+		t.Fatalf("%s %q, %v", a.Outcome, a.Flaw, err)
+	}
+	r.Reference = a.Reference
+	f.calls()
+	return r, f.cards[len(f.cards)-1]
+}
