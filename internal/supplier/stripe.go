@@ -5,9 +5,9 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base32"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -39,9 +39,10 @@ const (
 // Stripe makes virtual cards by Stripe Issuing. A card belongs to the operator's cardholder, and its value is a spending limit for all time.
 // It keeps no state. After a crash a card is found by what it says of its order, so that no order gets a second one.
 type Stripe struct {
-	cfg  StripeConfig
-	page *url.URL
-	api  *stripe.Client
+	cfg     StripeConfig
+	page    *url.URL
+	backend stripe.Backend
+	api     *stripe.Client
 }
 
 var _ issue.Supplier = (*Stripe)(nil)
@@ -55,7 +56,8 @@ func NewStripe(cfg StripeConfig) (*Stripe, error) {
 	if err != nil {
 		return nil, errors.New("stripe: the page is not a web address") // Validate has seen to that
 	}
-	return &Stripe{cfg: cfg, page: page, api: newStripeClient(cfg)}, nil
+	backend := newStripeBackend(cfg.URL)
+	return &Stripe{cfg: cfg, page: page, backend: backend, api: stripe.NewClient(cfg.Key.Reveal(), stripe.WithBackends(&stripe.Backends{API: backend}))}, nil
 }
 
 // Name implements issue.Supplier.
@@ -204,38 +206,40 @@ func isCardOf(r issue.Request, c *stripe.IssuingCard) bool {
 // search returns the id of a request's card, or "". Stripe does not search cards by what they say, so all are read that are not older than
 // the order. Stripe lists the newest first: what is made meanwhile moves no card from one page to the next unread.
 func (s *Stripe) search(ctx context.Context, r issue.Request) (string, error) {
-	params := &stripe.IssuingCardListParams{Cardholder: stripe.String(s.cfg.Cardholder)}
-	params.Limit, params.Single = stripe.Int64(stripePage), true
+	query := url.Values{"cardholder": {s.cfg.Cardholder}, "limit": {strconv.Itoa(stripePage)}}
 	if ordered, known := orderedAt(r.Key); known {
-		params.CreatedRange = &stripe.RangeQueryParams{GreaterThanOrEqual: ordered.Add(-stripeSkew).Unix()}
+		query.Set("created[gte]", strconv.FormatInt(ordered.Add(-stripeSkew).Unix(), 10))
 	}
 	for range stripePages {
-		list := s.api.V1IssuingCards.List(ctx, params)
-		if err := list.Err(); err != nil {
-			return "", fmt.Errorf("stripe: list cards: %w", plainStripe(ctx, err))
+		// stripe-go's own list takes an answer without has_more for the end, and panics if a card is null.
+		var list struct {
+			stripe.APIResource
+			Object  string                `json:"object"`
+			Data    []*stripe.IssuingCard `json:"data"`
+			HasMore *bool                 `json:"has_more"`
 		}
-		for _, c := range list.Data() {
-			if c == nil || !stripeCard.MatchString(c.ID) {
+		err := s.backend.CallRaw(http.MethodGet, "/v1/issuing/cards", s.cfg.Key.Reveal(), []byte(query.Encode()), &stripe.Params{Context: ctx}, &list)
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("stripe: list cards: %w", plainStripe(ctx, err))
+		case list.Object != "list" || list.HasMore == nil:
+			return "", errors.New("stripe: list cards: the answer is no list")
+		}
+		for _, c := range list.Data {
+			if c == nil || c.Object != "issuing.card" || !stripeCard.MatchString(c.ID) {
 				return "", errors.New("stripe: list cards: the answer has something else than cards")
 			}
 			if isCardOf(r, c) {
 				return c.ID, nil
 			}
+			query.Set("starting_after", c.ID)
 		}
-		var page struct {
-			Object  string `json:"object"`
-			HasMore *bool  `json:"has_more"`
-		}
-		if err := json.Unmarshal(list.LastResponse().RawJSON, &page); err != nil || page.Object != "list" || page.HasMore == nil {
-			return "", errors.New("stripe: list cards: the answer is no list")
-		}
-		if !*page.HasMore {
+		switch {
+		case !*list.HasMore:
 			return "", nil
-		}
-		if len(list.Data()) == 0 {
+		case len(list.Data) == 0:
 			return "", errors.New("stripe: list cards: the list does not go on")
 		}
-		params.StartingAfter = stripe.String(list.Data()[len(list.Data())-1].ID)
 	}
 	return "", fmt.Errorf("stripe: list cards: more than %d were made since the order", stripePage*stripePages)
 }

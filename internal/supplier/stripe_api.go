@@ -89,9 +89,9 @@ const (
 	stripeAgentInfo = "X-Stripe-Client-User-Agent"
 )
 
-// newStripeClient returns a client that asks once and says nothing. It uses no proxy, follows no redirects, and shares nothing with other
-// clients of the process.
-func newStripeClient(cfg StripeConfig) *stripe.Client {
+// newStripeBackend returns what asks Stripe once and prints nothing. It uses no proxy, follows no redirects, and shares nothing with others
+// of the process.
+func newStripeBackend(api string) stripe.Backend {
 	transport := &http.Transport{
 		Proxy:                  nil, // that of the environment would see card numbers if it is trusted
 		DialContext:            (&net.Dialer{Timeout: stripeTimeout}).DialContext,
@@ -102,14 +102,13 @@ func newStripeClient(cfg StripeConfig) *stripe.Client {
 		IdleConnTimeout:        time.Minute,
 		MaxResponseHeaderBytes: largestHeaders,
 	}
-	config := &stripe.BackendConfig{ // each default would be shared, or say something
+	return stripe.GetBackendWithConfig(stripe.APIBackend, &stripe.BackendConfig{
 		HTTPClient:        &http.Client{Transport: stripeWire{transport}, Timeout: stripeTimeout},
-		URL:               stripe.String(cfg.URL),
+		URL:               stripe.String(api),
 		MaxNetworkRetries: stripe.Int64(0), // who asks again decides package issue
 		EnableTelemetry:   stripe.Bool(false),
 		LeveledLogger:     &stripe.LeveledLogger{Level: stripe.LevelNull}, // its lines quote answers
-	}
-	return stripe.NewClient(cfg.Key.Reveal(), stripe.WithBackends(&stripe.Backends{API: stripe.GetBackendWithConfig(stripe.APIBackend, config)}))
+	})
 }
 
 // stripeWire lets nothing but a response with status 200 through. Anything else becomes a refusal, without what Stripe wrote.

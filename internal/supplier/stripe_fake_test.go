@@ -149,6 +149,10 @@ func (f *fakeStripe) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body = []byte("<html>" + canary)
 	case "empty":
 		body = []byte("{}")
+	case "null":
+		body = []byte("null")
+	case "a text":
+		body = []byte(`"ic_1Fake1"`)
 	}
 	w.WriteHeader(status)
 	_, _ = w.Write(body)

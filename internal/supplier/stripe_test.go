@@ -130,6 +130,8 @@ func TestStripe_AnswersToAnOrder(t *testing.T) {
 		"half":          {err: "the connection broke off, or the answer is not Stripe's", made: true},
 		"garbage":       {err: "the connection broke off, or the answer is not Stripe's", made: true},
 		"empty":         {err: "the answer is no card", made: true},
+		"null":          {err: "the answer is no card", made: true},
+		"a text":        {err: "the answer is no card", made: true},
 	} {
 		t.Run(fault, func(t *testing.T) {
 			f := newFakeStripe(t)
@@ -176,7 +178,7 @@ func TestStripe_AKeyThatWasUsedForSomethingElseIsNotClear(t *testing.T) {
 }
 
 func TestStripe_ACardThatCantBeReadIsNotLost(t *testing.T) {
-	for _, fault := range []string{"busy", "wrong key", "missing", "failed", "cut", "half", "garbage", "empty"} {
+	for _, fault := range []string{"busy", "wrong key", "missing", "failed", "cut", "half", "garbage", "empty", "null", "a text"} {
 		f := newFakeStripe(t)
 		s := f.supplier(t)
 		r := ordered()
@@ -276,7 +278,7 @@ func TestStripe_NothingThatStripeWritesIsToldOrPrinted(t *testing.T) {
 	for _, faults := range []map[string]struct {
 		status int
 		body   string
-	}{refusals, keptErrors, {"garbage": {}, "half": {}, "empty": {}}} {
+	}{refusals, keptErrors, {"garbage": {}, "half": {}, "empty": {}, "null": {}, "a text": {}}} {
 		for fault := range faults {
 			for operation, ask := range calls {
 				f.faults = map[string][]string{operation: {fault}}
