@@ -1,0 +1,320 @@
+package supplier_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/account"
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/settle"
+	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/supplier"
+	"github.com/cardmint/cardmint/internal/vault"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+var databases = rig.Databases{Migrate: func(url string) error {
+	_, err := store.Migrate(context.Background(), url)
+	return err
+}}
+
+// shop has paid orders, and a Stripe to order their cards from.
+type shop struct {
+	*testing.T
+	stripe   *fakeStripe
+	supplier *supplier.Stripe
+	db       *store.Store
+	beside   *sql.DB
+	vault    *vault.Vault
+	issuer   *issue.Issuer
+	account  uuid.UUID
+	log      bytes.Buffer
+}
+
+// inShop runs a test on every database. In the end no card's number was logged.
+func inShop(t *testing.T, f func(s *shop)) {
+	t.Helper()
+	t.Parallel()
+	databases.Each(t, func(t *testing.T, url string) {
+		keys := filepath.Join(t.TempDir(), "x.keys")
+		s := &shop{T: t, stripe: newFakeStripe(t)}
+		s.check(vault.Create(keys))
+		var err error
+		s.vault, err = vault.Open(keys)
+		s.check(err)
+		s.db, err = store.Open(t.Context(), url, 4, chain.Currencies())
+		s.check(err)
+		t.Cleanup(func() { _ = s.db.Close() })
+		s.beside = rig.OpenSQL(t, url)
+		a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: time.Now()}
+		s.check(s.db.InsertAccount(t.Context(), a))
+		s.account, s.supplier = a.ID, s.stripe.supplier(t)
+		s.issuer = issue.New(s.db, s.vault, s.supplier, func() {}, slog.New(slog.NewTextHandler(&s.log, nil)), time.Now)
+		f(s)
+		for _, c := range s.stripe.cards {
+			if bytes.Contains(s.log.Bytes(), []byte(c["number"].(string))) {
+				t.Errorf("the number of %s is in the log", c.id())
+			}
+		}
+		if bytes.Contains(s.log.Bytes(), []byte(canary)) {
+			t.Errorf("Stripe's words are in the log: %s", s.log.Bytes())
+		}
+	})
+}
+
+func (s *shop) check(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// order returns an order that is paid.
+func (s *shop) order() *card.Card {
+	s.Helper()
+	c := &card.Card{UUID: uuid.Must(uuid.NewV7()), AccountID: s.account, CreatedAt: time.Now(), USD: 150_50, Coin: chain.Currencies()[0], Amount: 1e12,
+		Address: uuid.NewString(), Rate: card.Rate{USD: card.Decimal{Units: 150_00000000, Scale: card.RateScale}, At: time.Now(), Source: "fixed"},
+		ExpiresAt: time.Now().Add(time.Hour), ConfirmationsRequired: 10}
+	_, err := s.db.InsertCard(s.Context(), c)
+	s.check(err)
+	s.check(s.db.SettleTx(s.Context(), func(tx settle.Tx) error {
+		a := card.Assessment{State: card.Paid, Received: c.Amount, Settled: c.Amount}
+		return tx.SaveVerdicts(s.Context(), []card.Verdict{{Card: c, Assessment: a, Issue: true}})
+	}))
+	return c
+}
+
+// issue makes an attempt for everything that is open, however long it was to wait, and returns for how many cards.
+func (s *shop) issue() int {
+	s.Helper()
+	s.exec("UPDATE intents SET due_at = 0")
+	n, err := s.issuer.IssueDue(s.Context())
+	s.check(err)
+	return n
+}
+
+func (s *shop) exec(query string) {
+	s.Helper()
+	_, err := s.beside.Exec(query)
+	s.check(err)
+}
+
+// pass lets time pass, for Stripe and for what was asked of it.
+func (s *shop) pass(d time.Duration) {
+	s.Helper()
+	s.stripe.pass(d)
+	s.exec(fmt.Sprintf("UPDATE intents SET first_asked_at = first_asked_at - %d", d.Milliseconds()))
+}
+
+// die claims what is open, as a process that dies after it has asked Stripe, or before.
+func (s *shop) die(asked bool) {
+	s.Helper()
+	s.exec("UPDATE intents SET due_at = 0")
+	intents, err := s.db.ClaimIntents(s.Context(), s.supplier.Name(), 16, time.Minute)
+	s.check(err)
+	for _, i := range intents {
+		if asked && !i.Asked {
+			_, _ = s.supplier.Submit(s.Context(), issue.Request{Key: i.Key, USD: 150_50})
+		}
+	}
+}
+
+func (s *shop) record(c *card.Card) operator.IntentRecord {
+	s.Helper()
+	record, err := s.db.Record(s.Context(), c.UUID)
+	s.check(err)
+	return *record.Intent
+}
+
+// wantCard compares the card that an order got with the one that Stripe made, which is the only one.
+func (s *shop) wantCard(c *card.Card) {
+	s.Helper()
+	made := s.stripe.of(c.UUID.String())
+	if i := s.record(c); i.State != string(issue.StateDone) || len(made) != 1 {
+		s.Errorf("issuing is %s, %s, %q; Stripe made %d cards", i.State, i.Answer, i.Reason, len(made))
+		return
+	}
+	stored, err := s.db.CardByUUID(s.Context(), c.AccountID, c.UUID)
+	s.check(err)
+	got, err := s.vault.OpenCredentials(c.UUID, c.AccountID, *stored.Sealed)
+	s.check(err)
+	if got.CardNumber.Reveal() != made[0]["number"] || got.SecurityCode.Reveal() != made[0]["cvc"] || made[0].limit()["amount"] != 150_50 {
+		s.Error("the card that is stored is another")
+	}
+}
+
+func TestStripe_APaidOrderGetsItsCard(t *testing.T) {
+	inShop(t, func(s *shop) {
+		c := s.order()
+		s.issue()
+		s.wantCard(c)
+		if diff := cmp.Diff([]string{"create", "retrieve"}, s.stripe.calls()); diff != "" {
+			s.Error(diff)
+		}
+		s.issue()
+		if calls := s.stripe.calls(); len(calls) > 0 {
+			s.Errorf("asked again: %s", calls)
+		}
+	})
+}
+
+// Each fault by itself, seen through to its end: a day later the key is forgotten, and the card is still found.
+func TestStripe_WhateverBreaksAnOrderGetsOneCard(t *testing.T) {
+	for name, tt := range map[string]struct {
+		fail   map[string][]string
+		until  time.Duration // the second attempt
+		state  issue.State
+		reason string
+		made   int
+	}{
+		"the answer was lost":                 {map[string][]string{"create": {"cut"}}, 0, issue.StateDone, "", 1},
+		"the answer was lost for a day":       {map[string][]string{"create": {"cut"}}, 25 * time.Hour, issue.StateDone, "", 1},
+		"half an answer":                      {map[string][]string{"create": {"half"}}, 25 * time.Hour, issue.StateDone, "", 1},
+		"500 although it was made":            {map[string][]string{"create": {"made, failed"}}, 0, issue.StateDone, "", 1},
+		"500 although it was made, for a day": {map[string][]string{"create": {"made, failed"}}, 25 * time.Hour, issue.StateDone, "", 1},
+		"it can't be read":                    {map[string][]string{"retrieve": {"failed"}}, 0, issue.StateDone, "", 1},
+		"it can't be read for a day":          {map[string][]string{"retrieve": {"cut"}}, 25 * time.Hour, issue.StateDone, "", 1},
+		"never asked":                         {map[string][]string{"create": {"unread"}}, 0, issue.StateDone, "", 1},
+		"never asked, for a day":              {map[string][]string{"create": {"unread"}}, 25 * time.Hour, issue.StateParked, "the supplier does not know the request, and may have forgotten it: ask the supplier, then retry or refund", 0},
+		"another is asking":                   {map[string][]string{"create": {"in use"}}, 0, issue.StateDone, "", 1},
+		"too many requests":                   {map[string][]string{"create": {"busy"}}, 0, issue.StateDone, "", 1},
+		"the key was revoked for an hour":     {map[string][]string{"create": {"wrong key"}}, time.Hour, issue.StateDone, "", 1},
+		"declined":                            {map[string][]string{"create": {"declined"}}, 0, issue.StateRefundDue, "Stripe declined, card_error, code card_declined, decline code do_not_honor", 0},
+		"the list can't be read":              {map[string][]string{"create": {"cut"}, "list": {"down"}}, 0, issue.StateOpen, "the supplier gave no clear answer", 1},
+		"the list can't be read, for a day":   {map[string][]string{"create": {"cut"}, "list": {"no end"}}, 25 * time.Hour, issue.StateOpen, "the supplier gave no clear answer", 1},
+		"500 is the answer for a day":         {map[string][]string{"create": {"failed"}}, 22 * time.Hour, issue.StateOpen, "the supplier gave no clear answer", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inShop(t, func(s *shop) {
+				c := s.order()
+				maps.Copy(s.stripe.faults, tt.fail)
+				s.issue()
+				s.pass(tt.until)
+				s.issue()
+				i := s.record(c)
+				if made := s.stripe.of(c.UUID.String()); i.State != string(tt.state) || i.Reason != tt.reason || len(made) != tt.made || s.stripe.made != tt.made {
+					s.Errorf("issuing is %s, %q; Stripe made %d", i.State, i.Reason, s.stripe.made)
+				}
+				for range 3 {
+					s.issue()
+				}
+				switch {
+				case s.record(c).State == string(issue.StateDone):
+					s.wantCard(c)
+				case tt.made == 1:
+					s.Error("it got no card in the end")
+				}
+			})
+		})
+	}
+}
+
+func TestStripe_ACardThatIsNotAsOrderedIsLeftToTheOperator(t *testing.T) {
+	for reason, change := range map[string]func(fakeCard){
+		"the supplier gave a card of 150.49 US dollars, not 150.50":                        func(c fakeCard) { c.limit()["amount"] = 150_49 },
+		"the card at Stripe is not in US dollars":                                          func(c fakeCard) { c["currency"] = "eur" },
+		"the card is not active at Stripe: activate it there, then retry":                  func(c fakeCard) { c["status"] = "inactive" },
+		"the supplier gave a card that is expired, or whose expiration date can't be read": func(c fakeCard) { c["exp_year"] = 1999 },
+	} {
+		t.Run(reason, func(t *testing.T) {
+			inShop(t, func(s *shop) {
+				c := s.order()
+				s.stripe.fail("retrieve", "busy")
+				s.issue()
+				made := s.stripe.cards[0]
+				before := encode(made, "number", "cvc")
+				change(made)
+				s.issue()
+				if i := s.record(c); i.State != string(issue.StateParked) || i.Reason != reason {
+					s.Errorf("issuing is %s, %q", i.State, i.Reason)
+				}
+				if bytes.Equal(before, encode(made, "number", "cvc")) || s.stripe.made != 1 {
+					s.Errorf("%d were made", s.stripe.made)
+				}
+			})
+		})
+	}
+}
+
+// Everything may break at any time, in any order, and processes die, while days pass. What Stripe made is counted at Stripe.
+func TestStripe_NoOrderGetsTwoCardsInAnyHistory(t *testing.T) {
+	faults := map[string][]string{
+		"create":   {"cut", "half", "garbage", "empty", "failed", "made, failed", "unread", "busy", "locked", "in use", "wrong key", "down", "moved", "proxy's 400"},
+		"retrieve": {"cut", "busy", "wrong key", "down", "garbage", "empty"},
+		"list":     {"cut", "half", "busy", "wrong key", "down", "empty", "stuck", "no end", "no list", "null"},
+	}
+	inShop(t, func(s *shop) {
+		const seed = 20261122
+		random := rand.New(rand.NewPCG(seed, 1))
+		s.stripe.fault = func(operation string) string {
+			if all := faults[operation]; len(all) > 0 && random.IntN(3) > 0 {
+				return all[random.IntN(len(all))]
+			}
+			return ""
+		}
+		var orders []*card.Card
+		for range 60 {
+			orders = append(orders, s.order())
+			switch random.IntN(12) {
+			case 0:
+				s.pass(time.Duration(random.IntN(30)) * time.Hour)
+			case 1:
+				s.die(true)
+			case 2:
+				s.die(false)
+			default:
+				s.issue()
+			}
+		}
+		s.stripe.fault = nil
+		s.pass(48 * time.Hour) // all keys are forgotten
+		for range 20 {
+			s.issue()
+		}
+		states := map[string]int{}
+		for _, c := range orders {
+			made, state := s.stripe.of(c.UUID.String()), s.record(c).State
+			states[state]++
+			if state == string(issue.StateParked) && len(made) > 0 { // the operator is told that there is none
+				s.Errorf("%s got %d cards, and is %s (seed %d)", c.UUID, len(made), state, seed)
+			}
+		}
+		if states["done"] < 20 || states["parked"] < 5 || states["done"]+states["parked"] != len(orders) {
+			s.Errorf("%v", states)
+		}
+		for _, c := range orders {
+			if s.record(c).State == string(issue.StateParked) {
+				s.check(s.db.OperatorTx(s.Context(), func(tx operator.Tx) error { return tx.ReopenIntent(s.Context(), c.UUID) }))
+			}
+		}
+		for s.issue() > 0 {
+		}
+		for _, c := range orders {
+			s.wantCard(c)
+		}
+		asked := map[string]int{}
+		for _, operation := range s.stripe.calls() {
+			asked[operation]++
+		}
+		s.Logf("%v; %d orders and %d cards; asked %v", states, len(orders), s.stripe.made, asked)
+		if s.stripe.made != len(orders) {
+			s.Errorf("%d cards for %d orders (seed %d)", s.stripe.made, len(orders), seed)
+		}
+	})
+}
