@@ -115,12 +115,11 @@ func (s *Stripe) Cancel(ctx context.Context, r issue.Request) (issue.Answer, err
 		return issue.Answer{}, errors.New("stripe: cancel: " + othersCard)
 	}
 	if c.Status != stripe.IssuingCardStatusCanceled {
-		id := c.ID
-		c, err = s.api.V1IssuingCards.Update(ctx, id, &stripe.IssuingCardUpdateParams{Status: stripe.String(string(stripe.IssuingCardStatusCanceled))})
+		c, err = s.api.V1IssuingCards.Update(ctx, c.ID, &stripe.IssuingCardUpdateParams{Status: stripe.String(string(stripe.IssuingCardStatusCanceled))})
 		if err != nil {
 			return issue.Answer{}, fmt.Errorf("stripe: cancel: %w", plainStripe(ctx, err))
 		}
-		if c.ID != id || c.Status != stripe.IssuingCardStatusCanceled {
+		if c.Status != stripe.IssuingCardStatusCanceled {
 			return issue.Answer{}, errors.New("stripe: cancel: the card is not canceled yet")
 		}
 	}

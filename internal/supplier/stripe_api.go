@@ -186,16 +186,7 @@ func declined(err error) (reason string, temporary, is bool) {
 	default:
 		return "", false, false
 	}
-	switch r.code {
-	case stripe.ErrorCodeIdempotencyKeyInUse, stripe.ErrorCodeLockTimeout:
-		return "", false, false
-	case stripe.ErrorCodeBalanceInsufficient, stripe.ErrorCodeRateLimit:
-		temporary = true
-	}
-	switch r.decline {
-	case stripe.DeclineCodeInsufficientFunds, stripe.DeclineCodeTryAgainLater, stripe.DeclineCodeIssuerNotAvailable:
-		temporary = true
-	}
+	temporary = r.code == stripe.ErrorCodeBalanceInsufficient || r.decline == stripe.DeclineCodeInsufficientFunds
 	return "Stripe declined" + r.words(), temporary, true
 }
 

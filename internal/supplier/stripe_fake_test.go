@@ -297,6 +297,8 @@ func (f *fakeStripe) list(form url.Values, fault string) []byte {
 		delete(page, "has_more")
 	case "no card":
 		page["data"] = []any{nil}
+	case "other things":
+		page["data"] = []any{map[string]any{"object": "issuing.cardholder", "id": "ic_1"}}
 	case "no list":
 		page["object"] = "issuing.card"
 	}

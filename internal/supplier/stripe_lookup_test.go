@@ -36,7 +36,20 @@ func TestStripe_FindsACardByWhatItSaysHoweverOldItIs(t *testing.T) {
 		if diff := cmp.Diff(append(pages, "retrieve"), f.calls()); diff != "" {
 			t.Errorf("behind %d cards: %s", n, diff)
 		}
-		want(t, s.Lookup, ordered(), issue.Unknown) // its card would be newer than those
+	}
+}
+
+func TestStripe_CardsThatAreOlderThanTheOrderAreNotRead(t *testing.T) {
+	f := newFakeStripe(t)
+	s := f.supplier(t)
+	f.ahead = -2 * time.Hour
+	f.many(101)
+	f.ahead = -30 * time.Minute // by so much the order's clock may be wrong
+	f.many(99)
+	f.ahead = 0
+	want(t, s.Lookup, ordered(), issue.Unknown)
+	if diff := cmp.Diff([]string{"list"}, f.calls()); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -46,7 +59,7 @@ func TestStripe_AListThatWasNotReadInFullProvesNothing(t *testing.T) {
 	r := ordered()
 	f.many(150)
 	want(t, s.Lookup, r, issue.Unknown)
-	for _, fault := range []string{"busy", "wrong key", "no right", "missing", "failed", "down", "cut", "half", "garbage", "empty", "null", "a text", "stuck", "no end", "no card", "no list", "moved"} {
+	for _, fault := range []string{"busy", "wrong key", "no right", "missing", "failed", "down", "cut", "half", "garbage", "empty", "null", "a text", "stuck", "no end", "no card", "other things", "no list", "moved"} {
 		for _, faults := range [][]string{{fault}, {"", fault}} { // on the first page, or on the second
 			f.fail("list", faults...)
 			if fault == "failed" {
