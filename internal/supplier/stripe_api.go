@@ -92,7 +92,17 @@ const (
 // newStripeBackend returns what asks Stripe once and prints nothing. It uses no proxy, follows no redirects, and shares nothing with others
 // of the process.
 func newStripeBackend(api string) stripe.Backend {
-	transport := &http.Transport{
+	return stripe.GetBackendWithConfig(stripe.APIBackend, &stripe.BackendConfig{
+		HTTPClient:        &http.Client{Transport: stripeWire{newStripeTransport()}, Timeout: stripeTimeout},
+		URL:               stripe.String(api),
+		MaxNetworkRetries: stripe.Int64(0), // who asks again decides package issue
+		EnableTelemetry:   stripe.Bool(false),
+		LeveledLogger:     &stripe.LeveledLogger{Level: stripe.LevelNull}, // its lines quote answers
+	})
+}
+
+func newStripeTransport() *http.Transport {
+	return &http.Transport{
 		Proxy:                  nil, // that of the environment would see card numbers if it is trusted
 		DialContext:            (&net.Dialer{Timeout: stripeTimeout}).DialContext,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
@@ -102,13 +112,6 @@ func newStripeBackend(api string) stripe.Backend {
 		IdleConnTimeout:        time.Minute,
 		MaxResponseHeaderBytes: largestHeaders,
 	}
-	return stripe.GetBackendWithConfig(stripe.APIBackend, &stripe.BackendConfig{
-		HTTPClient:        &http.Client{Transport: stripeWire{transport}, Timeout: stripeTimeout},
-		URL:               stripe.String(api),
-		MaxNetworkRetries: stripe.Int64(0), // who asks again decides package issue
-		EnableTelemetry:   stripe.Bool(false),
-		LeveledLogger:     &stripe.LeveledLogger{Level: stripe.LevelNull}, // its lines quote answers
-	})
 }
 
 // stripeWire lets nothing but a response with status 200 through. Anything else becomes a refusal, without what Stripe wrote.

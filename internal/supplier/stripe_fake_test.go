@@ -138,6 +138,7 @@ func (f *fakeStripe) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil || r.Header.Get("Authorization") != "Bearer rk_test_123" || operation == "" {
 		panic(fmt.Sprintf("%s %s: %v", r.Method, r.URL, err))
 	}
+	w.Header().Set("Request-Id", "req_"+strconv.Itoa(len(f.asked))) // without it there is no telemetry
 	status, body := f.answer(w, operation, fault, r)
 	switch fault {
 	case "cut", "unread":
@@ -149,6 +150,8 @@ func (f *fakeStripe) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body = []byte("<html>" + canary)
 	case "empty":
 		body = []byte("{}")
+	case "endless":
+		body = make([]byte, 8<<20+1)
 	case "null":
 		body = []byte("null")
 	case "a text":

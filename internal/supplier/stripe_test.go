@@ -1,6 +1,7 @@
 package supplier_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log"
@@ -130,6 +131,7 @@ func TestStripe_AnswersToAnOrder(t *testing.T) {
 		"half":          {err: "the connection broke off, or the answer is not Stripe's", made: true},
 		"garbage":       {err: "the connection broke off, or the answer is not Stripe's", made: true},
 		"empty":         {err: "the answer is no card", made: true},
+		"endless":       {err: "the answer is longer than 8388608 bytes", made: true},
 		"null":          {err: "the answer is no card", made: true},
 		"a text":        {err: "the answer is no card", made: true},
 	} {
@@ -304,9 +306,6 @@ func TestStripe_TrustsNoOtherServer(t *testing.T) {
 	other.Config.ErrorLog = log.New(io.Discard, "", 0)
 	other.StartTLS()
 	defer other.Close()
-	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "https_proxy"} {
-		t.Setenv(name, other.URL)
-	}
 	s, err := supplier.NewStripe(supplier.StripeConfig{Key: "rk_live_1", Cardholder: holder, URL: other.URL, Page: "https://cards.example", PageSecret: pageSecret})
 	if err != nil {
 		t.Fatal(err)
@@ -316,6 +315,21 @@ func TestStripe_TrustsNoOtherServer(t *testing.T) {
 	}
 	if !s.Live() {
 		t.Error("the key is not for testing")
+	}
+}
+
+func TestStripe_SaysWhyItHasNoAnswer(t *testing.T) {
+	f := newFakeStripe(t)
+	s := f.supplier(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("the process ends")
+	cancel(cause)
+	if a, err := s.Submit(ctx, ordered()); !errors.Is(err, cause) {
+		t.Errorf("%s, %v", a.Outcome, err)
+	}
+	f.Close()
+	if a, err := s.Submit(t.Context(), ordered()); err == nil || err.Error() != "stripe: create a card: the connection failed" {
+		t.Errorf("%s, %v", a.Outcome, err)
 	}
 }
 
