@@ -82,7 +82,32 @@ func (f *fakeStripe) pass(d time.Duration) {
 }
 
 // fail has the next operations of a kind fail, in turn.
-func (f *fakeStripe) fail(operation string, faults ...string) { f.faults[operation] = faults }
+func (f *fakeStripe) fail(operation string, faults ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults[operation] = faults
+}
+
+// failOnly has one operation fail once, and no other.
+func (f *fakeStripe) failOnly(operation, fault string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults = map[string][]string{operation: {fault}}
+}
+
+// unfailed returns how many faults of an operation are left.
+func (f *fakeStripe) unfailed(operation string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.faults[operation])
+}
+
+// failBy has operations fail as fault says.
+func (f *fakeStripe) failBy(fault func(operation string) string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fault = fault
+}
 
 // supplier returns a supplier that asks the fake.
 func (f *fakeStripe) supplier(t *testing.T) *supplier.Stripe {
@@ -110,6 +135,27 @@ func (f *fakeStripe) of(key string) (cards []fakeCard) {
 	}
 	return cards
 }
+
+// all returns all cards.
+func (f *fakeStripe) all() []fakeCard {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.cards)
+}
+
+// swap gives a card another status and returns the one it had; "" leaves it.
+func (f *fakeStripe) swap(c fakeCard, status string) any {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	old := c["status"]
+	if status != "" {
+		c["status"] = status
+	}
+	return old
+}
+
+// total returns how many cards were made.
+func (f *fakeStripe) total() int { return len(f.all()) }
 
 // calls returns what was asked since the last time.
 func (f *fakeStripe) calls() []string {
@@ -333,5 +379,5 @@ func (f *fakeStripe) submitted(t *testing.T, s *supplier.Stripe, r issue.Request
 	}
 	r.Reference = a.Reference
 	f.calls()
-	return r, f.cards[len(f.cards)-1]
+	return r, f.all()[f.total()-1]
 }

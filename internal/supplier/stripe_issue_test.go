@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
@@ -67,7 +66,7 @@ func inShop(t *testing.T, f func(s *shop)) {
 		s.account, s.supplier = a.ID, s.stripe.supplier(t)
 		s.issuer = issue.New(s.db, s.vault, s.supplier, func() {}, slog.New(slog.NewTextHandler(&s.log, nil)), time.Now)
 		f(s)
-		for _, c := range s.stripe.cards {
+		for _, c := range s.stripe.all() {
 			if bytes.Contains(s.log.Bytes(), []byte(c["number"].(string))) {
 				t.Errorf("the number of %s is in the log", c.id())
 			}
@@ -203,13 +202,15 @@ func TestStripe_WhateverBreaksAnOrderGetsOneCard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inShop(t, func(s *shop) {
 				c := s.order()
-				maps.Copy(s.stripe.faults, tt.fail)
+				for operation, faults := range tt.fail {
+					s.stripe.fail(operation, faults...)
+				}
 				s.issue()
 				s.pass(tt.until)
 				s.issue()
 				i := s.record(c)
-				if made := s.stripe.of(c.UUID.String()); i.State != string(tt.state) || i.Reason != tt.reason || len(made) != tt.made || s.stripe.made != tt.made {
-					s.Errorf("issuing is %s, %q; Stripe made %d", i.State, i.Reason, s.stripe.made)
+				if made := s.stripe.of(c.UUID.String()); i.State != string(tt.state) || i.Reason != tt.reason || len(made) != tt.made || s.stripe.total() != tt.made {
+					s.Errorf("issuing is %s, %q; Stripe made %d", i.State, i.Reason, s.stripe.total())
 				}
 				for range 3 {
 					s.issue()
@@ -237,15 +238,15 @@ func TestStripe_ACardThatIsNotAsOrderedIsLeftToTheOperator(t *testing.T) {
 				c := s.order()
 				s.stripe.fail("retrieve", "busy")
 				s.issue()
-				made := s.stripe.cards[0]
+				made := s.stripe.all()[0]
 				before := encode(made, "number", "cvc")
 				change(made)
 				s.issue()
 				if i := s.record(c); i.State != string(issue.StateParked) || i.Reason != reason {
 					s.Errorf("issuing is %s, %q", i.State, i.Reason)
 				}
-				if bytes.Equal(before, encode(made, "number", "cvc")) || s.stripe.made != 1 {
-					s.Errorf("%d were made", s.stripe.made)
+				if bytes.Equal(before, encode(made, "number", "cvc")) || s.stripe.total() != 1 {
+					s.Errorf("%d were made", s.stripe.total())
 				}
 			})
 		})
@@ -260,20 +261,18 @@ func TestStripe_NoOrderGetsTwoCardsInAnyHistory(t *testing.T) {
 		"list":     {"cut", "half", "busy", "wrong key", "down", "empty", "stuck", "no end", "no list", "null"},
 	}
 	inShop(t, func(s *shop) {
-		const seed = 20261122
-		random := rand.New(rand.NewPCG(seed, 1))
-		s.stripe.fault = func(operation string) string {
-			if all := faults[operation]; len(all) > 0 && random.IntN(3) > 0 {
-				return all[random.IntN(len(all))]
+		s.stripe.failBy(func(operation string) string {
+			if all := faults[operation]; len(all) > 0 && rand.IntN(3) > 0 {
+				return all[rand.IntN(len(all))]
 			}
 			return ""
-		}
+		})
 		var orders []*card.Card
 		for range 60 {
 			orders = append(orders, s.order())
-			switch random.IntN(12) {
+			switch rand.IntN(12) {
 			case 0:
-				s.pass(time.Duration(random.IntN(30)) * time.Hour)
+				s.pass(time.Duration(rand.IntN(30)) * time.Hour)
 			case 1:
 				s.die(true)
 			case 2:
@@ -282,7 +281,7 @@ func TestStripe_NoOrderGetsTwoCardsInAnyHistory(t *testing.T) {
 				s.issue()
 			}
 		}
-		s.stripe.fault = nil
+		s.stripe.failBy(nil)
 		s.pass(48 * time.Hour) // all keys are forgotten
 		for range 20 {
 			s.issue()
@@ -292,7 +291,7 @@ func TestStripe_NoOrderGetsTwoCardsInAnyHistory(t *testing.T) {
 			made, state := s.stripe.of(c.UUID.String()), s.record(c).State
 			states[state]++
 			if state == string(issue.StateParked) && len(made) > 0 { // the operator is told that there is none
-				s.Errorf("%s got %d cards, and is %s (seed %d)", c.UUID, len(made), state, seed)
+				s.Errorf("%s got %d cards, and is %s", c.UUID, len(made), state)
 			}
 		}
 		if states["done"] < 20 || states["parked"] < 5 || states["done"]+states["parked"] != len(orders) {
@@ -312,9 +311,9 @@ func TestStripe_NoOrderGetsTwoCardsInAnyHistory(t *testing.T) {
 		for _, operation := range s.stripe.calls() {
 			asked[operation]++
 		}
-		s.Logf("%v; %d orders and %d cards; asked %v", states, len(orders), s.stripe.made, asked)
-		if s.stripe.made != len(orders) {
-			s.Errorf("%d cards for %d orders (seed %d)", s.stripe.made, len(orders), seed)
+		s.Logf("%v; %d orders and %d cards; asked %v", states, len(orders), s.stripe.total(), asked)
+		if s.stripe.total() != len(orders) {
+			s.Errorf("%d cards for %d orders", s.stripe.total(), len(orders))
 		}
 	})
 }

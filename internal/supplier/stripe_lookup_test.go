@@ -15,6 +15,8 @@ import (
 
 // many makes n cards of other orders.
 func (f *fakeStripe) many(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for range n {
 		c := f.make(map[string][]string{"spending_controls[spending_limits][0][amount]": {"5000"}, "metadata[cardmint_key]": {"another"}, "status": {"active"}})
 		c["latest_fraud_warning"] = nil
@@ -42,11 +44,11 @@ func TestStripe_FindsACardByWhatItSaysHoweverOldItIs(t *testing.T) {
 func TestStripe_CardsThatAreOlderThanTheOrderAreNotRead(t *testing.T) {
 	f := newFakeStripe(t)
 	s := f.supplier(t)
-	f.ahead = -2 * time.Hour
+	f.pass(-2 * time.Hour)
 	f.many(101)
-	f.ahead = -30 * time.Minute // by so much the order's clock may be wrong
+	f.pass(90 * time.Minute) // half an hour ago: by so much the order's clock may be wrong
 	f.many(99)
-	f.ahead = 0
+	f.pass(30 * time.Minute)
 	want(t, s.Lookup, ordered(), issue.Unknown)
 	if diff := cmp.Diff([]string{"list"}, f.calls()); diff != "" {
 		t.Error(diff)
@@ -66,7 +68,7 @@ func TestStripe_AListThatWasNotReadInFullProvesNothing(t *testing.T) {
 				f.fail("list", append(faults[:len(faults)-1], "down")...)
 			}
 			a, err := s.Lookup(t.Context(), r)
-			if err == nil || a != (issue.Answer{}) || len(f.faults["list"]) > 0 {
+			if err == nil || a != (issue.Answer{}) || f.unfailed("list") > 0 {
 				t.Errorf("%s: %s, %v", faults, a.Outcome, err)
 			}
 			if _, is := errors.AsType[*issue.BusyError](err); is != (fault == "busy") {
@@ -88,8 +90,8 @@ func TestStripe_AnOldOrderThatSeemsNewGetsNoSecondCard(t *testing.T) {
 		r := ordered()
 		first := want(t, s.Submit, r, issue.Issued)
 		f.pass(later)
-		if again := want(t, s.Submit, r, issue.Issued); again != first || f.made != 1 {
-			t.Errorf("%s later: %s, then %s; %d were made", later, first.Reference, again.Reference, f.made)
+		if again := want(t, s.Submit, r, issue.Issued); again != first || f.total() != 1 {
+			t.Errorf("%s later: %s, then %s; %d were made", later, first.Reference, again.Reference, f.total())
 		}
 		f.fail("list", "down")
 		if a, err := s.Submit(t.Context(), r); later > 24*time.Hour && err == nil {
@@ -128,7 +130,7 @@ func TestStripe_ACanceledCardIsReplacedOnlyIfItIsAskedForAgain(t *testing.T) {
 			if a := want(t, s.Lookup, r, issue.Issued); a != second {
 				t.Errorf("looked up, it is %s", a.Reference)
 			}
-			if a := want(t, s.Submit, r, issue.Issued); a != second || f.made != 2 {
+			if a := want(t, s.Submit, r, issue.Issued); a != second || f.total() != 2 {
 				t.Errorf("submitted again, it is %s", a.Reference)
 			}
 			r.Declines++ // nobody declined this one, whatever the caller believes
@@ -162,7 +164,7 @@ func TestStripe_Cancel(t *testing.T) {
 			r.Reference = ""
 		}
 		for _, fault := range []string{"busy", "wrong key", "cut", "ignored"} {
-			c["status"] = "active"
+			f.swap(c, "active")
 			f.fail("update", fault)
 			if a, err := s.Cancel(t.Context(), r); err == nil {
 				t.Errorf("%s: %s", fault, a.Outcome)
@@ -170,17 +172,18 @@ func TestStripe_Cancel(t *testing.T) {
 		}
 		for range 2 {
 			a := want(t, s.Cancel, r, issue.Declined)
-			if a.Reference != c.id() || a.Reason != "the card was canceled at Stripe" || c["status"] != "canceled" {
-				t.Errorf("%+v, is %s", a, c["status"])
+			if a.Reference != c.id() || a.Reason != "the card was canceled at Stripe" || f.swap(c, "") != "canceled" {
+				t.Errorf("%+v, is %s", a, f.swap(c, ""))
 			}
 		}
 		if calls := strings.Join(f.calls(), " "); strings.Count(calls, "update") != 5 {
 			t.Errorf("calls: %s", calls)
 		}
-		c["status"], c["metadata"] = "active", map[string]string{}
+		f.swap(c, "active")
+		c["metadata"] = map[string]string{}
 		r.Reference = c.id()
-		if a, err := s.Cancel(t.Context(), r); err == nil || c["status"] != "active" {
-			t.Errorf("another order's: %s, now %s", a.Outcome, c["status"])
+		if a, err := s.Cancel(t.Context(), r); err == nil || f.swap(c, "") != "active" {
+			t.Errorf("another order's: %s, now %s", a.Outcome, f.swap(c, ""))
 		}
 	}
 }
@@ -217,8 +220,8 @@ func TestStripe_Offers(t *testing.T) {
 			} else if tt.err != "" {
 				t.Error("no error")
 			}
-			if diff := cmp.Diff(tt.want, got); diff != "" || f.made > 0 {
-				t.Errorf("%d were made; %s", f.made, diff)
+			if diff := cmp.Diff(tt.want, got); diff != "" || f.total() > 0 {
+				t.Errorf("%d were made; %s", f.total(), diff)
 			}
 		})
 	}

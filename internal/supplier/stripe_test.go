@@ -42,7 +42,7 @@ func TestStripe_OrdersAVirtualCardThatIsWorthItsLimit(t *testing.T) {
 	}, f.form); diff != "" {
 		t.Errorf("the order: %s", diff)
 	}
-	c := f.cards[0]
+	c := f.all()[0]
 	got := a.Credentials
 	a.Credentials = card.Credentials{}
 	if diff := cmp.Diff(issue.Answer{Outcome: issue.Issued, Reference: c.id(), USD: 150_50}, a); diff != "" {
@@ -186,7 +186,7 @@ func TestStripe_ACardThatCantBeReadIsNotLost(t *testing.T) {
 		r := ordered()
 		f.fail("retrieve", fault, fault)
 		a := want(t, s.Submit, r, issue.Pending)
-		if a.Reference != f.cards[0].id() {
+		if a.Reference != f.all()[0].id() {
 			t.Errorf("%s: the reference is %q", fault, a.Reference)
 		}
 		r.Reference = a.Reference
@@ -283,7 +283,7 @@ func TestStripe_NothingThatStripeWritesIsToldOrPrinted(t *testing.T) {
 	}{refusals, keptErrors, {"garbage": {}, "half": {}, "empty": {}, "null": {}, "a text": {}}} {
 		for fault := range faults {
 			for operation, ask := range calls {
-				f.faults = map[string][]string{operation: {fault}}
+				f.failOnly(operation, fault)
 				a, err := ask()
 				tried++
 				if _, kept := keptErrors[fault]; err == nil && a.Outcome != issue.Declined && !(kept && operation != "create") {
