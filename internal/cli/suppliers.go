@@ -59,6 +59,11 @@ type supplierEntry struct {
 	ValidFor       string `toml:"valid_for"`
 	CAFile         string `toml:"ca_file"`
 
+	KeyFile        string `toml:"key_file"`
+	Cardholder     string `toml:"cardholder"`
+	Page           string `toml:"page"`
+	PageSecretFile string `toml:"page_secret_file"`
+
 	min, max  card.USD
 	directory string // that secrets are relative to
 }
@@ -97,7 +102,35 @@ func supplierKinds() map[string]supplierKind {
 			},
 			open: openHTTPSupplier,
 		},
+		"stripe": {
+			real: true,
+			own: func(e supplierEntry) map[string]bool {
+				return map[string]bool{"url": e.URL != "", "key_file": e.KeyFile != "", "cardholder": e.Cardholder != "", "page": e.Page != "",
+					"page_secret_file": e.PageSecretFile != ""}
+			},
+			open: openStripe,
+		},
 	}
+}
+
+// openStripe opens a supplier of kind stripe. In test mode its API may be a stand-in on this machine.
+func openStripe(e supplierEntry, needs supplierNeeds) (maker, error) {
+	cfg := supplier.StripeConfig{Name: e.Name, Cardholder: e.Cardholder, URL: e.URL, Page: e.Page, Insecure: needs.mode != card.LiveMode}
+	var err error
+	if cfg.Key, err = e.secret("key_file", e.KeyFile); err != nil {
+		return nil, err
+	}
+	if cfg.PageSecret, err = e.secret("page_secret_file", e.PageSecretFile); err != nil {
+		return nil, err
+	}
+	s, err := supplier.NewStripe(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if needs.mode == card.LiveMode && !s.Live() {
+		return nil, errors.New("live mode: key_file has a key for tests, not one that begins with rk_live_")
+	}
+	return s, nil
 }
 
 // openHTTPSupplier opens a supplier of kind http. In test mode it may be asked over plain http.

@@ -80,13 +80,13 @@ func (c *StripeConfig) Validate() error {
 }
 
 const (
-	stripeTimeout   = 15 * time.Second // for a call, also if the caller's deadline is later
-	largestAnswer   = 8 << 20          // bytes: a page of cards has some hundred thousand
-	largestHeaders  = 64 << 10
-	largestRefusal  = 64 << 10
-	longestBusy     = time.Hour // that Stripe may ask to be left alone
-	stripeAgent     = "cardmint"
-	stripeAgentInfo = "X-Stripe-Client-User-Agent"
+	stripeTimeout        = 15 * time.Second // for a call, also if the caller's deadline is later
+	stripeLargestAnswer  = 8 << 20          // bytes: a page of cards has some hundred thousand
+	stripeLargestHeaders = 64 << 10
+	largestRefusal       = 64 << 10
+	longestBusy          = time.Hour // that Stripe may ask to be left alone
+	stripeAgent          = "cardmint"
+	stripeAgentInfo      = "X-Stripe-Client-User-Agent"
 )
 
 // newStripeBackend returns what asks Stripe once and prints nothing. It uses no proxy, follows no redirects, and shares nothing with others
@@ -110,7 +110,7 @@ func newStripeTransport() *http.Transport {
 		ForceAttemptHTTP2:      true,
 		MaxIdleConnsPerHost:    16,
 		IdleConnTimeout:        time.Minute,
-		MaxResponseHeaderBytes: largestHeaders,
+		MaxResponseHeaderBytes: stripeLargestHeaders,
 	}
 }
 
@@ -129,7 +129,7 @@ func (w stripeWire) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if res.StatusCode == http.StatusOK {
-		res.Body = http.MaxBytesReader(nil, res.Body, largestAnswer)
+		res.Body = http.MaxBytesReader(nil, res.Body, stripeLargestAnswer)
 		return res, nil
 	}
 	defer func() { _ = res.Body.Close() }()
@@ -215,7 +215,7 @@ func plainStripe(ctx context.Context, err error) error {
 	case isType[*net.OpError](err):
 		return errors.New("the connection failed")
 	case isType[*http.MaxBytesError](err):
-		return fmt.Errorf("the answer is longer than %d bytes", largestAnswer)
+		return fmt.Errorf("the answer is longer than %d bytes", stripeLargestAnswer)
 	}
 	return errors.New("the connection broke off, or the answer is not Stripe's")
 }

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	holder     = "ich_1MsKAB2eZvKYlo2C3eZ2BdvK"
-	pageSecret = "a secret of the page, 32 bytes or more"
-	canary     = "4242424242424242" // in everything that Stripe writes in its own words
+	holder       = "ich_1MsKAB2eZvKYlo2C3eZ2BdvK"
+	pageSecret   = "a secret of the page, 32 bytes or more"
+	stripeCanary = "4242424242424242" // in everything that Stripe writes in its own words
 )
 
 // fakeStripe is Stripe Issuing as its documentation has it: the answer to a key is kept for 24 hours, also if it is an error, and
@@ -193,7 +193,7 @@ func (f *fakeStripe) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		body = body[:len(body)/2]
 	case "garbage":
-		body = []byte("<html>" + canary)
+		body = []byte("<html>" + stripeCanary)
 	case "empty":
 		body = []byte("{}")
 	case "endless":
@@ -213,18 +213,18 @@ var refusals = map[string]struct {
 	body   string
 }{
 	"unread":        {},
-	"busy":          {429, `{"error":{"type":"invalid_request_error","code":"rate_limit","message":"` + canary + `"}}`},
-	"busy, no JSON": {429, canary},
-	"locked":        {429, `{"error":{"type":"invalid_request_error","code":"lock_timeout","message":"` + canary + `"}}`},
-	"in use":        {409, `{"error":{"type":"idempotency_error","code":"idempotency_key_in_use","message":"` + canary + `"}}`},
-	"wrong key":     {401, `{"error":{"type":"invalid_request_error","message":"Invalid API Key provided: rk_test_` + canary + `"}}`},
-	"no right":      {403, `{"error":{"type":"invalid_request_error","code":"` + canary + `","message":"` + canary + `"}}`},
-	"missing":       {404, `{"error":{"type":"invalid_request_error","code":"resource_missing","param":"id","message":"` + canary + `"}}`},
-	"down":          {503, canary},
+	"busy":          {429, `{"error":{"type":"invalid_request_error","code":"rate_limit","message":"` + stripeCanary + `"}}`},
+	"busy, no JSON": {429, stripeCanary},
+	"locked":        {429, `{"error":{"type":"invalid_request_error","code":"lock_timeout","message":"` + stripeCanary + `"}}`},
+	"in use":        {409, `{"error":{"type":"idempotency_error","code":"idempotency_key_in_use","message":"` + stripeCanary + `"}}`},
+	"wrong key":     {401, `{"error":{"type":"invalid_request_error","message":"Invalid API Key provided: rk_test_` + stripeCanary + `"}}`},
+	"no right":      {403, `{"error":{"type":"invalid_request_error","code":"` + stripeCanary + `","message":"` + stripeCanary + `"}}`},
+	"missing":       {404, `{"error":{"type":"invalid_request_error","code":"resource_missing","param":"id","message":"` + stripeCanary + `"}}`},
+	"down":          {503, stripeCanary},
 	"moved":         {302, `{"object":"issuing.card","id":"ic_1"}`},
 	"no content":    {204, ``},
-	"proxy's 400":   {400, `<html>` + canary},
-	"proxy's 402":   {402, `{"error":"` + canary + `"}`},
+	"proxy's 400":   {400, `<html>` + stripeCanary},
+	"proxy's 402":   {402, `{"error":"` + stripeCanary + `"}`},
 }
 
 // errors are answers to the request itself, which are kept with the key.
@@ -232,13 +232,13 @@ var keptErrors = map[string]struct {
 	status int
 	body   string
 }{
-	"invalid":      {400, `{"error":{"type":"invalid_request_error","code":"parameter_missing","param":"spending_controls[spending_limits][0][amount]","message":"` + canary + `"}}`},
-	"no code":      {400, `{"error":{"type":"invalid_request_error","code":"` + canary + `","param":"` + canary + `","message":"` + canary + `"}}`},
-	"declined":     {402, `{"error":{"type":"card_error","code":"card_declined","decline_code":"do_not_honor","message":"` + canary + `"}}`},
-	"no funds":     {402, `{"error":{"type":"card_error","code":"card_declined","decline_code":"insufficient_funds","message":"` + canary + `"}}`},
-	"no balance":   {400, `{"error":{"type":"invalid_request_error","code":"balance_insufficient","message":"` + canary + `"}}`},
-	"failed":       {500, `{"error":{"type":"api_error","message":"` + canary + `"}}`},
-	"made, failed": {500, `{"error":{"type":"api_error","message":"` + canary + `"}}`},
+	"invalid":      {400, `{"error":{"type":"invalid_request_error","code":"parameter_missing","param":"spending_controls[spending_limits][0][amount]","message":"` + stripeCanary + `"}}`},
+	"no code":      {400, `{"error":{"type":"invalid_request_error","code":"` + stripeCanary + `","param":"` + stripeCanary + `","message":"` + stripeCanary + `"}}`},
+	"declined":     {402, `{"error":{"type":"card_error","code":"card_declined","decline_code":"do_not_honor","message":"` + stripeCanary + `"}}`},
+	"no funds":     {402, `{"error":{"type":"card_error","code":"card_declined","decline_code":"insufficient_funds","message":"` + stripeCanary + `"}}`},
+	"no balance":   {400, `{"error":{"type":"invalid_request_error","code":"balance_insufficient","message":"` + stripeCanary + `"}}`},
+	"failed":       {500, `{"error":{"type":"api_error","message":"` + stripeCanary + `"}}`},
+	"made, failed": {500, `{"error":{"type":"api_error","message":"` + stripeCanary + `"}}`},
 }
 
 func (f *fakeStripe) answer(w http.ResponseWriter, operation, fault string, r *http.Request) (int, []byte) {
@@ -282,7 +282,7 @@ func (f *fakeStripe) create(w http.ResponseWriter, fault string, r *http.Request
 	f.form = r.PostForm
 	if old, is := f.saved[key]; is && f.now().Sub(old.at) < 24*time.Hour {
 		if old.form != form {
-			return 400, []byte(`{"error":{"type":"idempotency_error","message":"` + canary + `"}}`)
+			return 400, []byte(`{"error":{"type":"idempotency_error","message":"` + stripeCanary + `"}}`)
 		}
 		w.Header().Set("Idempotent-Replayed", "true")
 		return old.status, old.body

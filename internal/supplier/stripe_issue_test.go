@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,6 +45,7 @@ type shop struct {
 	issuer   *issue.Issuer
 	account  uuid.UUID
 	log      bytes.Buffer
+	waited   atomic.Int64 // for how long Stripe was left alone, in nanoseconds
 }
 
 // inShop runs a test on every database. In the end no card's number was logged.
@@ -64,14 +66,16 @@ func inShop(t *testing.T, f func(s *shop)) {
 		a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: time.Now()}
 		s.check(s.db.InsertAccount(t.Context(), a))
 		s.account, s.supplier = a.ID, s.stripe.supplier(t)
-		s.issuer = issue.New(s.db, s.vault, s.supplier, func() {}, slog.New(slog.NewTextHandler(&s.log, nil)), time.Now)
+		s.issuer, err = issue.New(s.db, s.vault, issue.Wake{}, slog.New(slog.NewTextHandler(&s.log, nil)), issue.Config{Routes: issue.Only(s.supplier),
+			Now: func() time.Time { return time.Now().Add(time.Duration(s.waited.Load())) }})
+		s.check(err)
 		f(s)
 		for _, c := range s.stripe.all() {
 			if bytes.Contains(s.log.Bytes(), []byte(c["number"].(string))) {
 				t.Errorf("the number of %s is in the log", c.id())
 			}
 		}
-		if bytes.Contains(s.log.Bytes(), []byte(canary)) {
+		if bytes.Contains(s.log.Bytes(), []byte(stripeCanary)) {
 			t.Errorf("Stripe's words are in the log: %s", s.log.Bytes())
 		}
 	})
@@ -103,6 +107,7 @@ func (s *shop) order() *card.Card {
 func (s *shop) issue() int {
 	s.Helper()
 	s.exec("UPDATE intents SET due_at = 0")
+	s.waited.Add(int64(10 * time.Minute))
 	n, err := s.issuer.IssueDue(s.Context())
 	s.check(err)
 	return n
@@ -125,7 +130,7 @@ func (s *shop) pass(d time.Duration) {
 func (s *shop) die(asked bool) {
 	s.Helper()
 	s.exec("UPDATE intents SET due_at = 0")
-	intents, err := s.db.ClaimIntents(s.Context(), s.supplier.Name(), 16, time.Minute)
+	intents, err := s.db.ClaimIntents(s.Context(), issue.Claim{Supplier: s.supplier.Name(), Shares: []issue.Share{{Supplier: s.supplier.Name(), Min: card.MinUSD, Max: card.MaxUSD}}}, 16, time.Minute)
 	s.check(err)
 	for _, i := range intents {
 		if asked && !i.Asked {

@@ -190,7 +190,7 @@ func TestStripe_ACardThatCantBeReadIsNotLost(t *testing.T) {
 			t.Errorf("%s: the reference is %q", fault, a.Reference)
 		}
 		r.Reference = a.Reference
-		if a, err := s.Lookup(t.Context(), r); err == nil || strings.Contains(err.Error(), canary) {
+		if a, err := s.Lookup(t.Context(), r); err == nil || strings.Contains(err.Error(), stripeCanary) {
 			t.Errorf("%s: looked up: %s, %v", fault, a.Outcome, err)
 		}
 		f.calls()
@@ -289,7 +289,7 @@ func TestStripe_NothingThatStripeWritesIsToldOrPrinted(t *testing.T) {
 				if _, kept := keptErrors[fault]; err == nil && a.Outcome != issue.Declined && !(kept && operation != "create") {
 					t.Errorf("%s, %s: no error, %s", operation, fault, a.Outcome)
 				}
-				if text := a.Reason + a.Flaw; strings.Contains(text, canary) || err != nil && strings.Contains(err.Error(), canary) {
+				if text := a.Reason + a.Flaw; strings.Contains(text, stripeCanary) || err != nil && strings.Contains(err.Error(), stripeCanary) {
 					t.Errorf("%s, %s: %v, %s", operation, fault, err, text)
 				}
 			}
