@@ -176,6 +176,36 @@ func TestFrozenServer_EveryCallEndsWithItsContext(t *testing.T) {
 	})
 }
 
+// A process that is told to end while its database is frozen ends.
+func TestClose_DoesNotWaitForAFrozenServer(t *testing.T) {
+	t.Parallel()
+	c := rig.NewCluster(t)
+	s := openNew(t, c.URL("postgres"))
+	owner := newAccount(t, s)
+	known := insertCard(t, s, newCard(owner))
+	var all sync.WaitGroup
+	for range 8 { // each connection has statements that it prepared
+		all.Go(func() {
+			for range 20 {
+				if _, err := s.CardByUUID(t.Context(), owner, known.UUID); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	c.Freeze()
+	defer c.Thaw()
+	check(t, within(t, 20*time.Second, func(context.Context) error { return s.Close() }))
+	c.Thaw()
+	heals(t, func() error { // a server that was frozen ends the sessions as any other does
+		if n := c.Value(t, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"); n != "1" {
+			return fmt.Errorf("%s sessions", n)
+		}
+		return nil
+	})
+}
+
 func TestSeveralHosts_FindThePrimary(t *testing.T) {
 	t.Parallel()
 	primary := rig.NewCluster(t)

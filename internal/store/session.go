@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/lib/pq"
 )
@@ -143,6 +144,12 @@ func (s *session) query(ctx context.Context, f func() (driver.Rows, error)) (dri
 	return &result{Rows: found, s: s, release: release}, nil
 }
 
+// Close implements driver.Conn. It waits for nobody: a server that is frozen does not even read that the session ends.
+func (s *session) Close() error {
+	_ = s.wire.SetDeadline(time.Now().Add(goodbye))
+	return s.conn.Close()
+}
+
 // Ping implements driver.Pinger.
 func (s *session) Ping(ctx context.Context) error {
 	defer s.wire.limit(ctx)()
@@ -214,6 +221,10 @@ type statement struct {
 	preparedStmt
 	s *session
 }
+
+// Close implements driver.Stmt. A statement lives as long as its session, with which the server forgets it. lib/pq would say so of each
+// statement when the session is about to end, and wait for the answer.
+func (st *statement) Close() error { return nil }
 
 // ExecContext implements driver.StmtExecContext.
 func (st *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {

@@ -11,6 +11,9 @@ import (
 // cancelled statement within milliseconds.
 const grace = 1500 * time.Millisecond
 
+// goodbye is how long it may take to tell a server that a session ends. Nobody waits for an answer.
+const goodbye = 100 * time.Millisecond
+
 // dialer makes connections that do not wait for the other side longer than silence.
 type dialer struct{ silence time.Duration }
 
