@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"io/fs"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -30,6 +31,22 @@ type Tx = tx
 // Do runs f in a transaction.
 func (s *Store) Do(ctx context.Context, f func(*Tx) error) error {
 	return s.inTx(ctx, f)
+}
+
+// MostCompiled is how many statements a connection of SQLite keeps.
+const MostCompiled = mostCompiled
+
+// Writer returns the connection that writes.
+func Writer(ctx context.Context, s *Store) (*sql.Conn, error) { return s.w.Conn(ctx) }
+
+// Compiled returns the statements that a connection of SQLite keeps, by text.
+func Compiled(t *testing.T, c *sql.Conn) map[string]preparedStmt {
+	t.Helper()
+	var kept map[string]preparedStmt
+	if err := c.Raw(func(conn any) error { kept = conn.(*compiled).idle; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return kept
 }
 
 // With returns a migration that knows other files than this program.

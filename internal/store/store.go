@@ -9,8 +9,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -100,31 +98,6 @@ func connect(databaseURL string, conns int, longest time.Duration) (*Store, erro
 		return openPostgres(databaseURL, conns, longest)
 	}
 	return nil, errors.New("database url: must be sqlite:PATH or postgres://...") // never quote the URL: it may contain a password
-}
-
-func openSQLite(path string, conns int) (*Store, error) {
-	w, err := sqlx.Open("sqlite", sqliteDSN(path, toWrite))
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
-	}
-	w.SetMaxOpenConns(1)
-	r, err := sqlx.Open("sqlite", sqliteDSN(path, toRead))
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
-	}
-	r.SetMaxOpenConns(conns)
-	r.SetMaxIdleConns(conns)
-	return &Store{w: w, r: r, dialect: sqlite}, nil
-}
-
-const (
-	toWrite = "_txlock=immediate"
-	toRead  = "_pragma=query_only(1)"
-)
-
-func sqliteDSN(path, params string) string {
-	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + params +
-		"&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)"
 }
 
 // Close closes every connection.
