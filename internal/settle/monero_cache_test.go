@@ -22,6 +22,7 @@ func ownWallet(own **rig.MoneroWallet) func(*till) {
 }
 
 func TestWatcher_MoneroWalletKilledWhileItReadsLosesNothing(t *testing.T) {
+	t.Parallel()
 	var own *rig.MoneroWallet
 	atTill(t, func(t *testing.T, s *till) {
 		c, other := s.order(), s.order()
@@ -51,6 +52,7 @@ func TestWatcher_MoneroWalletKilledWhileItReadsLosesNothing(t *testing.T) {
 }
 
 func TestWatcher_MoneroDamagedWalletCacheIsMadeAnew(t *testing.T) {
+	t.Parallel()
 	var own *rig.MoneroWallet
 	atTill(t, func(t *testing.T, s *till) {
 		c, other := s.order(), s.order()
@@ -94,6 +96,7 @@ func (s *till) highCard(own *rig.MoneroWallet) *card.Card {
 }
 
 func TestWatcher_MoneroAWalletThatLostItsAddressesMakesThemAgainAndFindsTheirPayments(t *testing.T) {
+	t.Parallel()
 	var own *rig.MoneroWallet
 	atTill(t, func(t *testing.T, s *till) {
 		first := s.highCard(own)
@@ -134,6 +137,7 @@ func TestWatcher_MoneroAWalletThatLostItsAddressesMakesThemAgainAndFindsTheirPay
 }
 
 func TestWatcher_MoneroWhatAWalletShowedWronglyIsUncountedOnlyIfAnOperatorSaysSo(t *testing.T) {
+	t.Parallel()
 	phantom := true
 	var entry map[string]any
 	atTill(t, func(t *testing.T, s *till) {

@@ -10,6 +10,7 @@ import (
 )
 
 func TestWatcher_MoneroAPiconeroThatIsLockedForYearsDoesNotStopACard(t *testing.T) {
+	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		paid, late := s.order(), s.order()
 		years := uint64(s.net.Height(t) + 400_000)
@@ -37,6 +38,7 @@ func TestWatcher_MoneroAPiconeroThatIsLockedForYearsDoesNotStopACard(t *testing.
 }
 
 func TestWatcher_MoneroAPiconeroInEachBlockDoesNotDelayACard(t *testing.T) {
+	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		c, back := s.order(), s.order()
 		s.expire(back, time.Now())
@@ -60,6 +62,7 @@ func TestWatcher_MoneroAPiconeroInEachBlockDoesNotDelayACard(t *testing.T) {
 }
 
 func TestWatcher_MoneroABlockThatIsDatedBackDoesNotBuyAtTheOldRate(t *testing.T) {
+	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		c := s.order()
 		s.mine(40) // the median of 60 blocks is among these

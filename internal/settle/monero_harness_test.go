@@ -60,7 +60,7 @@ func atPostgres(t *testing.T, f func(t *testing.T, s *till), changes ...func(*ti
 	f(t, s)
 }
 
-// few confirmations have a card made where their number does not matter: a block takes 0.1 s.
+// few confirmations have a card made where their number does not matter: each block takes a moment.
 const few = 4
 
 func fewConfirmations(s *till) { s.policy.Currencies[0].Confirmations = few }

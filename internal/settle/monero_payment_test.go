@@ -13,6 +13,7 @@ import (
 )
 
 func TestWatcher_MoneroExactPaymentIsPaidOnceAtTheLastConfirmation(t *testing.T) {
+	t.Parallel()
 	atTills(t, func(t *testing.T, s *till) {
 		c := s.order()
 		txID := s.pay(c, coin)
@@ -37,6 +38,7 @@ func TestWatcher_MoneroExactPaymentIsPaidOnceAtTheLastConfirmation(t *testing.T)
 }
 
 func TestWatcher_MoneroSplitPaymentsAreAddedUpAndOneUnitShortIsToppedUp(t *testing.T) {
+	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		exact, short := s.order(), s.order()
 		for i, part := range []card.Amount{coin / 4, coin / 4, coin / 2} {
@@ -70,6 +72,7 @@ func TestWatcher_MoneroSplitPaymentsAreAddedUpAndOneUnitShortIsToppedUp(t *testi
 }
 
 func TestWatcher_MoneroOverpaidIsOneCardAndTheSurplusIsRecorded(t *testing.T) {
+	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		c := s.order()
 		s.paid(c, 3*coin, 10)
@@ -84,6 +87,7 @@ func TestWatcher_MoneroOverpaidIsOneCardAndTheSurplusIsRecorded(t *testing.T) {
 }
 
 func TestWatcher_MoneroSeenBeforeExpiryIsHonouredAndAfterItJudgedByTodaysRate(t *testing.T) {
+	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		early, worth, cheap, short := s.order(), s.order(), s.order(), s.order()
 		txID := s.pay(early, coin)
@@ -117,6 +121,7 @@ func TestWatcher_MoneroSeenBeforeExpiryIsHonouredAndAfterItJudgedByTodaysRate(t 
 }
 
 func TestWatcher_MoneroPaidWhileTheWatcherWasDownDoesNotExpire(t *testing.T) {
+	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		paid, unpaid := s.order(), s.order()
 		check(t, s.watcher.Close(t.Context()))
@@ -140,6 +145,7 @@ func TestWatcher_MoneroPaidWhileTheWatcherWasDownDoesNotExpire(t *testing.T) {
 }
 
 func TestWatcher_MoneroTheSameChainReadAHundredTimesByThreeReplicasIsOneBalance(t *testing.T) {
+	t.Parallel()
 	atPostgres(t, func(t *testing.T, s *till) {
 		made, confirming, pooled, short := s.order(), s.order(), s.order(), s.order()
 		s.paid(made, coin/2, 1)
@@ -169,6 +175,7 @@ func TestWatcher_MoneroTheSameChainReadAHundredTimesByThreeReplicasIsOneBalance(
 }
 
 func TestWatcher_MoneroMoneyForAMadeOrExpiredCardIsKeptAgainstIt(t *testing.T) {
+	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		made, expired := s.order(), s.order()
 		s.expire(expired, time.Now())
@@ -213,6 +220,7 @@ func (s *till) confirmations(c *card.Card) int64 {
 }
 
 func TestWatcher_MoneroLockedMoneyIsNotPaidWhileItIsLocked(t *testing.T) {
+	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		block, clock, day, past := s.order(), s.order(), s.order(), s.order()
 		start := s.net.Height(t)
@@ -264,6 +272,7 @@ func TestWatcher_MoneroLockedMoneyIsNotPaidWhileItIsLocked(t *testing.T) {
 }
 
 func TestWatcher_MoneroOutputsOfOneTransactionAreAddedUpAndPayEveryCard(t *testing.T) {
+	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		twice, other := s.order(), s.order()
 		half := rig.MoneroOutput{Address: twice.Address, Amount: int64(coin / 2)}
@@ -286,6 +295,7 @@ func TestWatcher_MoneroOutputsOfOneTransactionAreAddedUpAndPayEveryCard(t *testi
 }
 
 func TestWatcher_MoneroDoubleSpendInTheMempoolIsNotCountedAnyMore(t *testing.T) {
+	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		c := s.order()
 		txs := s.net.Conflict(t, c.Address, s.net.Address)
@@ -315,6 +325,7 @@ func TestWatcher_MoneroDoubleSpendInTheMempoolIsNotCountedAnyMore(t *testing.T) 
 }
 
 func TestWatcher_MoneroMoneyForNoCardIsListed(t *testing.T) {
+	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		c := s.order()
 		s.settle()
@@ -361,6 +372,7 @@ func TestWatcher_MoneroMoneyForNoCardIsListed(t *testing.T) {
 }
 
 func TestWatcher_MoneroBurntOutputsAreCountedOnce(t *testing.T) {
+	t.Parallel()
 	// Two outputs with the same one-time key can be spent once. No wallet makes such, so the merchant's says what it says of them:
 	// of a second one only by how much it is larger, if at all.
 	const larger, smaller = int64(coin), int64(coin / 4)

@@ -25,6 +25,7 @@ var (
 // TestWatcher_RandomReorganisationsEqualTheOracle pays cards at random on a chain that is reorganised at random. The oracle asks the
 // node, not the wallet, which of the payments there are, and adds them up by itself.
 func TestWatcher_RandomReorganisationsEqualTheOracle(t *testing.T) {
+	t.Parallel()
 	seed := *reorgSeed
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())

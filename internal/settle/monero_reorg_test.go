@@ -11,6 +11,7 @@ import (
 )
 
 func TestWatcher_MoneroReorgOfAnyDepthBeforeIssuing(t *testing.T) {
+	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		var cards []*card.Card // each paid in a block of its own
 		var heights []int64
@@ -44,6 +45,7 @@ func TestWatcher_MoneroReorgOfAnyDepthBeforeIssuing(t *testing.T) {
 }
 
 func TestWatcher_MoneroReMinedAtALowerHeightIsPaidOnce(t *testing.T) {
+	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		c := s.order()
 		tx := s.net.Conflict(t, c.Address, s.net.Address)[0] // made now, so that its decoys are old enough for the lower height
@@ -72,6 +74,7 @@ func TestWatcher_MoneroReMinedAtALowerHeightIsPaidOnce(t *testing.T) {
 }
 
 func TestWatcher_MoneroReorgOf18BlocksAfterTheCardWasMade(t *testing.T) {
+	t.Parallel()
 	atPostgres(t, func(t *testing.T, s *till) {
 		c := s.order()
 		s.paid(c, coin, 18)
@@ -106,6 +109,7 @@ func TestWatcher_MoneroReorgOf18BlocksAfterTheCardWasMade(t *testing.T) {
 }
 
 func TestWatcher_MoneroDroppedBlocksWithoutNewOnesConfirmNothing(t *testing.T) {
+	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		c := s.order()
 		s.paid(c, coin, 8)
@@ -175,6 +179,7 @@ func TestWatcher_MoneroReorgAndWhatAWalletForgotAreFoundBySlices(t *testing.T) {
 }
 
 func TestWatcher_MoneroAChainThatGotShorterFreezesEverything(t *testing.T) {
+	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		kept, gone := s.order(), s.order()
 		s.paid(kept, coin, 4)
@@ -197,10 +202,12 @@ func TestWatcher_MoneroAChainThatGotShorterFreezesEverything(t *testing.T) {
 }
 
 func TestWatcher_MoneroReorgOf101BlocksHasTheWalletRescanned(t *testing.T) {
+	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) { tooDeep(t, s, 102) })
 }
 
 func TestWatcher_MoneroReorgOf101BlocksIsNoticedAlsoIfTheChainIsAsHighAsBefore(t *testing.T) {
+	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) { tooDeep(t, s, 101) })
 }
 
