@@ -28,6 +28,7 @@ func TestE2E(t *testing.T) {
 		"postgres": func(tb testing.TB) string { return rig.Postgres(tb) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			net := rig.Monero(t)
 			p := newProgram(t, url(t))
 			token := p.account(t)
