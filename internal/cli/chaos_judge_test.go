@@ -20,7 +20,10 @@ func (c *chaos) judge() {
 	t, s := c.t, c.shop
 	t.Helper()
 	ledger := c.ledger()
-	issued := c.judgeCards(c.listed(ledger), ledger)
+	c.primary.Exec(t, "UPDATE intents SET due_at = 0 WHERE state IN ('open', 'pending')") // those that wait because the supplier was ill
+	cards := c.listed(ledger)
+	issued := c.judgeCards(cards, ledger)
+	c.judgeSupplier(cards, issued, ledger)
 	c.judgeEvents(issued)
 	stdout, stderr, code := c.program.run("reconcile")
 	if code != 0 && code != 3 { // something may wait

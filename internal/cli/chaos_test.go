@@ -26,9 +26,10 @@ var (
 	chaosSeed = flag.Uint64("chaos-seed", 0, "have TestChaos cause the faults of this seed; 0 for any")
 )
 
-// TestChaos runs three replicas on a primary with a synchronous standby. A shop orders, pays and reads cards, a webhook and a reader of the
-// feed take events, while processes, connections and databases fail at random. In the end nothing that was acknowledged may be lost, and
-// nothing may have happened twice.
+// TestChaos runs three replicas on a primary with a synchronous standby, and a supplier as a process of its own. A shop orders, pays and
+// reads cards, a webhook and a reader of the feed take events, while processes, connections, databases and the supplier fail at random. In
+// the end nothing that was acknowledged may be lost, nothing may have happened twice, and the supplier's ledger has a card for each that is
+// issued and for no other.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -60,6 +61,8 @@ const replicas = 3
 const (
 	thePrimary = replicas + iota
 	theStandby
+	theSupplier
+	theNetwork
 	targets
 )
 
@@ -69,6 +72,8 @@ type chaos struct {
 	chance           *rand.Rand
 	program          *program
 	primary, standby *rig.Cluster
+	lines            [2]*rig.Line // to the databases
+	supplier         *makes
 	replicas         [replicas]*replica
 	shop             *shop
 
@@ -91,17 +96,22 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	c.primary.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = '*'") // which the copy inherits
 	c.standby = c.primary.Standby(t, "standby")
 	c.primary.Exec(t, "SELECT pg_reload_conf()")
-	c.program = newProgram(t, fmt.Sprintf("postgres://postgres@%s,%s/postgres?sslmode=disable", c.primary.Host(), c.standby.Host()))
+	c.lines = [2]*rig.Line{rig.NewLine(t, c.primary.Host()), rig.NewLine(t, c.standby.Host())}
+	c.program = newProgram(t, fmt.Sprintf("postgres://postgres@%s,%s/postgres?sslmode=disable", c.lines[0].Host(), c.lines[1].Host()))
 	token := c.program.account(t)
 	var urls []string
 	for i := range c.replicas {
-		address := fmt.Sprintf("127.0.0.1:%d", rig.FreePort(t))
+		c.replicas[i] = &replica{url: fmt.Sprintf("http://127.0.0.1:%d", rig.FreePort(t))}
+	}
+	c.openSupplier()
+	for i := range c.replicas {
+		address := strings.TrimPrefix(c.replicas[i].url, "http://")
 		role := "all"
 		if i == replicas-1 {
 			role = "api"
 		}
 		c.replicas[i] = &replica{url: "http://" + address, log: filepath.Join(t.ArtifactDir(), fmt.Sprintf("replica-%d.log", i)),
-			args: simulated("--role", role, "--listen", address, "--webhook-insecure", "--webhook-timeout", "2s")}
+			args: simulated("--role", role, "--listen", address, "--webhook-insecure", "--webhook-timeout", "2s", "--suppliers", c.supplier.config)}
 		c.start(i)
 		urls = append(urls, c.replicas[i].url)
 	}
@@ -156,7 +166,7 @@ func (c *chaos) pick() (faults []fault) {
 		n++
 	}
 	which := c.chance.Perm(targets)
-	if c.chance.IntN(2) == 0 { // it has the most ways to fail
+	if c.chance.IntN(3) == 0 { // it has the most ways to fail
 		i := slices.Index(which, thePrimary)
 		which[0], which[i] = which[i], which[0]
 	}
@@ -211,6 +221,10 @@ func (c *chaos) fault(target int) fault {
 		return c.primaryFault()
 	case theStandby:
 		return fault{"standby down", target, c.between(0, 6*time.Second), func() { c.standby.Stop() }, func() { c.standby.Start(c.t) }}
+	case theSupplier:
+		return c.supplierFault()
+	case theNetwork:
+		return c.networkFault()
 	}
 	r := c.replicas[target]
 	restart := func() { c.start(target) }
