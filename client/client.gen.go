@@ -85,6 +85,14 @@ type Card struct {
 	// Payment The payment instruction, and how far the payment is.
 	Payment Payment `json:"payment"`
 
+	// Refund What the operator gave back of what was paid for a card. Null if nothing was.
+	Refund *Refund `json:"refund"`
+
+	// RefundAddress The first and last six characters of the RefundAddress that the card was created with. Empty if there was none.
+	//
+	// Example: 8BnERT...pnYG6v
+	RefundAddress string `json:"refund_address"`
+
 	// Status How far the card is:
 	// - `awaiting_payment`: the payment is not yet confirmed on the blockchain; the credentials are null.
 	// - `generated`: the payment is confirmed and the card is issued; the credentials are filled in.
@@ -119,6 +127,14 @@ type CreateCardRequest struct {
 	//
 	// Example: monero
 	Currency string `json:"currency"`
+
+	// RefundAddress An address of yours for `currency`. If the card can't be issued, or you paid too much, the operator gives money back to it. The
+	// service refuses an address that can't be one of the currency, and one for another network than that of `payment.address`. It is
+	// kept encrypted and never shown in full. If absent, the operator asks you.
+	//
+	//
+	// Example: 8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3tVCK5cjSvCsJZ5oyScoGMxgAQjZfYAdpdJhYoQyyGbXfZKhUdWjQxFX3KpnYG6v
+	RefundAddress string `json:"refund_address,omitempty"`
 
 	// USDAmount The balance to add to the card, in US dollars: from 50 to 750, both included, with at most two decimals.
 	//
@@ -327,7 +343,7 @@ type Event struct {
 
 	// Type What happened:
 	// - `card.generated`: the card is issued; read its credentials.
-	// - `card.refund_due`: the card is paid, but can't be issued; the operator has to give the money back, or tries again.
+	// - `card.refund_due`: the card is paid, but can't be issued. The operator tries again, or gives the money back: `refund` then says so.
 	// - `payment.detected`: enough has arrived, and waits for its confirmations or already has them. If the operator accepts less, or
 	//   late money, this is sent only if it was not sent of the card before.
 	// - `payment.underpaid`: something has arrived, but less than the amount asked for.
@@ -352,7 +368,7 @@ type Event struct {
 
 // EventType What happened:
 //   - `card.generated`: the card is issued; read its credentials.
-//   - `card.refund_due`: the card is paid, but can't be issued; the operator has to give the money back, or tries again.
+//   - `card.refund_due`: the card is paid, but can't be issued. The operator tries again, or gives the money back: `refund` then says so.
 //   - `payment.detected`: enough has arrived, and waits for its confirmations or already has them. If the operator accepts less, or
 //     late money, this is sent only if it was not sent of the card before.
 //   - `payment.underpaid`: something has arrived, but less than the amount asked for.
@@ -496,6 +512,24 @@ type Recovery struct {
 	Count int64 `json:"count"`
 }
 
+// Refund What the operator gave back of what was paid for a card. Null if nothing was.
+type Refund struct {
+	// Amount All of it, in coins.
+	//
+	// Example: 0.983456789012
+	Amount decimal.Decimal `json:"amount"`
+
+	// At When the operator entered the last refund, UTC.
+	//
+	// Example: 2026-11-21T09:12:44.310Z
+	At time.Time `json:"at"`
+
+	// TxID The transaction of the last refund. Empty if the operator has not entered it.
+	//
+	// Example: 6a1d6ba5f5c0a1e6a8a2f1f8d3c84a6b1f0a9d5c4b3e2f1a0b9c8d7e6f5a4b3c
+	TxID string `json:"txid"`
+}
+
 // SimulatePaymentRequest The simulated transfer.
 //
 // Example: {"amount":"0.5","confirmations":10}
@@ -518,7 +552,7 @@ type SimulatePaymentRequest struct {
 type TestWebhookRequest struct {
 	// Type What happened:
 	// - `card.generated`: the card is issued; read its credentials.
-	// - `card.refund_due`: the card is paid, but can't be issued; the operator has to give the money back, or tries again.
+	// - `card.refund_due`: the card is paid, but can't be issued. The operator tries again, or gives the money back: `refund` then says so.
 	// - `payment.detected`: enough has arrived, and waits for its confirmations or already has them. If the operator accepts less, or
 	//   late money, this is sent only if it was not sent of the card before.
 	// - `payment.underpaid`: something has arrived, but less than the amount asked for.

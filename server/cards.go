@@ -70,7 +70,8 @@ func (a *api) CreateCard(gc context.Context, r CreateCardRequestObject) (CreateC
 	}
 	w := wireCard(c)
 	return CreateCard201JSONResponse{Headers: headers, Body: CreatedCard{
-		UUID: w.UUID, CreatedAt: w.CreatedAt, Status: w.Status, USDAmount: usdNumber(c.USD), Payment: w.Payment, Credentials: w.Credentials,
+		UUID: w.UUID, CreatedAt: w.CreatedAt, Status: w.Status, USDAmount: usdNumber(c.USD), Payment: w.Payment, Credentials: w.Credentials, RefundAddress: w.RefundAddress,
+		Refund: w.Refund,
 	}}, nil
 }
 
@@ -243,6 +244,15 @@ func wireCard(c *card.Card) Card {
 			ConfirmationsRequired: int32(c.ConfirmationsRequired),
 			Rate:                  c.Rate.USD,
 		},
+	}
+	if masked := card.Mask(c.RefundAddress); masked != "" {
+		w.RefundAddress = &masked
+	}
+	if c.Refunded > 0 {
+		w.Refund = &Refund{Amount: c.Coin.Decimal(c.Refunded), At: Time(c.RefundedAt)}
+		if c.RefundTxID != "" {
+			w.Refund.TxID = &c.RefundTxID
+		}
 	}
 	if c.Transfers != nil {
 		w.Payment.Transfers = make([]Transfer, len(c.Transfers))

@@ -113,7 +113,8 @@ func deploy(t testing.TB, s setup) *deployment {
 	if s.wrap != nil {
 		requests = s.wrap(db)
 	}
-	cfg := order.Config{Currencies: []card.Currency{coin}, Now: s.clock.now}
+	cfg := order.Config{Currencies: []card.Currency{coin}, Now: s.clock.now,
+		CheckAddress: map[string]func(address, ours string) error{coin.Code: chain.Coins()[0].CheckSimulated}}
 	if s.limits != nil {
 		s.limits(&cfg)
 	}
@@ -271,7 +272,7 @@ func sorted(s []string) []string {
 
 // create asks for a card of so many US dollars.
 func create(ctx context.Context, s *order.Service, account uuid.UUID, usd string) (*card.Card, error) {
-	o, wrong := s.Check(usd, "monero")
+	o, wrong := s.Check(order.Request{USDAmount: usd, Currency: "monero"})
 	if len(wrong) > 0 {
 		return nil, card.ErrInvalidRequest.WithFields(wrong...)
 	}

@@ -227,6 +227,14 @@ type Card struct {
 	// Credentials What you need to use the card. All five fields are always present. They are null while the card is `awaiting_payment`,
 	// and filled in once it is `generated`.
 	Credentials Credentials `json:"credentials"`
+
+	// RefundAddress The first and last six characters of the `refund_address` that the card was created with. Null if there was none.
+	//
+	// Example: 8BnERT...pnYG6v
+	RefundAddress *string `json:"refund_address"`
+
+	// Refund What the operator gave back of what was paid for a card. Null if nothing was.
+	Refund *Refund `json:"refund"`
 }
 
 // CardStatus How far the card is:
@@ -244,6 +252,14 @@ type CreateCardRequest struct {
 	//
 	// Example: monero
 	Currency string `json:"currency"`
+
+	// RefundAddress An address of yours for `currency`. If the card can't be issued, or you paid too much, the operator gives money back to it. The
+	// service refuses an address that can't be one of the currency, and one for another network than that of `payment.address`. It is
+	// kept encrypted and never shown in full. If absent, the operator asks you.
+	//
+	//
+	// Example: 8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3tVCK5cjSvCsJZ5oyScoGMxgAQjZfYAdpdJhYoQyyGbXfZKhUdWjQxFX3KpnYG6v
+	RefundAddress *string `json:"refund_address,omitempty"`
 
 	// USDAmount The balance to add to the card, in US dollars: from 50 to 750, both included, with at most two decimals.
 	// It is a string or a number; the service does not accept an exponent (`1e2`).
@@ -306,6 +322,14 @@ type CreatedCard struct {
 	// Credentials What you need to use the card. All five fields are always present. They are null while the card is `awaiting_payment`,
 	// and filled in once it is `generated`.
 	Credentials Credentials `json:"credentials"`
+
+	// RefundAddress The first and last six characters of the `refund_address` in the request. Null if there was none.
+	//
+	// Example: 8BnERT...pnYG6v
+	RefundAddress *string `json:"refund_address"`
+
+	// Refund What the operator gave back of what was paid for a card. Null if nothing was.
+	Refund *Refund `json:"refund"`
 }
 
 // Credentials What you need to use the card. All five fields are always present. They are null while the card is `awaiting_payment`,
@@ -444,7 +468,7 @@ type Event struct {
 
 	// Type What happened:
 	// - `card.generated`: the card is issued; read its credentials.
-	// - `card.refund_due`: the card is paid, but can't be issued; the operator has to give the money back, or tries again.
+	// - `card.refund_due`: the card is paid, but can't be issued. The operator tries again, or gives the money back: `refund` then says so.
 	// - `payment.detected`: enough has arrived, and waits for its confirmations or already has them. If the operator accepts less, or
 	//   late money, this is sent only if it was not sent of the card before.
 	// - `payment.underpaid`: something has arrived, but less than the amount asked for.
@@ -512,7 +536,7 @@ type Event struct {
 
 // EventType What happened:
 //   - `card.generated`: the card is issued; read its credentials.
-//   - `card.refund_due`: the card is paid, but can't be issued; the operator has to give the money back, or tries again.
+//   - `card.refund_due`: the card is paid, but can't be issued. The operator tries again, or gives the money back: `refund` then says so.
 //   - `payment.detected`: enough has arrived, and waits for its confirmations or already has them. If the operator accepts less, or
 //     late money, this is sent only if it was not sent of the card before.
 //   - `payment.underpaid`: something has arrived, but less than the amount asked for.
@@ -692,6 +716,26 @@ type Recovery struct {
 	Count int64 `json:"count"`
 }
 
+// Refund What the operator gave back of what was paid for a card. Null if nothing was.
+type Refund struct {
+	// Amount All of it, in coins.
+	//
+	// Example: 0.983456789012
+	Amount card.Decimal `json:"amount"`
+
+	// TxID The transaction of the last refund, as wallets and block explorers show it. Null if the operator has not entered it. Operators
+	// enter a refund before they send it, and its transaction after that.
+	//
+	//
+	// Example: 6a1d6ba5f5c0a1e6a8a2f1f8d3c84a6b1f0a9d5c4b3e2f1a0b9c8d7e6f5a4b3c
+	TxID *string `json:"txid"`
+
+	// At When the operator entered the last refund, UTC.
+	//
+	// Example: 2026-11-21T09:12:44.310Z
+	At Time `json:"at"`
+}
+
 // SimulatePaymentRequest The simulated transfer.
 //
 // Example: {"amount":"0.5","confirmations":10}
@@ -714,7 +758,7 @@ type SimulatePaymentRequest struct {
 type TestWebhookRequest struct {
 	// Type What happened:
 	// - `card.generated`: the card is issued; read its credentials.
-	// - `card.refund_due`: the card is paid, but can't be issued; the operator has to give the money back, or tries again.
+	// - `card.refund_due`: the card is paid, but can't be issued. The operator tries again, or gives the money back: `refund` then says so.
 	// - `payment.detected`: enough has arrived, and waits for its confirmations or already has them. If the operator accepts less, or
 	//   late money, this is sent only if it was not sent of the card before.
 	// - `payment.underpaid`: something has arrived, but less than the amount asked for.

@@ -21,8 +21,8 @@ const (
 		`\{"currency":"monero","amount":"0\.986755835301","address":"(7[1-9A-Za-z]{94})","state":"STATE","expires_at":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)",` +
 		`"uri":"monero:(7[1-9A-Za-z]{94})\?tx_amount=0\.986755835301","amount_received":"RECEIVED","amount_due":"DUE",` +
 		`"confirmations":CONFIRMATIONS,"confirmations_required":10,"rate":"152\.52"\},"credentials":`
-	wireNulls  = `\{"card_number":null,"expiration_date":null,"security_code":null,"url":null,"url_password":null\}\}\n?$`
-	wireValues = `\{"card_number":"(\d{12,19})","expiration_date":"((?:0[1-9]|1[0-2])/\d\d)","security_code":"(\d{3,4})","url":"(https://[^"]+)","url_password":"([^"]+)"\}\}\n?$`
+	wireNulls  = `\{"card_number":null,"expiration_date":null,"security_code":null,"url":null,"url_password":null\},"refund_address":null,"refund":null\}\n?$`
+	wireValues = `\{"card_number":"(\d{12,19})","expiration_date":"((?:0[1-9]|1[0-2])/\d\d)","security_code":"(\d{3,4})","url":"(https://[^"]+)","url_password":"([^"]+)"\},"refund_address":null,"refund":null\}\n?$`
 )
 
 func wire(pattern string, values ...string) *regexp.Regexp {

@@ -15,6 +15,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
 )
 
 // validate refuses requests that violate the contract. The response lists everything that is wrong.
@@ -96,7 +97,8 @@ func (a *api) check(c *gin.Context, operation string, body map[string]any) []car
 			usd = number.String()
 		}
 		currency, _ := body["currency"].(string)
-		o, wrong := a.orders.Check(usd, currency)
+		refundTo, _ := body["refund_address"].(string)
+		o, wrong := a.orders.Check(order.Request{USDAmount: usd, Currency: currency, RefundAddress: refundTo})
 		c.Set(checkedKey, o)
 		return wrong
 	case "createWebhook", "updateWebhook":

@@ -54,15 +54,22 @@ type Card struct {
 	TipHeight int64  // of the chain, when the card was read
 	Sealed    *Sealed
 
+	// RefundAddress is where the customer wants money back; "" if the order named no address. It is set only where Service has opened
+	// SealedRefundAddress.
+	RefundAddress       Secret
+	SealedRefundAddress []byte
+
 	// Transfers are those that are counted, first seen first, but only the largest if there are many; Omitted is how many of them are left
 	// out. They are set only where one card is read.
 	Transfers []Transfer
 	Omitted   int64
 
 	// What operators decided (ResolveCard).
-	Accepted   Amount // so much is enough, whatever was asked for; 0 if nothing was decided
-	Refunded   Amount // was given back
-	WrittenOff Amount // of a generated card, is missing and will not be waited for
+	Accepted   Amount    // so much is enough, whatever was asked for; 0 if nothing was decided
+	Refunded   Amount    // was given back
+	RefundedAt time.Time // the last time; zero if nothing was
+	RefundTxID string    // of the last refund's transaction; "" if the operator named none
+	WrittenOff Amount    // of a generated card, is missing and will not be waited for
 
 	// Credentials are set only where Service has opened Sealed, once the card is generated.
 	Credentials *Credentials
@@ -98,8 +105,25 @@ func (c *Card) AsCreated() *Card {
 	created.Received, created.Settled, created.Height, created.Sealed = 0, 0, 0, nil
 	created.Transfers, created.Omitted = nil, 0
 	created.Accepted, created.Refunded, created.WrittenOff = 0, 0, 0
+	created.RefundedAt, created.RefundTxID = time.Time{}, ""
 	created.Credit = Credit{Due: c.Amount}
 	return &created
+}
+
+// RefundAddressField names the refund address where it is encrypted.
+const RefundAddressField = "refund_address"
+
+// Mask returns the first and last six characters of an address, by which its owner recognises it. It returns "" for "".
+func Mask(address Secret) string {
+	const shown = 6
+	text := address.Reveal()
+	switch {
+	case text == "":
+		return ""
+	case len(text) < 4*shown: // is no address of any coin
+		return "..."
+	}
+	return text[:shown] + "..." + text[len(text)-shown:]
 }
 
 // Secret is a text that no log, no JSON and no format verb shows.

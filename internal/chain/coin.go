@@ -16,6 +16,11 @@ type Coin struct {
 	Markets map[string]string
 	// Example shows the coin's flags in help texts.
 	Example string
+	// CheckAddress returns an error unless the coin can be sent to an address, on the network that ours is for: an address of the wallet, or
+	// "" if none is known. The error continues a sentence that begins with the name of the field, and does not quote the address.
+	CheckAddress func(address, ours string) error
+	// CheckTxID returns an error unless a text can be the id of a transaction. The error is of the same kind.
+	CheckTxID func(txid string) error
 	// Every is the time between two passes over the chain.
 	Every time.Duration
 	// Settings returns what an operator sets for the coin: a pointer to a struct whose fields are flags, by kong's tags. It is nil for a
@@ -95,6 +100,15 @@ func ByCode(code string) (Coin, bool) {
 		}
 	}
 	return Coin{}, false
+}
+
+// CheckSimulated is CheckAddress for a simulated chain of the coin: it also accepts the addresses that such a chain makes, and those of any
+// network.
+func (c Coin) CheckSimulated(address, _ string) error {
+	if isSimulated(address) {
+		return nil
+	}
+	return c.CheckAddress(address, "")
 }
 
 // Markets returns the names of markets by currency and rate source. It includes coins that cards can't be paid with yet.

@@ -12,37 +12,80 @@ import (
 
 // An address is a byte that says network and kind, two public keys of 32 bytes, and the first 4 bytes of the Keccak-256 of all that, in
 // Monero's base58. Source: https://docs.getmonero.org/public-address/standard-address/
+// An integrated address has a payment id of 8 bytes before these.
 const (
-	addressBytes  = 69
-	checksumBytes = 4
+	addressBytes   = 69
+	paymentIDBytes = 8
+	checksumBytes  = 4
 )
 
 // addressKind is what an address says about itself.
 type addressKind struct {
 	network string // mainnet, testnet or stagenet; regtest uses the addresses of mainnet
 	sub     bool
+	payment bool // it has a payment id
 }
 
 var addressKinds = map[byte]addressKind{
-	18: {"mainnet", false}, 42: {"mainnet", true},
-	53: {"testnet", false}, 63: {"testnet", true},
-	24: {"stagenet", false}, 36: {"stagenet", true},
+	18: {network: "mainnet"}, 42: {network: "mainnet", sub: true}, 19: {network: "mainnet", payment: true},
+	53: {network: "testnet"}, 63: {network: "testnet", sub: true}, 54: {network: "testnet", payment: true},
+	24: {network: "stagenet"}, 36: {network: "stagenet", sub: true}, 25: {network: "stagenet", payment: true},
 }
 
-// parseAddress returns the kind of an address. An error continues a sentence that begins with the name of the field.
+// What can be wrong with an address. Each continues a sentence that begins with the name of the field.
+var (
+	errNotAddress    = errors.New("is not an address of Monero")
+	errAddressTypo   = errors.New("is not an address of Monero: its checksum is wrong, so a character is missing or mistyped")
+	errOtherNetworks = errors.New("is an address of none of Monero's networks")
+)
+
+// parseAddress returns the kind of an address that a wallet made for itself. An error continues a sentence that begins with the name of the
+// field.
 func parseAddress(address string) (addressKind, error) {
-	data, ok := decodeBase58(address)
-	if !ok || len(data) != addressBytes {
-		return addressKind{}, fmt.Errorf("is no address: %q", excerpt([]byte(address)))
-	}
-	body, checksum := data[:addressBytes-checksumBytes], data[addressBytes-checksumBytes:]
-	hash := sha3.NewLegacyKeccak256()
-	_, _ = hash.Write(body)
-	kind, known := addressKinds[data[0]]
-	if !known || !bytes.Equal(hash.Sum(nil)[:checksumBytes], checksum) {
+	kind, err := addressKindOf(address)
+	if err != nil || kind.payment {
 		return addressKind{}, fmt.Errorf("is no address: %q", excerpt([]byte(address)))
 	}
 	return kind, nil
+}
+
+// addressKindOf returns the kind of an address.
+func addressKindOf(address string) (addressKind, error) {
+	data, ok := decodeBase58(address)
+	if !ok || len(data) != addressBytes && len(data) != addressBytes+paymentIDBytes {
+		return addressKind{}, errNotAddress
+	}
+	body, checksum := data[:len(data)-checksumBytes], data[len(data)-checksumBytes:]
+	hash := sha3.NewLegacyKeccak256()
+	_, _ = hash.Write(body)
+	kind, known := addressKinds[data[0]]
+	switch {
+	case !bytes.Equal(hash.Sum(nil)[:checksumBytes], checksum):
+		return addressKind{}, errAddressTypo
+	case !known:
+		return addressKind{}, errOtherNetworks
+	case kind.payment != (len(data) > addressBytes):
+		return addressKind{}, errNotAddress
+	}
+	return kind, nil
+}
+
+// checkMoneroAddress implements Coin.CheckAddress. Integrated addresses are accepted too: exchanges still give them to their customers, and
+// wallets pay to one as to any other.
+func checkMoneroAddress(address, ours string) error {
+	kind, err := addressKindOf(address)
+	if network := networkOf(ours); err == nil && network != "" && kind.network != network {
+		err = fmt.Errorf("is an address of Monero's %s, and payments here are made on its %s", kind.network, network)
+	}
+	return err
+}
+
+// checkMoneroTxID implements Coin.CheckTxID.
+func checkMoneroTxID(txid string) error {
+	if len(txid) != 64 || strings.Trim(txid, "0123456789abcdef") != "" {
+		return errors.New("is not the id of a transaction of Monero: that has 64 hexadecimal digits")
+	}
+	return nil
 }
 
 // decodeBase58 decodes Monero's base58: each 8 bytes are 11 digits, and what is left over has as many as it needs.

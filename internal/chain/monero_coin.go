@@ -19,6 +19,9 @@ func monero() Coin {
 		Example:  "--monero-daemon-url http://127.0.0.1:18081 --monero-wallet-url http://127.0.0.1:18083",
 		Every:    2 * time.Second,
 		Settings: func() Settings { return new(moneroSettings) },
+
+		CheckAddress: checkMoneroAddress,
+		CheckTxID:    checkMoneroTxID,
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
@@ -112,6 +113,11 @@ func simulatedAddress() string {
 		random[i] = base58[int(b)%len(base58)]
 	}
 	return "7" + string(random)
+}
+
+// isSimulated reports whether simulatedAddress can have made an address.
+func isSimulated(address string) bool {
+	return len(address) == 95 && address[0] == '7' && strings.Trim(address, base58) == ""
 }
 
 // Pay implements order.Sandbox.

@@ -470,7 +470,7 @@ func cpu(b *testing.B, pid int) time.Duration {
 
 // create asks for a card of so many US dollars.
 func create(ctx context.Context, s *order.Service, account uuid.UUID, usd string) (*card.Card, error) {
-	o, wrong := s.Check(usd, "monero")
+	o, wrong := s.Check(order.Request{USDAmount: usd, Currency: "monero"})
 	if len(wrong) > 0 {
 		return nil, card.ErrInvalidRequest.WithFields(wrong...)
 	}

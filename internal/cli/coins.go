@@ -77,6 +77,19 @@ func currencies(coins []enabled) []card.Currency {
 	return all
 }
 
+// addressChecks returns the functions that check customers' addresses, by currency.
+func addressChecks(coins []card.Currency, simulated bool) map[string]func(address, ours string) error {
+	checks := map[string]func(address, ours string) error{}
+	for _, c := range coins {
+		coin, _ := chain.ByCode(c.Code)
+		checks[c.Code] = coin.CheckAddress
+		if simulated {
+			checks[c.Code] = coin.CheckSimulated
+		}
+	}
+	return checks
+}
+
 // nodes opens the real chains of a process, and returns what closes them. It refuses a node or wallet that can never be used. One that does
 // not answer yet is no error: the watcher keeps trying, and readiness says so.
 func nodes(ctx context.Context, log *slog.Logger, coins []enabled) ([]watched, func(), error) {

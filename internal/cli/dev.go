@@ -62,7 +62,7 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 		listener: listener, api: true, worker: true, rates: rates, chains: simulated(coins), simulated: true,
 		webhooks:  webhookFlags{Insecure: true, Timeout: 15 * time.Second, Retention: defaultRetention},
 		suppliers: made,
-		orders:    order.Config{Currencies: coins}, addresses: addressFlags{Pool: devPool},
+		orders:    order.Config{Currencies: coins, CheckAddress: addressChecks(coins, true)}, addresses: addressFlags{Pool: devPool},
 		started: func(ctx context.Context, accounts *account.Service, url string) error {
 			token, err := accounts.DevToken(ctx)
 			if err != nil {

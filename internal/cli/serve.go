@@ -77,7 +77,8 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 		rates: rates, live: live, ratesEvery: c.Rates.Live.RateEvery,
 		webhooks:  c.Webhooks,
 		suppliers: made,
-		orders:    order.Config{Currencies: currencies(coins), QuoteTTL: c.QuoteTTL, MaxOpenUSD: card.USD(c.MaxOpenUSD * 100), FreezeReversed: c.Freeze, MaxBlind: c.MaxBlind},
+		orders: order.Config{Currencies: currencies(coins), QuoteTTL: c.QuoteTTL, MaxOpenUSD: card.USD(c.MaxOpenUSD * 100), FreezeReversed: c.Freeze, MaxBlind: c.MaxBlind,
+			CheckAddress: addressChecks(currencies(coins), c.Simulated)},
 		addresses: c.Addresses, wait: c.Wait,
 		started: func(_ context.Context, _ *account.Service, url string) error {
 			if g.Mode == card.LiveMode {

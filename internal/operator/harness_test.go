@@ -107,7 +107,7 @@ func (s *shop) clock() time.Time { return s.now }
 // order asks for a card of 150 dollars.
 func (s *shop) order() *card.Card {
 	s.t.Helper()
-	o, wrong := s.orders.Check("150", "monero")
+	o, wrong := s.orders.Check(order.Request{USDAmount: "150", Currency: "monero"})
 	if len(wrong) > 0 {
 		s.t.Fatal(wrong)
 	}

@@ -49,7 +49,7 @@ func TestCheck_EverythingWrongAtOnce(t *testing.T) {
 		if tt.currencyWrong != "" {
 			want = append(want, card.FieldError{Pointer: "/currency", Detail: tt.currencyWrong})
 		}
-		o, wrong := s.Check(tt.usd, tt.currency)
+		o, wrong := s.Check(order.Request{USDAmount: tt.usd, Currency: tt.currency})
 		if diff := cmp.Diff(want, wrong); diff != "" {
 			t.Errorf("%q %q: %s", tt.usd, tt.currency, diff)
 		}

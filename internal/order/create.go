@@ -17,40 +17,71 @@ import (
 // errKeyTaken means that the account has already ordered a card with this idempotency key.
 var errKeyTaken = errors.New("idempotency key is taken")
 
+// Request is what a client asks for, as it was written.
+type Request struct {
+	USDAmount     string // the balance in US dollars, a plain decimal number
+	Currency      string // the code of the currency to pay with
+	RefundAddress string // where to give money back; "" for none
+}
+
 // Order is a valid request for a card. Check returns it.
 type Order struct {
-	usd  card.USD
-	coin card.Currency
+	usd      card.USD
+	coin     card.Currency
+	refundTo card.Secret
 }
 
-// hash returns the same hash for orders that ask for the same.
-func (o Order) hash() []byte {
-	sum := sha256.Sum256(fmt.Appendf(nil, "createCard/1\x00%d\x00%s", o.usd, o.coin.Code))
-	return sum[:]
+// hash returns the same hash for orders that ask for the same. What an order leaves out does not change it, so that the hashes of earlier
+// releases stay right. Addresses are public on some chains: only a keyed hash of one goes in, so that nobody can try them all.
+func (s *Service) hash(o Order) ([]byte, error) {
+	text := fmt.Appendf(nil, "createCard/1\x00%d\x00%s", o.usd, o.coin.Code)
+	if o.refundTo != "" {
+		digest, err := s.vault.Digest("refund address", []byte(o.refundTo.Reveal()))
+		if err != nil {
+			return nil, err
+		}
+		text = fmt.Appendf(text, "\x00refund_address\x00%x", digest)
+	}
+	sum := sha256.Sum256(text)
+	return sum[:], nil
 }
 
-// Check validates a request for a card: its balance in US dollars, a plain decimal number, and the code of the currency to pay with. It
-// returns either the order, or everything that is wrong with the request.
-func (s *Service) Check(usdAmount, currency string) (o Order, wrong []card.FieldError) {
-	usd, err := card.ParseUSD(usdAmount)
+// Check validates a request for a card. It returns either the order, or everything that is wrong with the request.
+func (s *Service) Check(r Request) (o Order, wrong []card.FieldError) {
+	usd, err := card.ParseUSD(r.USDAmount)
 	if err == nil && (usd < card.MinUSD || usd > card.MaxUSD) {
 		err = fmt.Errorf("must be between %s and %s", card.MinUSD, card.MaxUSD)
 	}
 	if err != nil {
 		wrong = append(wrong, card.FieldError{Pointer: "/usd_amount", Detail: err.Error()})
 	}
-	i := slices.IndexFunc(s.cfg.Currencies, func(c card.Currency) bool { return c.Code == currency })
+	i := slices.IndexFunc(s.cfg.Currencies, func(c card.Currency) bool { return c.Code == r.Currency })
 	if i < 0 {
 		codes := make([]string, len(s.cfg.Currencies))
 		for i, c := range s.cfg.Currencies {
 			codes[i] = c.Code
 		}
 		wrong = append(wrong, card.FieldError{Pointer: "/currency", Detail: "is not a currency of this service; choose one of: " + strings.Join(codes, ", ")})
+	} else if err := s.checkRefundAddress(r); err != nil {
+		wrong = append(wrong, card.FieldError{Pointer: "/refund_address", Detail: err.Error()})
 	}
 	if len(wrong) > 0 {
 		return Order{}, wrong
 	}
-	return Order{usd: usd, coin: s.cfg.Currencies[i]}, nil
+	return Order{usd: usd, coin: s.cfg.Currencies[i], refundTo: card.Secret(r.RefundAddress)}, nil
+}
+
+// checkRefundAddress returns an error unless money can be given back to the address, if there is one. It knows the network of the wallet by
+// the addresses that it holds in memory.
+func (s *Service) checkRefundAddress(r Request) error {
+	if r.RefundAddress == "" {
+		return nil
+	}
+	check := s.cfg.CheckAddress[r.Currency]
+	if check == nil {
+		return errors.New("is not accepted with this currency")
+	}
+	return check(r.RefundAddress, s.pools[r.Currency].peek())
 }
 
 // CreateCard stores a card that waits for its payment. It costs one round trip to the store; a replay costs more.
@@ -76,8 +107,15 @@ func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, o Order, ke
 	if lookup != nil {
 		return nil, false, lookup
 	}
-	if !bytes.Equal(earlier.RequestHash, o.hash()) {
+	hash, err := s.hash(o)
+	if err != nil {
+		return nil, false, err
+	}
+	if !bytes.Equal(earlier.RequestHash, hash) {
 		return nil, false, card.ErrKeyReused
+	}
+	if err := s.openRefundAddress(earlier); err != nil {
+		return nil, false, err
 	}
 	if err := s.store.AwaitReplication(ctx); err != nil {
 		return nil, false, err
@@ -110,10 +148,10 @@ func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o Order, ke
 		quoted := &card.Card{
 			UUID: id, AccountID: account, CreatedAt: createdAt, USD: o.usd, Coin: o.coin, Amount: amount, Address: address, Rate: rate,
 			ExpiresAt: createdAt.Add(s.cfg.QuoteTTL), ConfirmationsRequired: o.coin.Confirmations, IdempotencyKey: key,
-			Status: card.AwaitingPayment, State: card.Unpaid, Credit: card.Credit{Due: amount},
+			Status: card.AwaitingPayment, State: card.Unpaid, Credit: card.Credit{Due: amount}, RefundAddress: o.refundTo,
 		}
-		if key != "" {
-			quoted.RequestHash = o.hash()
+		if err := s.seal(quoted, o); err != nil {
+			return nil, err
 		}
 		switch stored, err := s.storeCard(ctx, quoted); {
 		case err != nil:
@@ -123,6 +161,19 @@ func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o Order, ke
 		}
 	}
 	return nil, card.ErrNoAddress
+}
+
+// seal encrypts what a new card keeps of its customer, and sets the hash of its order if it has an idempotency key.
+func (s *Service) seal(c *card.Card, o Order) (err error) {
+	if c.RefundAddress != "" {
+		if c.SealedRefundAddress, err = s.vault.Seal(c.UUID, c.AccountID, card.RefundAddressField, c.RefundAddress); err != nil {
+			return err
+		}
+	}
+	if c.IdempotencyKey != "" {
+		c.RequestHash, err = s.hash(o)
+	}
+	return err
 }
 
 // storeCard stores a card. It returns false if the card's address is taken. The error is errKeyTaken if its idempotency key is, and

@@ -132,7 +132,7 @@ func (s *counter) attest(currency string) {
 
 func (s *counter) check(usd, currency string) order.Order {
 	s.t.Helper()
-	o, wrong := s.orders.Check(usd, currency)
+	o, wrong := s.orders.Check(order.Request{USDAmount: usd, Currency: currency})
 	if len(wrong) > 0 {
 		s.t.Fatal(wrong)
 	}

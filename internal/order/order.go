@@ -71,8 +71,14 @@ type Store interface {
 	PoolState(ctx context.Context, currency string) (PoolState, error)
 }
 
-// Vault decrypts credentials.
+// Vault encrypts and decrypts what must not be read from a database, and hashes what must not be guessed from one.
 type Vault interface {
+	// Seal encrypts a field of a card.
+	Seal(id, account uuid.UUID, field string, plaintext card.Secret) ([]byte, error)
+	// Open decrypts what Seal returned. It returns an error if it was changed, or belongs to another card or field.
+	Open(id, account uuid.UUID, field string, ciphertext []byte) (card.Secret, error)
+	// Digest returns a keyed hash; label keeps hashes for different purposes apart.
+	Digest(label string, data []byte) ([]byte, error)
 	// OpenCredentials returns an error if a field was changed, or belongs to another card or field.
 	OpenCredentials(id, account uuid.UUID, sealed card.Sealed) (card.Credentials, error)
 }
@@ -106,6 +112,10 @@ type Service struct {
 type Config struct {
 	// Currencies are those that cards can be paid with, each with the confirmations that it needs. At least one is required.
 	Currencies []card.Currency
+	// CheckAddress has for each currency the function that returns an error unless its coin can be sent to an address, on the network that
+	// ours is for: an address of the wallet, or "" if none is known. The error continues a sentence that begins with the name of the field.
+	// Orders in a currency without one name no refund address.
+	CheckAddress map[string]func(address, ours string) error
 	// QuoteTTL is how long amount and rate are locked. Defaults to 60 minutes.
 	QuoteTTL time.Duration
 	// MaxOpenUSD limits the total of an account's orders that are not paid in full: each is an option to pay at an old rate. Several

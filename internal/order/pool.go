@@ -60,6 +60,16 @@ func (p *addressPool) take() (string, bool) {
 	return address, true
 }
 
+// peek returns an address without taking it; "" if there is none.
+func (p *addressPool) peek() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.free) == 0 {
+		return ""
+	}
+	return p.free[0]
+}
+
 func (p *addressPool) add(addresses ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

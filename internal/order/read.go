@@ -27,8 +27,11 @@ func (s *Service) GetCard(ctx context.Context, account, id uuid.UUID) (*card.Car
 	return c, nil
 }
 
-// open decrypts the credentials of an issued card, unless they are no longer kept.
+// open decrypts the refund address of a card, and the credentials of an issued one unless they are no longer kept.
 func (s *Service) open(c *card.Card) error {
+	if err := s.openRefundAddress(c); err != nil {
+		return err
+	}
 	if c.Status != card.Generated || c.Sealed == nil {
 		return nil
 	}
@@ -38,6 +41,13 @@ func (s *Service) open(c *card.Card) error {
 	}
 	c.Credentials = &credentials
 	return nil
+}
+
+func (s *Service) openRefundAddress(c *card.Card) (err error) {
+	if c.SealedRefundAddress != nil {
+		c.RefundAddress, err = s.vault.Open(c.UUID, c.AccountID, card.RefundAddressField, c.SealedRefundAddress)
+	}
+	return err
 }
 
 // listPage is the most cards that ListCards has in memory.

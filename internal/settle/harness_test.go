@@ -322,7 +322,7 @@ var errFault = fmt.Errorf("connection reset by peer")
 
 // create asks for a card of so many US dollars.
 func create(ctx context.Context, s *order.Service, account uuid.UUID, usd string) (*card.Card, error) {
-	o, wrong := s.Check(usd, "monero")
+	o, wrong := s.Check(order.Request{USDAmount: usd, Currency: "monero"})
 	if len(wrong) > 0 {
 		return nil, card.ErrInvalidRequest.WithFields(wrong...)
 	}

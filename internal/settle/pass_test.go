@@ -12,6 +12,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
 )
@@ -60,7 +61,7 @@ func (s *shop) pebbles() *quarry {
 // orderPebbles returns a card that can be paid in pebbles. A watcher must have passed before.
 func (s *shop) orderPebbles() *card.Card {
 	s.t.Helper()
-	o, wrong := s.orders.Check("150", pebble.Code)
+	o, wrong := s.orders.Check(order.Request{USDAmount: "150", Currency: pebble.Code})
 	if len(wrong) > 0 {
 		s.t.Fatal(wrong)
 	}

@@ -119,7 +119,7 @@ func TestWatcher_AChainThatKeepsNothingBetweenCalls(t *testing.T) {
 		var cards []*card.Card
 		seen := map[string]bool{}
 		for range 70 {
-			o, wrong := orders.Check("150", pebble.Code)
+			o, wrong := orders.Check(order.Request{USDAmount: "150", Currency: pebble.Code})
 			if len(wrong) > 0 {
 				t.Fatal(wrong)
 			}
@@ -162,7 +162,7 @@ func TestWatcher_ASickCoinIsOneSickCoin(t *testing.T) {
 			order.Config{Currencies: append(chain.Currencies(), pebble), Now: s.clock, MaxBlind: time.Minute})
 		check(t, err)
 		create := func(code string) error {
-			o, wrong := orders.Check("150", code)
+			o, wrong := orders.Check(order.Request{USDAmount: "150", Currency: code})
 			if len(wrong) > 0 {
 				t.Fatal(wrong)
 			}

@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -22,7 +23,8 @@ import (
 func (d dialect) insertCard() string {
 	return "INSERT INTO cards (" + cardColumns + `)
 	SELECT CAST(? AS ` + d.uuidType + "), CAST(? AS " + d.uuidType + ")" + strings.Repeat(", CAST(? AS BIGINT)", 2) + `, CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT),
-	CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS INTEGER), CAST(? AS TEXT), CAST(? AS ` + d.bytes + `), CAST(? AS BIGINT)
+	CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS INTEGER), CAST(? AS TEXT), CAST(? AS ` + d.bytes + `), CAST(? AS BIGINT),
+	CAST(? AS ` + d.bytes + `)
 	WHERE NOT EXISTS (SELECT 1 FROM transfers t WHERE t.currency = ? AND t.address = ?)
 	AND CASE WHEN CAST(? AS BIGINT) = 0 THEN TRUE ELSE (SELECT COALESCE(SUM(o.usd_cents), 0) FROM cards o
 		WHERE o.account_id = CAST(? AS ` + d.uuidType + `) AND o.payment_state IN ('unpaid', 'underpaid')) + CAST(? AS BIGINT) <= CAST(? AS BIGINT) END
@@ -31,7 +33,7 @@ func (d dialect) insertCard() string {
 
 // cardColumns are the columns of a new card.
 const cardColumns = `uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source,
-	expires_at, confirmations_required, idempotency_key, request_hash, credit_due`
+	expires_at, confirmations_required, idempotency_key, request_hash, credit_due, refund_address`
 
 // cardValues returns the values of cardColumns.
 func cardValues(c *card.Card) ([]any, error) {
@@ -41,7 +43,7 @@ func cardValues(c *card.Card) ([]any, error) {
 	}
 	return []any{c.UUID, c.AccountID, c.CreatedAt.UnixMilli(), int64(c.USD), c.Coin.Code, int64(c.Amount), c.Address,
 		rate.Units, c.Rate.At.UnixMilli(), c.Rate.Source, c.ExpiresAt.UnixMilli(), c.ConfirmationsRequired,
-		nullString(c.IdempotencyKey), c.RequestHash, int64(c.Credit.Due)}, nil
+		nullString(c.IdempotencyKey), c.RequestHash, int64(c.Credit.Due), c.SealedRefundAddress}, nil
 }
 
 // mostTransfers is how many transfers are read with a card.
@@ -61,7 +63,9 @@ const selectCards = "SELECT " + cardsSelected + " " + fromCards
 const cardsSelected = ` c.uuid, c.account_id, c.created_at, c.usd_cents, c.currency, c.amount, c.address, c.rate, c.rate_at,
 	c.rate_source, c.expires_at, c.confirmations_required, COALESCE(c.idempotency_key, '') AS idempotency_key, c.request_hash,
 	c.status, c.payment_state, c.received, c.settled, c.height, COALESCE(k.height, 0) AS tip_height, c.accepted, c.refunded, c.written_off,
-	c.credit_paid, c.credit_held, c.credit_surplus, c.credit_refunded, c.credit_lost, c.credit_written_off,
+	c.credit_paid, c.credit_held, c.credit_surplus, c.credit_refunded, c.credit_lost, c.credit_written_off, c.refund_address,
+	CASE WHEN c.refunded > 0 THEN (SELECT MAX(r.created_at) FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'refund' AND r.amount > 0) END AS refunded_at,
+	CASE WHEN c.refunded > 0 THEN (SELECT r.txid FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'refund' ORDER BY r.id DESC LIMIT 1) END AS refund_txid,
 	s.card_number, s.expiration_date, s.security_code, s.url, s.url_password`
 
 const fromCards = `FROM cards c LEFT JOIN chains k ON k.currency = c.currency LEFT JOIN credentials s ON s.card_uuid = c.uuid`
@@ -96,6 +100,9 @@ type cardRow struct {
 	CreditRefunded        int64             `db:"credit_refunded"`
 	CreditLost            int64             `db:"credit_lost"`
 	CreditWrittenOff      int64             `db:"credit_written_off"`
+	RefundAddress         []byte            `db:"refund_address"`
+	RefundedAt            sql.NullInt64     `db:"refunded_at"`
+	RefundTxID            sql.NullString    `db:"refund_txid"`
 	CardNumber            []byte            `db:"card_number"`
 	ExpirationDate        []byte            `db:"expiration_date"`
 	SecurityCode          []byte            `db:"security_code"`
@@ -122,6 +129,10 @@ func (s *Store) card(r *cardRow) (*card.Card, error) {
 		Accepted: card.Amount(r.Accepted), Refunded: card.Amount(r.Refunded), WrittenOff: card.Amount(r.WrittenOff),
 		Credit: card.Credit{Paid: card.Amount(r.CreditPaid), Held: card.Amount(r.CreditHeld), Surplus: card.Amount(r.CreditSurplus),
 			Refunded: card.Amount(r.CreditRefunded), Lost: card.Amount(r.CreditLost), WrittenOff: card.Amount(r.CreditWrittenOff)},
+		RefundTxID: r.RefundTxID.String, SealedRefundAddress: r.RefundAddress,
+	}
+	if r.RefundedAt.Valid {
+		c.RefundedAt = fromMillis(r.RefundedAt.Int64)
 	}
 	c.Credit.Due = card.CreditOf(c).Due // earlier releases stored one also after a refund; no sum is made of it
 	if r.CardNumber != nil {

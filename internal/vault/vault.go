@@ -2,6 +2,12 @@
 //
 // It may import package card and the actors whose Vault it implements. Keys are Tink keysets in one file: AES256-GCM for encryption,
 // HMAC-SHA256 as a pseudorandom function for hashes. Losing the file means losing the credentials of every card.
+//
+// What is encrypted, each value bound to its row and its account:
+//
+//   - credentials: card_number, expiration_date, security_code, url, url_password, by the card's uuid
+//   - cards: refund_address, by the card's uuid
+//   - webhooks: secret and old_secret, both as webhook_secret, by the webhook's id
 package vault
 
 import (
@@ -116,7 +122,7 @@ func Open(path string) (*Vault, error) {
 	return v, nil
 }
 
-// Seal implements webhook.Vault and issue.Vault. The ciphertext is bound to id, account and field.
+// Seal implements webhook.Vault and order.Vault. The ciphertext is bound to id, account and field.
 func (v *Vault) Seal(id, account uuid.UUID, field string, plaintext card.Secret) ([]byte, error) {
 	ciphertext, err := v.aead.Encrypt([]byte(plaintext.Reveal()), associatedData(id, account, field))
 	if err != nil {
@@ -125,7 +131,7 @@ func (v *Vault) Seal(id, account uuid.UUID, field string, plaintext card.Secret)
 	return ciphertext, nil
 }
 
-// Open implements webhook.Vault.
+// Open implements webhook.Vault and order.Vault.
 func (v *Vault) Open(id, account uuid.UUID, field string, ciphertext []byte) (card.Secret, error) {
 	plaintext, err := v.aead.Decrypt(ciphertext, associatedData(id, account, field))
 	if err != nil {
@@ -134,7 +140,7 @@ func (v *Vault) Open(id, account uuid.UUID, field string, ciphertext []byte) (ca
 	return card.Secret(plaintext), nil
 }
 
-// Digest implements account.Vault and issue.Vault.
+// Digest implements account.Vault, issue.Vault and order.Vault.
 func (v *Vault) Digest(label string, data []byte) ([]byte, error) {
 	digest, err := v.prf.ComputePrimaryPRF(append([]byte(label+"\x00"), data...), 32)
 	if err != nil {

@@ -1,0 +1,153 @@
+package order_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
+	"github.com/cardmint/cardmint/internal/rig"
+)
+
+const home = "xmr:where-the-customer-lives"
+
+// addresses begin with "xmr:", and are refused on another network than the wallet's.
+var refunding = setup{config: func(c *order.Config) {
+	c.CheckAddress = map[string]func(address, ours string) error{"monero": func(address, ours string) error {
+		switch {
+		case !strings.HasPrefix(address, "xmr:"):
+			return errors.New("is no address")
+		case ours != "" && strings.HasPrefix(address, "xmr:test"):
+			return fmt.Errorf("is not on the network of %s", ours)
+		}
+		return nil
+	}}
+}}
+
+// to orders a card that names a refund address.
+func (s *counter) to(address, key string) (*card.Card, bool, error) {
+	s.t.Helper()
+	o, wrong := s.orders.Check(order.Request{USDAmount: "150", Currency: "monero", RefundAddress: address})
+	if len(wrong) > 0 {
+		s.t.Fatal(wrong)
+	}
+	return s.orders.CreateCard(s.t.Context(), s.account, o, key)
+}
+
+func TestCheck_TheRefundAddressIsOfTheCoin(t *testing.T) {
+	onEach(t, refunding, func(t *testing.T, s *counter) {
+		type wrong = []card.FieldError
+		for _, tt := range []struct {
+			usd, currency, address string
+			want                   wrong
+		}{
+			{"150", "monero", home, nil},
+			{"150", "monero", "", nil},
+			{"150", "monero", "btc:x", wrong{{Pointer: "/refund_address", Detail: "is no address"}}},
+			{"49", "monero", "btc:x", wrong{{Pointer: "/usd_amount", Detail: outOfBounds}, {Pointer: "/refund_address", Detail: "is no address"}}},
+			{"150", "dogecoin", "btc:x", wrong{{Pointer: "/currency", Detail: unknownCoin}}}, // nobody can tell
+			{"150", "pebble", "a", wrong{{Pointer: "/refund_address", Detail: "is not accepted with this currency"}}},
+			{"150", "monero", "xmr:test", nil}, // no address of the wallet is known yet
+		} {
+			_, got := s.orders.Check(order.Request{USDAmount: tt.usd, Currency: tt.currency, RefundAddress: tt.address})
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("%+v: %s", tt, diff)
+			}
+		}
+		s.stock("monero", 3)
+		check(t, s.orders.Prepare(t.Context()))
+		_, got := s.orders.Check(order.Request{USDAmount: "150", Currency: "monero", RefundAddress: "xmr:test"})
+		if diff := cmp.Diff(wrong{{Pointer: "/refund_address", Detail: "is not on the network of monero-0"}}, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestCreateCard_TheRefundAddressIsEncryptedAndReadAgain(t *testing.T) {
+	onEach(t, refunding, func(t *testing.T, s *counter) {
+		s.stock("monero", 5)
+		check(t, s.orders.Prepare(t.Context()))
+		c, _, err := s.to(home, "k")
+		check(t, err)
+		without := s.create("150", "")
+		if c.RefundAddress != home || without.RefundAddress != "" {
+			t.Errorf("created with %q and %q", c.RefundAddress.Reveal(), without.RefundAddress.Reveal())
+		}
+		var sealed, hash []byte
+		check(t, rig.OpenSQL(t, s.url).QueryRow("SELECT refund_address, request_hash FROM cards WHERE uuid = $1", c.UUID).Scan(&sealed, &hash))
+		if len(sealed) == 0 || bytes.Contains(sealed, []byte("customer")) {
+			t.Errorf("stored as %q", sealed)
+		}
+		if plain := sha256.Sum256([]byte("createCard/1\x00" + "15000\x00monero\x00refund_address\x00" + home)); bytes.Equal(plain[:], hash) {
+			t.Error("the hash of the order lets anybody try addresses")
+		}
+		got, err := s.orders.GetCard(t.Context(), s.account, c.UUID)
+		check(t, err)
+		if got.RefundAddress != home {
+			t.Errorf("read %q", got.RefundAddress.Reveal())
+		}
+		var listed []string
+		check(t, s.orders.ListCards(t.Context(), order.Filter{AccountID: s.account}, func(c *card.Card) error {
+			listed = append(listed, c.RefundAddress.Reveal())
+			return nil
+		}))
+		if diff := cmp.Diff([]string{"", home}, listed); diff != "" {
+			t.Error(diff)
+		}
+		// Another card's ciphertext is not this card's.
+		s.exec("UPDATE cards SET refund_address = (SELECT refund_address FROM cards WHERE uuid = $1) WHERE uuid = $2", c.UUID, without.UUID)
+		if _, err := s.orders.GetCard(t.Context(), s.account, without.UUID); err == nil {
+			t.Error("the address of another card is shown")
+		}
+	})
+}
+
+func TestCreateCard_TheRefundAddressIsPartOfWhatIsOrdered(t *testing.T) {
+	onEach(t, refunding, func(t *testing.T, s *counter) {
+		s.stock("monero", 9)
+		check(t, s.orders.Prepare(t.Context()))
+		first, _, err := s.to(home, "k")
+		check(t, err)
+		again, replay, err := s.to(home, "k")
+		check(t, err)
+		if !replay || again.UUID != first.UUID || again.RefundAddress != home {
+			t.Errorf("replay %t of %s to %q", replay, again.UUID, again.RefundAddress.Reveal())
+		}
+		for _, other := range []string{home + "2", ""} {
+			if _, _, err := s.to(other, "k"); !errors.Is(err, card.ErrKeyReused) {
+				t.Errorf("%q: error %v", other, err)
+			}
+		}
+		if _, _, err := s.to("", "plain"); err != nil {
+			t.Error(err)
+		}
+		if _, _, err := s.to(home, "plain"); !errors.Is(err, card.ErrKeyReused) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// An order without a refund address has the hash that earlier releases stored.
+func TestCreateCard_OrdersOfEarlierReleasesAreRepeated(t *testing.T) {
+	onEach(t, refunding, func(t *testing.T, s *counter) {
+		s.stock("monero", 2)
+		check(t, s.orders.Prepare(t.Context()))
+		c := s.create("150", "k")
+		var hash []byte
+		check(t, rig.OpenSQL(t, s.url).QueryRow("SELECT request_hash FROM cards").Scan(&hash))
+		if want := sha256.Sum256([]byte("createCard/1\x0015000\x00monero")); !bytes.Equal(hash, want[:]) {
+			t.Error("the hash is another")
+		}
+		again, replay, err := s.try("150", "k")
+		check(t, err)
+		if !replay || again.UUID != c.UUID {
+			t.Errorf("replay %t of %s", replay, again.UUID)
+		}
+	})
+}
