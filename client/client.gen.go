@@ -90,7 +90,7 @@ type Card struct {
 
 	// RefundAddress The first and last six characters of the RefundAddress that the card was created with. Empty if there was none.
 	//
-	// Example: 8BnERT...pnYG6v
+	// Example: 4AdUnd...684Rge
 	RefundAddress string `json:"refund_address"`
 
 	// Status How far the card is:
@@ -133,7 +133,7 @@ type CreateCardRequest struct {
 	// kept encrypted and never shown in full. If absent, the operator asks you.
 	//
 	//
-	// Example: 8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3tVCK5cjSvCsJZ5oyScoGMxgAQjZfYAdpdJhYoQyyGbXfZKhUdWjQxFX3KpnYG6v
+	// Example: 4AdUndXHHZ6cfufTMvppY6JwXNouMBzSkbLYfpAV5Usx3skxNgYeYTRj5UzqtReoS44qo9mtmXCqY45DJ852K5Jv2684Rge
 	RefundAddress string `json:"refund_address,omitempty"`
 
 	// USDAmount The balance to add to the card, in US dollars: from 50 to 750, both included, with at most two decimals.

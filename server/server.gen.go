@@ -230,7 +230,7 @@ type Card struct {
 
 	// RefundAddress The first and last six characters of the `refund_address` that the card was created with. Null if there was none.
 	//
-	// Example: 8BnERT...pnYG6v
+	// Example: 4AdUnd...684Rge
 	RefundAddress *string `json:"refund_address"`
 
 	// Refund What the operator gave back of what was paid for a card. Null if nothing was.
@@ -258,7 +258,7 @@ type CreateCardRequest struct {
 	// kept encrypted and never shown in full. If absent, the operator asks you.
 	//
 	//
-	// Example: 8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3tVCK5cjSvCsJZ5oyScoGMxgAQjZfYAdpdJhYoQyyGbXfZKhUdWjQxFX3KpnYG6v
+	// Example: 4AdUndXHHZ6cfufTMvppY6JwXNouMBzSkbLYfpAV5Usx3skxNgYeYTRj5UzqtReoS44qo9mtmXCqY45DJ852K5Jv2684Rge
 	RefundAddress *string `json:"refund_address,omitempty"`
 
 	// USDAmount The balance to add to the card, in US dollars: from 50 to 750, both included, with at most two decimals.
@@ -325,7 +325,7 @@ type CreatedCard struct {
 
 	// RefundAddress The first and last six characters of the `refund_address` in the request. Null if there was none.
 	//
-	// Example: 8BnERT...pnYG6v
+	// Example: 4AdUnd...684Rge
 	RefundAddress *string `json:"refund_address"`
 
 	// Refund What the operator gave back of what was paid for a card. Null if nothing was.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
@@ -17,6 +18,7 @@ type cardResolveCommand struct {
 	UUID     string `arg:"" help:"The card's uuid."`
 	Decision string `arg:"" enum:"accept,refund,write-off,retry" help:"accept, refund, write-off or retry."`
 	Amount   string `placeholder:"COINS" help:"What it is about, as the command without --yes says it."`
+	TxID     string `name:"txid" placeholder:"TXID" help:"With refund: the transaction by which you gave the money back. It can be named once you have sent it."`
 	Note     string `required:"" placeholder:"TEXT" help:"Why, for those who ask later. It is kept with the card."`
 	Operator string `placeholder:"NAME" help:"Who decided. Without it, the user of this machine."`
 	Yes      bool   `help:"Do it. Without it, the command only says what it would do."`
@@ -28,9 +30,10 @@ func (cardResolveCommand) Help() string {
              stay locked for ever
   refund     give the money back; of a card that is issued, the surplus. Only what is confirmed and not locked is given back: the rest may
              never be yours. cardmint sends nothing. Record it first, for from then on the money buys no card; then send exactly the
-             amount that was recorded yourself
+             amount that was recorded yourself, to the address that 'cardmint card show --refund-address' shows, and run the command again
+             with --txid, so that the customer sees by which transaction
   write-off  money left the chain after the card was issued, or after it was given back, and will not come back
-  retry      ask the supplier again, with the same key, for a card that it declined or got wrong
+  retry      ask the supplier again, with the same key, for a card that it got wrong; and every supplier for one that all declined
 
 Without --yes the command says what it would do and what it would leave out, and changes nothing. With it, --amount must be what it said:
 if something arrived or left meanwhile, nothing is done. Where nothing is left to decide, nothing is done either. Every decision is kept
@@ -38,7 +41,8 @@ with the card. What can be decided of a card now, and what that costs, is shown 
 
 Examples:
   cardmint card resolve 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 accept --note "paid an hour late, price hardly moved"
-  cardmint card resolve 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 refund --note "wants it back" --amount 0.983 --yes`
+  cardmint card resolve 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 refund --note "wants it back" --amount 0.983 --yes
+  cardmint card resolve 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 refund --note "sent" --txid 6a1d6ba5f5c0a1e6a8a2f1f8d3c84a6b1f0a9d5c4b3e2f1a0b9c8d7e6f5a4b3c`
 }
 
 // Run decides, or says what it would do.
@@ -55,26 +59,26 @@ func (c cardResolveCommand) Run(ctx context.Context, g *globals) error {
 	if c.Yes && c.Amount == "" && kind != operator.Retry {
 		return hint(errors.New("--yes needs --amount"), "run the command without --yes first: it says the amount")
 	}
+	if c.TxID != "" && kind != operator.Refund {
+		return hint(errors.New("--txid is only for refund"), "it names the transaction by which you gave money back")
+	}
 	return g.office(ctx, func(o office) error {
+		r, err := o.db.Record(ctx, id)
+		if err != nil {
+			return noCard(err, id)
+		}
 		decision := operator.Decision{CardUUID: id, Kind: kind, Note: c.Note, Operator: who, DryRun: !c.Yes}
-		if c.Amount != "" {
-			r, err := o.db.Record(ctx, id)
-			if err != nil {
-				return noCard(err, id)
-			}
-			amount, err := card.ParseDecimal(c.Amount, r.Card.Coin.Decimals)
-			if err != nil {
-				return hint(fmt.Errorf("--amount: %q %w", c.Amount, err), "it takes whole coins, as the command without --yes says them")
-			}
-			units := card.Amount(amount.Units)
-			decision.Amount = &units
+		if decision.Amount, err = c.amount(r.Card.Coin); err != nil {
+			return err
+		}
+		if decision.TxID, err = c.transaction(r.Card.Coin); err != nil {
+			return err
 		}
 		done, err := o.operator.ResolveCard(ctx, decision)
 		if err != nil {
 			return cantResolve(err, id)
 		}
-		r, err := o.db.Record(ctx, id)
-		if err != nil {
+		if r, err = o.db.Record(ctx, id); err != nil {
 			return err
 		}
 		x, err := o.explained(ctx, r)
@@ -86,6 +90,32 @@ func (c cardResolveCommand) Run(ctx context.Context, g *globals) error {
 	})
 }
 
+// amount returns what --amount says; nil if it is not given.
+func (c cardResolveCommand) amount(coin card.Currency) (*card.Amount, error) {
+	if c.Amount == "" {
+		return nil, nil
+	}
+	amount, err := card.ParseDecimal(c.Amount, coin.Decimals)
+	if err != nil {
+		return nil, hint(fmt.Errorf("--amount: %q %w", c.Amount, err), "it takes whole coins, as the command without --yes says them")
+	}
+	units := card.Amount(amount.Units)
+	return &units, nil
+}
+
+// transaction returns what --txid says, as the chain writes it.
+func (c cardResolveCommand) transaction(of card.Currency) (string, error) {
+	coin, known := chain.ByCode(of.Code)
+	txid := strings.ToLower(strings.TrimSpace(c.TxID))
+	if txid == "" || !known {
+		return "", nil
+	}
+	if err := coin.CheckTxID(txid); err != nil {
+		return "", hint(fmt.Errorf("--txid %w", err), "your wallet shows it once it has sent the money")
+	}
+	return txid, nil
+}
+
 // say prints what was done or would be, what the card waits for, and what is to be done next.
 func (c cardResolveCommand) say(g *globals, done operator.Resolved, r operator.Record, x operator.Explanation) {
 	now, kind, amount := r.Card, done.Resolution.Kind, done.Resolution.Amount
@@ -95,7 +125,12 @@ func (c cardResolveCommand) say(g *globals, done operator.Resolved, r operator.R
 		operator.WriteOff: fmt.Sprintf("write %s off as lost", coins(now, amount)),
 		operator.Retry:    "ask the supplier again",
 	}[kind]
+	if done.Noted != nil {
+		what = fmt.Sprintf("note that transaction %s gave back the %s of %s", done.Resolution.TxID, coins(now, done.Noted.Amount), day(&done.Noted.CreatedAt))
+	}
 	switch {
+	case done.Nothing && done.Noted != nil:
+		fmt.Fprintf(g.stdout, "nothing left to do: the refund of card %s has this transaction already\n", now.UUID)
 	case done.Nothing:
 		fmt.Fprintf(g.stdout, "nothing left to do: card %s is %s, payment %s\n", now.UUID, done.Card.Status, done.Card.State)
 	case c.Yes:
@@ -129,7 +164,13 @@ func (c cardResolveCommand) again(now *card.Card, done operator.Resolved) string
 	if c.Operator != "" {
 		args = append(args, "--operator", c.Operator)
 	}
-	if done.Resolution.Kind != operator.Retry {
+	if c.TxID != "" {
+		args = append(args, "--txid", done.Resolution.TxID)
+	}
+	switch {
+	case done.Noted != nil:
+		args = append(args, "--amount", now.Coin.Decimal(done.Noted.Amount).String())
+	case done.Resolution.Kind != operator.Retry:
 		args = append(args, "--amount", now.Coin.Decimal(done.Resolution.Amount).String())
 	}
 	return command(append(args, "--yes")...)
@@ -144,7 +185,16 @@ func after(now *card.Card, done operator.Resolved) string {
 		}
 		return "The card is issued within seconds of that, if a worker runs, and the account is told with card.generated."
 	case operator.Refund:
-		text := fmt.Sprintf("Now send exactly %s to an address of the customer's yourself: cardmint sends no coins.", coins(now, done.Resolution.Amount))
+		if done.Resolution.TxID != "" {
+			return "The customer sees the transaction as refund.txid of the card."
+		}
+		text := fmt.Sprintf("Now send exactly %s to an address of the customer's yourself: cardmint sends no coins. ", coins(now, done.Resolution.Amount))
+		if now.SealedRefundAddress != nil {
+			text += "It is shown by:\n  " + command("card", "show", "--refund-address", now.UUID.String())
+		} else {
+			text += "The order named none: ask the customer."
+		}
+		text += "\nThen name the transaction, for the customer to see:\n  " + command("card", "resolve", now.UUID.String(), "refund", "--note", "...", "--txid", "...")
 		if now.Status != card.Generated {
 			text += "\nTell the customer not to pay to the card's address any more."
 		}
@@ -155,7 +205,7 @@ func after(now *card.Card, done operator.Resolved) string {
 		}
 		return "The card stays as it is. Should the money come back, it counts."
 	}
-	return "The supplier is asked again within seconds, if a worker runs. If it declines again, the card is back in the list below."
+	return "The suppliers are asked again within seconds, if a worker runs. If they decline again, the card is back in the list below."
 }
 
 func cantResolve(err error, id uuid.UUID) error {

@@ -15,10 +15,11 @@ import (
 type cardShowCommand struct {
 	UUID string `arg:"" help:"The card's uuid."`
 	All  bool   `help:"Show every transfer, not just the 20 largest."`
+	To   bool   `name:"refund-address" help:"Show only the address that money is to be given back to, in full. The log says that it was read, and by whom."`
 }
 
 func (cardShowCommand) Help() string {
-	return "Everything that is kept of a card but its credentials: what it waits for, the quote, its transfers, how far its issuing is, what operators decided, what the account was told, and what can be decided now.\n\nExample:\n  cardmint card show 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
+	return "Everything that is kept of a card but its credentials: what it waits for, the quote, its transfers, how far its issuing is, what operators decided, what the account was told, and what can be decided now.\n\nExamples:\n  cardmint card show 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88\n  cardmint card show --refund-address 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
 }
 
 // Run shows a card.
@@ -32,10 +33,18 @@ func (c cardShowCommand) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return noCard(err, id)
 		}
+		refundTo, err := o.refundAddress(r.Card)
+		if err != nil {
+			return err
+		}
+		if c.To {
+			return showRefundAddress(ctx, g, r.Card, refundTo)
+		}
 		x, err := o.explained(ctx, r)
 		if err != nil {
 			return err
 		}
+		r.Card.RefundAddress = refundTo
 		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
 		showCard(table, r, x)
 		c.showTransfers(table, r)
@@ -46,6 +55,29 @@ func (c cardShowCommand) Run(ctx context.Context, g *globals) error {
 		offer(g.stdout, r.Card, x)
 		return nil
 	})
+}
+
+// refundAddress returns where the customer wants money back; "" if the order named no address.
+func (o office) refundAddress(c *card.Card) (card.Secret, error) {
+	if c.SealedRefundAddress == nil {
+		return "", nil
+	}
+	address, err := o.vault.Open(c.UUID, c.AccountID, card.RefundAddressField, c.SealedRefundAddress)
+	return address, hint(err, "the key file is not the one that the service uses, or the row was changed")
+}
+
+// showRefundAddress prints an address in full, once the log says who reads it.
+func showRefundAddress(ctx context.Context, g *globals, c *card.Card, address card.Secret) error {
+	if address == "" {
+		return hint(fmt.Errorf("the order of card %s named no refund address", c.UUID), "ask the customer where the money is to be sent")
+	}
+	who, err := decider("reads", "")
+	if err != nil {
+		return err
+	}
+	g.log.WarnContext(ctx, "operator read a refund address", "card", c.UUID, "operator", who)
+	_, err = fmt.Fprintln(g.stdout, address.Reveal())
+	return err
 }
 
 func showCard(table *tabwriter.Writer, r operator.Record, x operator.Explanation) {
@@ -70,7 +102,10 @@ func showCard(table *tabwriter.Writer, r operator.Record, x operator.Explanation
 		row("accepted", "%s are enough", amount(c.Accepted))
 	}
 	if c.Refunded > 0 {
-		row("refunded", "%s", amount(c.Refunded))
+		row("refunded", "%s, last at %s, transaction %s", amount(c.Refunded), day(&c.RefundedAt), orDash(c.RefundTxID))
+	}
+	if masked := card.Mask(c.RefundAddress); masked != "" {
+		row("refund to", "%s", masked)
 	}
 	if c.WrittenOff > 0 {
 		row("written off", "%s", amount(c.WrittenOff))
@@ -84,8 +119,23 @@ func showCard(table *tabwriter.Writer, r operator.Record, x operator.Explanation
 			row("supplier", "%s, asked since %s, last answer %s, reference %s", i.Supplier, day(i.FirstAskedAt), orDash(i.Answer), orDash(i.Reference))
 		}
 	}
+	showRefusals(row, r.Intent)
 	if c.Status == card.Generated && !r.Credentials {
 		row("credentials", "none are kept")
+	}
+}
+
+// showRefusals says which suppliers make no card, and why.
+func showRefusals(row func(name, format string, args ...any), i *operator.IntentRecord) {
+	if i == nil {
+		return
+	}
+	for _, f := range i.Refusals {
+		lasts := "for good"
+		if f.Temporary {
+			lasts = "for now"
+		}
+		row("refused by", "%s, %s: %s", oneLine(f.Supplier), lasts, orDash(oneLine(f.Reason)))
 	}
 }
 
@@ -116,10 +166,10 @@ func (c cardShowCommand) showTransfers(table *tabwriter.Writer, r operator.Recor
 func showHistory(table *tabwriter.Writer, r operator.Record) {
 	c := r.Card
 	if len(r.Resolutions) > 0 {
-		fmt.Fprintln(table, "\nDECISION\tAMOUNT\tWHEN\tOPERATOR\tNOTE")
+		fmt.Fprintln(table, "\nDECISION\tAMOUNT\tWHEN\tOPERATOR\tTRANSACTION\tNOTE")
 	}
 	for _, d := range r.Resolutions {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", d.Kind, c.Coin.Decimal(d.Amount), day(&d.CreatedAt), oneLine(d.Operator), oneLine(d.Note))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", d.Kind, c.Coin.Decimal(d.Amount), day(&d.CreatedAt), oneLine(d.Operator), orDash(d.TxID), oneLine(d.Note))
 	}
 	if len(r.Events) > 0 {
 		fmt.Fprintln(table, "\nEVENT\tSEQ\tWHEN\tSTATUS\tSTATE")

@@ -109,7 +109,11 @@ func decidable(r operator.Record, x operator.Explanation) string {
 	case r.Card.State == card.Late:
 		return "the money came too late, or was too little when the quote ended"
 	case r.Intent.State == "refund_due":
-		return "the supplier declined the card: " + orDash(oneLine(r.Intent.Reason))
+		since := ""
+		if !x.Since.IsZero() {
+			since = " since " + day(&x.Since)
+		}
+		return "its refund is due" + since + ": the supplier declined the card: " + orDash(oneLine(r.Intent.Reason))
 	}
 	return "the card could not be issued: " + orDash(oneLine(r.Intent.Reason))
 }
@@ -138,13 +142,25 @@ func offer(out io.Writer, c *card.Card, x operator.Explanation) {
 		case operator.WriteOff:
 			what = "bear the loss of " + coins(c, choice.Amount) + " and wait for it no more"
 		case operator.Retry:
-			what = "ask the supplier again"
+			what = again(c, choice, x)
 		}
 		fmt.Fprintf(out, "\nTo %s%s:\n  %s\n", what, besides(c, choice.Kind, choice.LeftOut), command("card", "resolve", c.UUID.String(), verb(choice.Kind), "--note", "..."))
 	}
 	if x.Wait == operator.ForUnlock {
 		fmt.Fprintf(out, "\nTo wait for the end of the lock, do nothing. That of a lock of more than a week is noticed only by:\n  %s\n", command("wallet", "rescan", c.Coin.Code))
 	}
+}
+
+// again says what it means to try a card again.
+func again(c *card.Card, choice operator.Choice, x operator.Explanation) string {
+	text := "ask the suppliers again for a card of " + c.USD.String() + " USD"
+	if x.Worth != nil {
+		text += fmt.Sprintf(", which was paid with what is worth %s USD today", x.Worth.USD)
+	}
+	if choice.Cost > 0 {
+		text += fmt.Sprintf(" and so costs you %s USD", choice.Cost)
+	}
+	return text
 }
 
 // costs says what it costs to accept less than the card is worth.

@@ -23,6 +23,7 @@ const (
 // Explanation says what a card waits for and why, and what an operator can decide.
 type Explanation struct {
 	Wait      Wait
+	Since     time.Time       // ForDecision, of a card whose refund is due: when the account was told; zero if it was not
 	Until     time.Time       // ForMoney: the end of the quote; ForSupplier: the next attempt
 	Missing   card.Amount     // ForMoney: how much more
 	Transfers []card.Transfer // ForConfirmations and ForUnlock: those that it needs and that can't pay yet
@@ -44,7 +45,7 @@ type Choice struct {
 	Kind   ResolutionKind
 	Amount card.Amount // it is about; 0 with Retry
 	LeftOut
-	Cost card.USD // Accept: what the card's balance exceeds the worth of what is accepted by; 0 if no rate is known
+	Cost card.USD // Accept and Retry: what the card's balance exceeds the worth of the money by; 0 if no rate is known
 }
 
 // LeftOut is what a decision leaves out of the money that it could be about.
@@ -77,7 +78,10 @@ func Explain(r Record, today card.Rate) Explanation {
 	case c.State == card.Underpaid, c.State == card.Unpaid && c.Refunded == 0:
 		x.Wait, x.Missing, x.Until = ForMoney, c.Amount-max(0, kept), c.ExpiresAt
 	}
-	x.Worth = worth(c, kept, today)
+	if r.Intent.refundDue() && x.Wait == ForDecision {
+		x.Since = told(r.Events, card.EventRefundDue)
+	}
+	x.Worth = worth(c, kept, today, x.Wait)
 	x.Choices = choices(c, on, today)
 	return x
 }
@@ -95,12 +99,28 @@ func waitFor(transfers []card.Transfer) Wait {
 	return ForUnlock
 }
 
-func worth(c *card.Card, kept card.Amount, today card.Rate) *Worth {
+// told returns when an account was last told of a kind of event; zero if it was not.
+func told(events []card.Event, kind card.EventType) (at time.Time) {
+	for _, e := range events {
+		if e.Type == kind {
+			at = e.CreatedAt
+		}
+	}
+	return at
+}
+
+// worth returns what the money of a card is worth today. That of a paid card matters only to an operator who may have it issued or give
+// the money back; nothing is missing then.
+func worth(c *card.Card, kept card.Amount, today card.Rate, wait Wait) *Worth {
 	price, err := c.Coin.Price(c.USD, today)
-	if err != nil || kept <= 0 || c.Status == card.Generated || c.State == card.Paid {
+	paid := c.State == card.Paid
+	if err != nil || kept <= 0 || c.Status == card.Generated || paid && wait != ForDecision {
 		return nil
 	}
 	is := c.Coin.Worth(kept, today)
+	if paid {
+		return &Worth{Rate: today, USD: is}
+	}
 	return &Worth{Rate: today, USD: is, Short: max(0, c.USD-is), Missing: max(0, price-kept)}
 }
 
@@ -113,7 +133,10 @@ func choices(c *card.Card, on ground, today card.Rate) (all []Choice) {
 			continue
 		}
 		choice := Choice{Kind: kind, Amount: amount, LeftOut: leftOut(c, kind, amount, on)}
-		if kind == Accept && today.USD.Units > 0 {
+		if kind == Retry {
+			amount = c.Received - c.Refunded
+		}
+		if (kind == Accept || kind == Retry) && today.USD.Units > 0 {
 			choice.Cost = max(0, c.USD-c.Coin.Worth(amount, today))
 		}
 		all = append(all, choice)

@@ -60,6 +60,8 @@ type Tx interface {
 	Intent(ctx context.Context, id uuid.UUID) (*IntentRecord, error)
 	// Told reports whether the account was told of a kind of event of a card.
 	Told(ctx context.Context, id uuid.UUID, kind card.EventType) (bool, error)
+	// Resolutions returns what operators decided of a card, oldest first.
+	Resolutions(ctx context.Context, id uuid.UUID) ([]Resolution, error)
 	// InsertResolution stores what an operator decided, and the decided amounts of the card, which must be locked.
 	InsertResolution(ctx context.Context, r Resolution, c *card.Card) error
 	// Arrival returns a transfer and what became of it. The error is card.ErrNoRow if there is none.

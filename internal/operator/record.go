@@ -36,14 +36,26 @@ type IntentRecord struct {
 	FirstAskedAt *time.Time
 	Answer       string // the supplier's last: issued, pending, declined or unknown; "" if nobody was asked
 	Attempts     int
-	DueAt        time.Time // of the next attempt, while it is open or pending
-	Reason       string    // why the card is not issued yet
+	DueAt        time.Time  // of the next attempt, while it is open or pending
+	Reason       string     // why the card is not issued yet
+	OpenedAt     *time.Time // since when the suppliers are asked; nil if none was
+	Refusals     []Refusal  // by suppliers, in their order, since they are asked
+}
+
+// Refusal is a supplier's answer that it makes no card.
+type Refusal struct {
+	Supplier  string `json:"supplier"`
+	Reason    string `json:"reason"`
+	Temporary bool   `json:"temporary"` // it may make one later
 }
 
 // waits reports whether the issuing of a card is left to an operator: it is parked, or the supplier declined.
 func (r *IntentRecord) waits() bool {
 	return r != nil && (r.State == "parked" || r.State == "refund_due")
 }
+
+// refundDue reports whether no supplier makes a card.
+func (r *IntentRecord) refundDue() bool { return r != nil && r.State == "refund_due" }
 
 // ResolutionKind says what an operator decided of a card.
 type ResolutionKind string
@@ -53,11 +65,11 @@ const (
 	// Accept lets what was received be enough: the card is made once that is confirmed.
 	Accept ResolutionKind = "accept"
 	// Refund says that the operator gives the money back; once the card is made, the surplus. It is to be decided before anything is
-	// sent: from then on the money makes no card.
+	// sent: from then on the money makes no card. A refund of 0 only names the transaction of the refund before it.
 	Refund ResolutionKind = "refund"
 	// WriteOff says that the operator bears the loss of money that left the chain after the card was made, or after it was given back.
 	WriteOff ResolutionKind = "write_off"
-	// Retry has the supplier asked again, with the same key, for a card that it declined or that is parked.
+	// Retry has the supplier asked again, with the same key, for a card that is parked, and every supplier for one whose refund is due.
 	Retry ResolutionKind = "retry"
 	// Attribute is an Attribution to the card, among the card's resolutions.
 	Attribute ResolutionKind = "attribute"
@@ -69,6 +81,7 @@ type Resolution struct {
 	CardUUID  uuid.UUID
 	Kind      ResolutionKind
 	Amount    card.Amount // accepted, refunded, written off or attributed; 0 with Retry
+	TxID      string      // of a refund; "" if the operator named none
 	Note      string
 	Operator  string
 	CreatedAt time.Time

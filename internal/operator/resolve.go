@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -15,6 +16,7 @@ type Decision struct {
 	CardUUID uuid.UUID
 	Kind     ResolutionKind
 	Amount   *card.Amount // what the operator thinks it is about; nil for whatever it is
+	TxID     string       // Refund: the transaction that gives the money back, if it was sent; the caller checks it
 	Note     string       // why; for those who ask later
 	Operator string       // who
 	DryRun   bool         // only say what would happen
@@ -25,18 +27,22 @@ type Resolved struct {
 	Resolution Resolution
 	Card       *card.Card // as it was before
 	After      card.PaymentState
-	Nothing    bool // there was nothing to do
+	Nothing    bool        // there was nothing to do
+	Noted      *Resolution // Refund: it was recorded before, and only its transaction is noted; nil otherwise
 	LeftOut
 }
 
 // ResolveCard settles what the rules leave to an operator: a payment that is late or too little, a card whose money left the chain,
 // a surplus, a card that the supplier declined. Every decision is kept, and told to the account as the change of state that follows.
 func (s *Service) ResolveCard(ctx context.Context, d Decision) (Resolved, error) {
-	if d.Note == "" || d.Operator == "" {
+	switch {
+	case d.Note == "" || d.Operator == "":
 		return Resolved{}, errors.New("resolve card: a decision needs a note and a name")
+	case d.TxID != "" && d.Kind != Refund:
+		return Resolved{}, errors.New("resolve card: only a refund has a transaction")
 	}
 	id := uuid.Must(uuid.NewV7())
-	r := Resolution{ID: id, CardUUID: d.CardUUID, Kind: d.Kind, Note: d.Note, Operator: d.Operator, CreatedAt: card.TimeOf(id)}
+	r := Resolution{ID: id, CardUUID: d.CardUUID, Kind: d.Kind, TxID: d.TxID, Note: d.Note, Operator: d.Operator, CreatedAt: card.TimeOf(id)}
 	var done Resolved
 	err := s.store.OperatorTx(ctx, func(tx Tx) error {
 		found, err := tx.LockCardsByUUID(ctx, []uuid.UUID{d.CardUUID})
@@ -46,35 +52,20 @@ func (s *Service) ResolveCard(ctx context.Context, d Decision) (Resolved, error)
 		if len(found) == 0 {
 			return card.ErrNoRow
 		}
-		before, c := found[0], *found[0]
-		on, err := s.ground(ctx, tx, &c)
+		on, err := s.ground(ctx, tx, found[0])
 		if err != nil {
 			return err
 		}
-		amount, nothing, err := decide(&c, d.Kind, on)
-		if err != nil {
+		noted, err := sentBy(ctx, tx, d, found[0], on)
+		switch {
+		case err != nil:
 			return err
+		case noted != nil:
+			done, err = note(ctx, tx, d, r, found[0], noted)
+		default:
+			done, err = s.resolve(ctx, tx, d, r, found[0], on)
 		}
-		if !nothing && d.Amount != nil && *d.Amount != amount {
-			return fmt.Errorf("%w: %s, not %s", ErrAnotherAmount, c.Coin.Decimal(amount), c.Coin.Decimal(*d.Amount))
-		}
-		r.Amount = amount
-		done = Resolved{Resolution: r, Card: before, After: c.State, Nothing: nothing, LeftOut: leftOut(before, d.Kind, amount, on)}
-		if nothing || d.DryRun {
-			return nil
-		}
-		if err := tx.InsertResolution(ctx, r, &c); err != nil {
-			return err
-		}
-		if d.Kind == Retry {
-			return tx.ReopenIntent(ctx, c.UUID)
-		}
-		v, err := s.judge(ctx, tx, &c, on)
-		if err != nil {
-			return err
-		}
-		done.After = v.Assessment.State
-		return tx.SaveVerdicts(ctx, []card.Verdict{v})
+		return err
 	})
 	if err != nil {
 		return Resolved{}, fmt.Errorf("resolve card: %w", err)
@@ -84,6 +75,77 @@ func (s *Service) ResolveCard(ctx context.Context, d Decision) (Resolved, error)
 			"operator", d.Operator, "before", done.Card.State, "after", done.After)
 	}
 	return done, nil
+}
+
+// resolve decides something of a card.
+func (s *Service) resolve(ctx context.Context, tx Tx, d Decision, r Resolution, before *card.Card, on ground) (Resolved, error) {
+	c := *before
+	amount, nothing, err := decide(&c, d.Kind, on)
+	if err != nil {
+		return Resolved{}, err
+	}
+	if !nothing && d.Amount != nil && *d.Amount != amount {
+		return Resolved{}, anotherAmount(c.Coin, amount, *d.Amount)
+	}
+	r.Amount = amount
+	done := Resolved{Resolution: r, Card: before, After: c.State, Nothing: nothing, LeftOut: leftOut(before, d.Kind, amount, on)}
+	if nothing || d.DryRun {
+		return done, nil
+	}
+	if err := tx.InsertResolution(ctx, r, &c); err != nil {
+		return Resolved{}, err
+	}
+	if d.Kind == Retry {
+		return done, tx.ReopenIntent(ctx, c.UUID)
+	}
+	v, err := s.judge(ctx, tx, &c, on)
+	if err != nil {
+		return Resolved{}, err
+	}
+	done.After = v.Assessment.State
+	return done, tx.SaveVerdicts(ctx, []card.Verdict{v})
+}
+
+// sentBy returns the refund, recorded before, that the transaction of a decision belongs to: the last one, if it has no transaction or
+// this one, or if nothing else is to be given back. It returns nil for a refund that is yet to be recorded.
+func sentBy(ctx context.Context, tx Tx, d Decision, c *card.Card, on ground) (*Resolution, error) {
+	if d.TxID == "" || c.Refunded == 0 {
+		return nil, nil
+	}
+	if c.RefundTxID != "" && c.RefundTxID != d.TxID {
+		decided := *c
+		if _, nothing, err := decide(&decided, Refund, on); err == nil && !nothing {
+			return nil, nil
+		}
+	}
+	all, err := tx.Resolutions(ctx, c.UUID)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range slices.Backward(all) {
+		if r.Kind == Refund && r.Amount > 0 {
+			return &r, nil
+		}
+	}
+	return nil, nil
+}
+
+// note names the transaction of a refund that was recorded before.
+func note(ctx context.Context, tx Tx, d Decision, r Resolution, c *card.Card, refund *Resolution) (Resolved, error) {
+	done := Resolved{Resolution: r, Card: c, After: c.State, Noted: refund, Nothing: c.RefundTxID == d.TxID}
+	switch {
+	case done.Nothing:
+		return done, nil
+	case d.Amount != nil && *d.Amount != refund.Amount:
+		return Resolved{}, anotherAmount(c.Coin, refund.Amount, *d.Amount)
+	case d.DryRun:
+		return done, nil
+	}
+	return done, tx.InsertResolution(ctx, r, c)
+}
+
+func anotherAmount(coin card.Currency, is, said card.Amount) error {
+	return fmt.Errorf("%w: %s, not %s", ErrAnotherAmount, coin.Decimal(is), coin.Decimal(said))
 }
 
 // coins returns an amount for people.

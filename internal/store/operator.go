@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -53,7 +54,7 @@ func (s *Store) Record(ctx context.Context, id uuid.UUID) (operator.Record, erro
 		if r.Intent, err = t.Intent(ctx, id); err != nil {
 			return err
 		}
-		if r.Resolutions, err = t.resolutions(ctx, id); err != nil {
+		if r.Resolutions, err = t.Resolutions(ctx, id); err != nil {
 			return err
 		}
 		r.Events, err = t.events(ctx, id)
@@ -73,9 +74,12 @@ func (t *tx) Intent(ctx context.Context, id uuid.UUID) (*operator.IntentRecord, 
 		Attempts     int    `db:"attempts"`
 		DueAt        int64  `db:"due_at"`
 		Reason       string `db:"reason"`
+		OpenedAt     *int64 `db:"opened_at"`
+		Refusals     string `db:"refusals"`
 	}
 	err := t.s.list(ctx, t.t, &found, "select intent", `SELECT state, COALESCE(supplier, '') AS supplier, COALESCE(reference, '') AS reference,
-		first_asked_at, COALESCE(answer, '') AS answer, attempts, due_at, COALESCE(reason, '') AS reason FROM intents WHERE card_uuid = ?`, id)
+		first_asked_at, COALESCE(answer, '') AS answer, attempts, due_at, COALESCE(reason, '') AS reason,
+		opened_at, COALESCE(refusals, '[]') AS refusals FROM intents WHERE card_uuid = ?`, id)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
@@ -86,23 +90,32 @@ func (t *tx) Intent(ctx context.Context, id uuid.UUID) (*operator.IntentRecord, 
 		at := fromMillis(*f.FirstAskedAt)
 		r.FirstAskedAt = &at
 	}
+	if f.OpenedAt != nil {
+		at := fromMillis(*f.OpenedAt)
+		r.OpenedAt = &at
+	}
+	if json.Unmarshal([]byte(f.Refusals), &r.Refusals) != nil {
+		r.Refusals = nil // they only explain the state
+	}
 	return r, nil
 }
 
-func (t *tx) resolutions(ctx context.Context, id uuid.UUID) ([]operator.Resolution, error) {
+// Resolutions implements operator.Tx.
+func (t *tx) Resolutions(ctx context.Context, id uuid.UUID) ([]operator.Resolution, error) {
 	var found []struct {
 		ID        uuid.UUID               `db:"id"`
 		Kind      operator.ResolutionKind `db:"kind"`
 		Amount    int64                   `db:"amount"`
+		TxID      string                  `db:"txid"`
 		Note      string                  `db:"note"`
 		Operator  string                  `db:"operator"`
 		CreatedAt int64                   `db:"created_at"`
 	}
-	err := t.s.list(ctx, t.t, &found, "select resolutions", `SELECT id, kind, amount, note, operator, created_at FROM resolutions WHERE card_uuid = ?
-		UNION ALL SELECT id, CAST(? AS TEXT), amount, note, operator, created_at FROM attributions WHERE card_uuid = ? ORDER BY id`, id, operator.Attribute, id)
+	err := t.s.list(ctx, t.t, &found, "select resolutions", `SELECT id, kind, amount, COALESCE(txid, '') AS txid, note, operator, created_at FROM resolutions WHERE card_uuid = ?
+		UNION ALL SELECT id, CAST(? AS TEXT), amount, '', note, operator, created_at FROM attributions WHERE card_uuid = ? ORDER BY id`, id, operator.Attribute, id)
 	all := make([]operator.Resolution, len(found))
 	for i, f := range found {
-		all[i] = operator.Resolution{ID: f.ID, CardUUID: id, Kind: f.Kind, Amount: card.Amount(f.Amount), Note: f.Note, Operator: f.Operator, CreatedAt: fromMillis(f.CreatedAt)}
+		all[i] = operator.Resolution{ID: f.ID, CardUUID: id, Kind: f.Kind, Amount: card.Amount(f.Amount), TxID: f.TxID, Note: f.Note, Operator: f.Operator, CreatedAt: fromMillis(f.CreatedAt)}
 	}
 	return all, err
 }
@@ -119,8 +132,8 @@ func (t *tx) Told(ctx context.Context, id uuid.UUID, kind card.EventType) (told 
 
 // InsertResolution implements operator.Tx.
 func (t *tx) InsertResolution(ctx context.Context, r operator.Resolution, c *card.Card) error {
-	_, err := t.s.exec(ctx, t.t, "insert resolution", "INSERT INTO resolutions (id, card_uuid, kind, amount, note, operator, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
-		r.ID, r.CardUUID, r.Kind, int64(r.Amount), r.Note, r.Operator, r.CreatedAt.UnixMilli())
+	_, err := t.s.exec(ctx, t.t, "insert resolution", "INSERT INTO resolutions (id, card_uuid, kind, amount, txid, note, operator, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+		r.ID, r.CardUUID, r.Kind, int64(r.Amount), nullString(r.TxID), r.Note, r.Operator, r.CreatedAt.UnixMilli())
 	if err != nil {
 		return err
 	}

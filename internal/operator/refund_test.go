@@ -1,0 +1,138 @@
+package operator_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/operator"
+)
+
+var firstTx, secondTx = strings.Repeat("1", 64), strings.Repeat("2", 64)
+
+// sent decides of a refund with a transaction.
+func (s *shop) sent(c *card.Card, txid string, amount *card.Amount, dryRun bool) (operator.Resolved, error) {
+	s.t.Helper()
+	return s.desk.ResolveCard(s.t.Context(), operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Amount: amount, TxID: txid, Note: "sent", Operator: "ann", DryRun: dryRun})
+}
+
+// wantRefund compares what a card's account sees of refunds.
+func (s *shop) wantRefund(c *card.Card, amount card.Amount, txid string) {
+	s.t.Helper()
+	got, err := s.store.CardByUUID(s.t.Context(), s.account, c.UUID)
+	check(s.t, err)
+	if got.Refunded != amount || got.RefundTxID != txid || got.RefundedAt.IsZero() != (amount == 0) {
+		s.t.Errorf("refunded %d by %q at %s, want %d by %q", got.Refunded, got.RefundTxID, got.RefundedAt, amount, txid)
+	}
+}
+
+func TestResolve_ARefundGetsItsTransactionAfterwards(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.late(coin / 2)
+		s.wantRefund(c, 0, "")
+		s.resolve(c, operator.Refund)
+		s.wantRefund(c, coin/2, "")
+		wrong, right := coin, coin/2
+		if _, err := s.sent(c, firstTx, &wrong, false); !errors.Is(err, operator.ErrAnotherAmount) {
+			t.Errorf("error %v", err)
+		}
+		if done, err := s.sent(c, firstTx, nil, true); err != nil || done.Noted == nil || done.Noted.Amount != right || done.Nothing {
+			t.Errorf("%+v, %v", done, err)
+		}
+		s.wantRefund(c, right, "")
+		done, err := s.sent(c, firstTx, &right, false)
+		check(t, err)
+		if done.After != done.Card.State || done.Resolution.TxID != firstTx || done.Resolution.Amount != 0 {
+			t.Errorf("%+v", done)
+		}
+		s.wantRefund(c, right, firstTx)
+		if done, err := s.sent(c, firstTx, &wrong, false); err != nil || !done.Nothing {
+			t.Errorf("again: %+v, %v", done, err)
+		}
+		_, err = s.sent(c, secondTx, &right, false) // the first was a slip
+		check(t, err)
+		s.wantRefund(c, right, secondTx)
+		record, err := s.store.Record(t.Context(), c.UUID)
+		check(t, err)
+		var txids []string
+		for _, r := range record.Resolutions {
+			txids = append(txids, r.TxID)
+		}
+		if !slices.Equal(txids, []string{"", firstTx, secondTx}) {
+			t.Errorf("kept %q", txids)
+		}
+	})
+}
+
+func TestResolve_ATransactionIsThatOfTheRefundThatHasNone(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.late(coin / 2)
+		s.resolve(c, operator.Refund)
+		s.pay(c, coin/4, 10)
+		s.tick()
+		done, err := s.sent(c, firstTx, nil, false)
+		check(t, err)
+		if done.Noted == nil || done.Noted.Amount != coin/2 {
+			t.Errorf("%+v", done)
+		}
+		s.wantRefund(c, coin/2, firstTx)
+		if done, err = s.sent(c, firstTx, nil, false); err != nil || !done.Nothing {
+			t.Errorf("again: %+v, %v", done, err)
+		}
+		done, err = s.sent(c, secondTx, nil, false) // of what is still to be given back
+		check(t, err)
+		if done.Noted != nil || done.Resolution.Amount != coin/4 {
+			t.Errorf("%+v", done)
+		}
+		s.wantRefund(c, coin*3/4, secondTx)
+	})
+}
+
+func TestResolve_OnlyARefundHasATransaction(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.late(coin / 2)
+		for _, kind := range []operator.ResolutionKind{operator.Accept, operator.Retry, operator.WriteOff} {
+			if _, err := s.desk.ResolveCard(t.Context(), operator.Decision{CardUUID: c.UUID, Kind: kind, TxID: firstTx, Note: "x", Operator: "x"}); err == nil {
+				t.Errorf("%s: no error", kind)
+			}
+		}
+		if done, err := s.sent(c, firstTx, nil, false); err != nil || done.Resolution.Amount != coin/2 || done.Noted != nil {
+			t.Errorf("%+v, %v", done, err) // it was sent before it was recorded
+		}
+		s.wantRefund(c, coin/2, firstTx)
+	})
+}
+
+// What was given back buys no card, whatever is paid again or retried.
+func TestResolve_ARefundThatWasDueIsNeverIssued(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.supplier.fault = func(int, *card.Credentials) error { return errDeclined }
+		c := s.order()
+		s.pay(c, coin, 10)
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Paid, coin, 10)
+		s.wantEvents(c, card.EventDetected, card.EventRefundDue)
+		record, err := s.store.Record(t.Context(), c.UUID)
+		check(t, err)
+		x := operator.Explain(record, card.Rate{USD: card.Decimal{Units: 120_00000000, Scale: card.RateScale}})
+		if x.Wait != operator.ForDecision || x.Since.IsZero() || x.Worth == nil || x.Worth.USD != 120_00 || len(x.Choices) != 2 || x.Choices[0].Cost != 30_00 {
+			t.Errorf("%+v", x)
+		}
+		if i := record.Intent; len(i.Refusals) != 1 || i.Refusals[0].Reason != "out of stock" || i.OpenedAt == nil {
+			t.Errorf("%+v", i)
+		}
+		s.resolve(c, operator.Refund)
+		s.supplier.fault = nil
+		s.refused(c, operator.Retry, operator.ErrNothingReceived)
+		s.pay(c, coin, 10) // once more, although nobody asked for it
+		s.settle()
+		s.again()
+		s.settle()
+		s.wantIssued(0)
+		s.wantRefund(c, coin, "")
+		s.resolve(c, operator.Refund)
+		s.wantRefund(c, 2*coin, "")
+	})
+}
