@@ -69,7 +69,8 @@ type database struct {
 func (db *database) prepare(ctx context.Context) (err error) {
 	if db.cards, err = db.beside.PrepareContext(ctx, `SELECT c.uuid, c.status, c.payment_state, c.received, c.settled, c.height, k.height,
 		c.accepted, c.refunded, c.written_off,
-		c.credit_paid, c.credit_held, c.credit_surplus, c.credit_refunded, c.credit_lost, c.credit_written_off, c.credit_due, c.amount, s.card_number FROM chains k JOIN cards c ON c.currency = k.currency
+		c.credit_paid, c.credit_held, c.credit_surplus, c.credit_refunded, c.credit_lost, c.credit_written_off, c.credit_due, c.amount, s.card_number,
+		COALESCE(i.state, '') FROM chains k JOIN cards c ON c.currency = k.currency LEFT JOIN intents i ON i.card_uuid = c.uuid
 		LEFT JOIN credentials s ON s.card_uuid = c.uuid`); err != nil {
 		return err
 	}
@@ -277,14 +278,15 @@ func (h *history) observe() {
 	defer func() { _ = rows.Close() }()
 	n := 0
 	for ; rows.Next(); n++ {
-		c, number := &card.Card{}, []byte(nil)
+		c, number, issuing := &card.Card{}, []byte(nil), ""
 		h.need("read card", rows.Scan(&c.UUID, &c.Status, &c.State, &c.Received, &c.Settled, &c.Height, &c.TipHeight, &c.Accepted, &c.Refunded, &c.WrittenOff,
-			&c.Credit.Paid, &c.Credit.Held, &c.Credit.Surplus, &c.Credit.Refunded, &c.Credit.Lost, &c.Credit.WrittenOff, &c.Credit.Due, &c.Amount, &number))
+			&c.Credit.Paid, &c.Credit.Held, &c.Credit.Surplus, &c.Credit.Refunded, &c.Credit.Lost, &c.Credit.WrittenOff, &c.Credit.Due, &c.Amount, &number, &issuing))
 		if number != nil {
 			c.Sealed = &card.Sealed{CardNumber: number}
 		}
 		if x := h.order(c.UUID); x != nil {
 			h.o.check(x, c)
+			x.tellRefund(issuing == "refund_due")
 		} else {
 			h.fail("there is a card %s that nobody asked for", c.UUID)
 		}
@@ -342,6 +344,10 @@ func (h *history) issue(r *replica) {
 		broken = true
 		r.disk.before, r.disk.after = h.w.chance(50), h.w.chance(50)
 		text += fmt.Sprintf(" disk fails before %t, after %t;", r.disk.before, r.disk.after)
+	case h.w.chance(8):
+		x := paid[h.w.r.IntN(len(paid))]
+		pl.leaves = func() { h.leaves(x) }
+		text = fmt.Sprintf(" the payment of card %d leaves before it is asked for;", x.index)
 	case h.w.chance(20):
 		x := paid[h.w.r.IntN(len(paid))]
 		pl.at, pl.meanwhile = x.index, h.whileIssuing(r, x)

@@ -58,6 +58,7 @@ func TestSimulation_CatchesBrokenRules(t *testing.T) {
 		{"another chain is believed", "pass.go", `if cursor.Fingerprint != "" && cursor`, `if cursor.Fingerprint == "" && cursor`},
 		{"miners' clocks are believed", "pass.go", "v.Tip.Time.After(now)", "v.Tip.Time.After(now.AddDate(9, 0, 0))"},
 		{"money that left while the card was made is not noticed", "../issue/issue.go", "if c.State != card.Paid {\n\t\t\t\treturn", "if c.State == \"\" {\n\t\t\t\treturn"},
+		{"asks for a card whose payment left", "../issue/issue.go", "case c.State != card.Paid:", "case c.State == \"\":"},
 		{"money is given back while the card is made", "../operator/resolve.go", "case on.intent != nil && !parked && (c.State == card.Paid || on.intent.Attempts > 0):", "case on.intent == nil && parked:"},
 		{"what is not confirmed is given back", "../operator/resolve.go", "if amount = min(amount, firm); amount <= 0 {", "if amount <= 0 {"},
 		{"the time of a payment is when it was mined", "../store/transfers.go", "attributed = excluded.attributed`", "attributed = excluded.attributed, first_seen_at = excluded.first_seen_at`"},

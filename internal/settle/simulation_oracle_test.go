@@ -45,6 +45,7 @@ type sale struct {
 	settled   card.Amount // what the card was made for
 	sealed    []byte
 	events    []card.EventType // that it must have
+	refundDue bool             // and the account was told
 	refused   bool             // the supplier gave a reason to ask an operator
 	attempts  int
 
@@ -61,6 +62,14 @@ func (x *sale) must() card.Amount {
 		return x.settled
 	}
 	return 0
+}
+
+// tellRefund has the account told once whenever the refund of an order becomes due.
+func (x *sale) tellRefund(due bool) {
+	if due && !x.refundDue {
+		x.events = append(x.events, card.EventRefundDue)
+	}
+	x.refundDue = due
 }
 
 // isDue reports whether the supplier is to be asked.

@@ -203,6 +203,18 @@ func (d *disk) ClaimIntents(ctx context.Context, claim issue.Claim, n int, _ tim
 	return intents, err
 }
 
+// CardsByUUID implements issue.Store. What happens before decides what may be asked for.
+func (d *disk) CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {
+	if pl, issuing := ctx.Value(planKey{}).(*plan); issuing && pl.leaves != nil {
+		pl.leaves()
+		pl.leaves = nil
+		for i, x := range d.r.h.o.orders {
+			pl.askable[i] = x.isDue()
+		}
+	}
+	return d.Store.CardsByUUID(ctx, ids)
+}
+
 // SaveIntents implements issue.Store. No attempt is waited for.
 func (d *disk) SaveIntents(ctx context.Context, intents []issue.Intent) error {
 	for i := range intents {
@@ -230,6 +242,7 @@ func (a answer) String() string {
 // plan is what the supplier answers in one round of issuing, by order, and what it may be asked for.
 type plan struct {
 	askable   []bool
+	leaves    func() // happens once, between the claim and the reading of the cards
 	unseen    []bool // was submitted before the round, and not looked up in it yet
 	answers   []answer
 	old       int    // an order whose card was issued before; -1 if there is none

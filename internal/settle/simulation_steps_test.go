@@ -391,9 +391,9 @@ func (h *history) breakDisk() {
 // whileIssuing returns what happens while the supplier makes a card.
 func (h *history) whileIssuing(r *replica, x *sale) func() {
 	return func() {
-		h.w.frozen = true
-		defer func() { h.w.frozen = false }()
 		if h.w.chance(40) { // another replica does the same
+			h.w.frozen = true
+			defer func() { h.w.frozen = false }()
 			pl, _ := h.newPlan()
 			n, err := h.spare.issuer.IssueDue(context.WithValue(h.ctx, planKey{}, pl))
 			h.need("issue meanwhile", err)
@@ -401,10 +401,17 @@ func (h *history) whileIssuing(r *replica, x *sale) func() {
 			h.observe()
 			return
 		}
-		h.replace(int(h.w.height()-h.o.newest(x)+1), 80)
-		h.w.mineSome(h.w.between(0, 3), 50)
-		_ = h.tick(h.active)
+		h.leaves(x)
 	}
+}
+
+// leaves has the newest payment of an order leave the chain, and noticed.
+func (h *history) leaves(x *sale) {
+	h.w.frozen = true
+	defer func() { h.w.frozen = false }()
+	h.replace(int(h.w.height()-h.o.newest(x)+1), 80)
+	h.w.mineSome(h.w.between(0, 3), 50)
+	_ = h.tick(h.active)
 }
 
 // operate has an operator decide, mostly on a card that needs it.
