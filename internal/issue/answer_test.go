@@ -17,6 +17,7 @@ const (
 	forgot   = "the supplier does not know the request, and may have forgotten it: ask the supplier, then retry or refund"
 	unpaid   = "the payment is no longer confirmed"
 	noDate   = "the supplier gave a card that is expired, or whose expiration date can't be read"
+	gone     = "supplier press was asked and may have made the card, but it is configured no more: configure it again and retry"
 	notAlone = "the supplier gave a card that another order has already"
 )
 
@@ -294,10 +295,10 @@ func TestIssue_AnotherSupplierIsNotAskedForWhatOneMayHaveMade(t *testing.T) {
 		r.press.name, r.press.submit = "another press", nil
 		r.due()
 		r.issue(1)
-		r.want(unclear, issue.StateParked, "unknown", "the supplier that was asked is press, and this process has another")
+		r.want(unclear, issue.StateParked, "unknown", gone)
 		r.retry(unclear)
 		r.issue(1)
-		r.want(unclear, issue.StateParked, "unknown", "the supplier that was asked is press, and this process has another")
+		r.want(unclear, issue.StateParked, "unknown", gone)
 		r.wantCalls()
 		r.retry(refused) // nobody made it
 		r.issue(1)

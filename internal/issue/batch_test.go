@@ -194,7 +194,8 @@ func TestIssue_WaitsGrow(t *testing.T) {
 				r.press.submit, r.press.lookup = tt.says, tt.says
 				for attempts, most := range tt.most {
 					cards := r.manyPaid(16)
-					r.start()                                                                                                           // does not know yet that the supplier is ill
+					r.start() // does not know yet that the supplier is ill
+
 					r.exec(fmt.Sprintf("UPDATE intents SET attempts = %d, state = '%s' WHERE state <> 'parked'", attempts-1, tt.state)) // not those before
 					r.disk.waits = nil
 					r.issue(16)

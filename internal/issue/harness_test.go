@@ -37,18 +37,20 @@ var databases = rig.Databases{Migrate: func(url string) error {
 
 // room is a process that issues cards. The test controls its supplier and its clock, and stands between it and its store.
 type room struct {
-	t       *testing.T
-	db      *store.Store
-	beside  *sql.DB
-	url     string
-	vault   *vault.Vault
-	press   *press
-	disk    *disk
-	issuer  *issue.Issuer
-	clock   *clock
-	log     *lines
-	account uuid.UUID
-	woken   int
+	t            *testing.T
+	db           *store.Store
+	beside       *sql.DB
+	url          string
+	vault        *vault.Vault
+	press        *press
+	disk         *disk
+	issuer       *issue.Issuer
+	clock        *clock
+	log          *lines
+	account      uuid.UUID
+	woken        int
+	wokenIssuers int
+	with         func(*issue.Config) // changes how a process is configured; nil for one supplier and no patience
 }
 
 // onEach runs a test on every database. In the end no card was issued twice, or without the payment.
@@ -74,25 +76,45 @@ func newRoom(t *testing.T, url string) *room {
 	r := &room{t: t, db: db, beside: rig.OpenSQL(t, url), url: url, vault: v, clock: &clock{now: time.Now()}, log: &lines{}}
 	r.press = &press{name: "press", cards: map[string]card.Credentials{}}
 	r.start()
-	a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: r.clock.Now()}
-	check(t, db.InsertAccount(t.Context(), a))
-	r.account = a.ID
+	r.account = r.newAccount("shop")
 	return r
+}
+
+func (r *room) newAccount(name string) uuid.UUID {
+	r.t.Helper()
+	a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: name, CreatedAt: r.clock.Now()}
+	check(r.t, r.db.InsertAccount(r.t.Context(), a))
+	return a.ID
 }
 
 // start begins a process, as after a crash of the one before.
 func (r *room) start() {
 	r.disk = &disk{Store: r.db, vault: r.vault}
-	var err error
-	r.issuer, err = issue.New(r.disk, r.disk, issue.Wake{Sender: func() { r.woken++ }}, slog.New(slog.NewTextHandler(r.log, nil)),
-		issue.Config{Routes: issue.Only(r.press), Now: r.clock.Now})
+	r.issuer = r.issuerOf(0)
+}
+
+// issuerOf returns an issuer of the process, by the index of its route.
+func (r *room) issuerOf(index int) *issue.Issuer {
+	r.t.Helper()
+	cfg := issue.Config{Routes: issue.Only(r.press), Index: index, Now: r.clock.Now}
+	if r.with != nil {
+		r.with(&cfg)
+	}
+	i, err := issue.New(r.disk, r.disk, issue.Wake{Sender: func() { r.woken++ }, Issuers: func() { r.wokenIssuers++ }}, slog.New(slog.NewTextHandler(r.log, nil)), cfg)
 	check(r.t, err)
+	return i
 }
 
 // paid returns a card whose payment is confirmed.
 func (r *room) paid() *card.Card {
 	r.t.Helper()
-	c := &card.Card{UUID: uuid.Must(uuid.NewV7()), AccountID: r.account, CreatedAt: r.clock.Now(), USD: 150_50, Coin: chain.Currencies()[0], Amount: 1e12,
+	return r.paidBy(r.account, 150_50)
+}
+
+// paidBy returns an account's card whose payment is confirmed.
+func (r *room) paidBy(account uuid.UUID, usd card.USD) *card.Card {
+	r.t.Helper()
+	c := &card.Card{UUID: uuid.Must(uuid.NewV7()), AccountID: account, CreatedAt: r.clock.Now(), USD: usd, Coin: chain.Currencies()[0], Amount: 1e12,
 		Address: uuid.NewString(), Rate: card.Rate{USD: card.Decimal{Units: 150_00000000, Scale: card.RateScale}, At: r.clock.Now(), Source: "fixed"},
 		ExpiresAt: r.clock.Now().Add(time.Hour), ConfirmationsRequired: 10}
 	_, err := r.db.InsertCard(r.t.Context(), c)
@@ -267,11 +289,13 @@ type says func(ctx context.Context, r issue.Request) (issue.Answer, error)
 type press struct {
 	name           string
 	retention      time.Duration
+	any            bool // it makes cards of whatever amount
 	submit, lookup says
 
 	mu    sync.Mutex
 	cards map[string]card.Credentials // the ledger, by key
 	calls []string
+	keys  []string // of all calls
 }
 
 func (p *press) Name() string                { return p.name }
@@ -304,7 +328,19 @@ func (p *press) called(what string, r issue.Request) {
 	if r.Reference != "" {
 		what += " " + r.Reference
 	}
-	p.calls = append(p.calls, what)
+	p.calls, p.keys = append(p.calls, what), append(p.keys, r.Key)
+}
+
+// asks returns how often it was asked for a card: to make it, or what became of it.
+func (p *press) asks(c *card.Card) (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, key := range p.keys {
+		if key == c.UUID.String() {
+			n++
+		}
+	}
+	return n
 }
 
 // make says that the card is issued. The same key always yields the same card.
@@ -312,7 +348,7 @@ func (p *press) make(_ context.Context, r issue.Request) (issue.Answer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c, made := p.cards[r.Key]
-	if id, err := uuid.Parse(r.Key); !made && err == nil && r.USD == 150_50 {
+	if id, err := uuid.Parse(r.Key); !made && err == nil && (r.USD == 150_50 || p.any) {
 		c = cardOf(id)
 		p.cards[r.Key] = c
 	}

@@ -29,7 +29,7 @@ type Intent struct {
 	Key          string    // the same in every attempt
 	Reference    string    // the supplier's; "" if it gave none
 	FirstAskedAt time.Time // by the database's clock; zero if nobody was asked
-	OpenedAt     time.Time // by the same clock: when the payment was confirmed
+	OpenedAt     time.Time // by the same clock: when it was first claimed, or first since an operator retried
 	ClaimedAt    time.Time // by the same clock
 	Asked        bool      // before this attempt, or by one that was cut off
 	Answer       Outcome   // the last one; meaningless unless Asked

@@ -39,8 +39,8 @@ type Config struct {
 	Routes Routes
 	// Index is that of the route whose supplier this issuer asks. Each supplier has an issuer of its own, so that none waits for another.
 	Index int
-	// Patience is how long a paid card waits for suppliers that can't make it now but may be able to later, since its payment was
-	// confirmed. After that its refund is due. Defaults to none: a refusal of the last supplier is final.
+	// Patience is how long a paid card waits for suppliers that can't make it now but may be able to later, since they were first asked, and
+	// for an amount that no supplier makes. After that its refund is due. Defaults to none: a refusal of the last supplier is final.
 	Patience time.Duration
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
@@ -250,9 +250,9 @@ func (s *Issuer) try(ctx context.Context, intent Intent, c *card.Card) (attempt,
 	case c.State != card.Paid:
 		return attempt{intent: intent.unasked().later(unpaidAgain)}, nil
 	case intent.Supplier != s.supplier.Name():
-		return s.park(ctx, intent, fmt.Sprintf("the supplier that was asked is %s, and this process has another", intent.Supplier)), nil
+		return s.park(ctx, intent, fmt.Sprintf("supplier %s was asked and may have made the card, but it is configured no more: configure it again and retry", intent.Supplier)), nil
 	case !intent.Asked && !s.route.makes(c.USD):
-		return attempt{intent: intent.unasked().startOver().later(fmt.Sprintf("no supplier makes cards of %s US dollars", c.USD))}, nil
+		return s.outOfRange(ctx, intent, c), nil
 	}
 	asking, cancel := context.WithTimeout(ctx, issueTimeout)
 	defer cancel()
@@ -294,7 +294,7 @@ func (s *Issuer) ask(ctx context.Context, intent Intent, usd card.USD) (Answer, 
 			return Answer{}, fmt.Errorf("look up: %w", err)
 		case found.Outcome == Unknown && !s.keepsKey(intent):
 			return Answer{}, errForgotten
-		case found.Outcome == Declined && intent.Answer == Declined: // an operator saw that, and retries
+		case found.Outcome == Declined && intent.Answer == Declined && s.route.makes(usd): // an operator saw that, and retries
 		case found.Outcome != Unknown:
 			return found.clear()
 		}
@@ -343,78 +343,6 @@ func (s *Issuer) park(ctx context.Context, intent Intent, reason string) attempt
 	s.log.ErrorContext(ctx, "card needs an operator", "card", intent.CardUUID, "reason", reason)
 	intent.State, intent.Reason = StateParked, reason
 	return attempt{intent: intent}
-}
-
-// declined has the next supplier asked. If none is left, the card waits for one that may be able to make it later, but no longer than
-// the operator's patience: then its refund is due.
-func (s *Issuer) declined(ctx context.Context, intent Intent, c *card.Card, answer Answer) attempt {
-	intent.Declines++
-	intent.Refusals = append(intent.Refusals, Refusal{intent.Supplier, clean(answer.Reason), answer.Temporary})
-	intent.Reason = reasons(intent.Refusals)
-	next := s.cfg.Routes.next(c.USD, intent.Refusals)
-	switch {
-	case next != "":
-		s.log.WarnContext(ctx, "the supplier declined: asking the next one", "card", c.UUID, "reason", intent.Reason, "next", next)
-		return attempt{intent: intent.to(next)}
-	case anyTemporary(intent.Refusals) && intent.ClaimedAt.Sub(intent.OpenedAt) < s.cfg.Patience:
-		s.log.WarnContext(ctx, "no supplier can make the card now", "card", c.UUID, "reason", intent.Reason)
-		return attempt{intent: intent.startOver().later(intent.Reason)}
-	}
-	intent.State = StateRefundDue
-	return attempt{card: c, intent: intent}
-}
-
-// saveAll stores what became of intents whose card is not issued. Each refund that is due is a transaction with the event that tells of it.
-func (s *Issuer) saveAll(ctx context.Context, intents []Intent) error {
-	var failed []error
-	var others []Intent
-	again := false
-	for _, intent := range intents {
-		if intent.State == StateRefundDue {
-			failed = append(failed, s.refundDue(ctx, intent))
-			continue
-		}
-		again = again || intent.Wait == 0 && intent.Supplier != s.supplier.Name()
-		others = append(others, intent)
-	}
-	if len(others) > 0 {
-		failed = append(failed, s.store.SaveIntents(ctx, others))
-	}
-	if again {
-		s.wake.Issuers()
-	}
-	return errors.Join(failed...)
-}
-
-// refundDue stores that no supplier makes a card, and tells the account.
-func (s *Issuer) refundDue(ctx context.Context, intent Intent) error {
-	paid := false
-	err := s.store.IssueTx(ctx, func(tx Tx) error {
-		now, err := tx.LockCardsByUUID(ctx, []uuid.UUID{intent.CardUUID})
-		if err != nil {
-			return err
-		}
-		paid = len(now) == 1 && now[0].State == card.Paid
-		if !paid { // it is asked for again once the money is back
-			return tx.SaveIntents(ctx, []Intent{intent.reopened().later(unpaidAgain)})
-		}
-		if err := tx.SaveIntents(ctx, []Intent{intent}); err != nil {
-			return err
-		}
-		failpoint.Hit(failpoint.Refusing)
-		return tx.InsertEvents(ctx, []card.Event{card.NewEvent(uuid.Must(uuid.NewV7()), now[0], card.EventRefundDue, now[0].Status, now[0].State)})
-	})
-	switch {
-	case errors.Is(err, card.ErrFenced):
-		s.log.InfoContext(ctx, "another process took the card over", "card", intent.CardUUID)
-		return nil
-	case err != nil:
-		return fmt.Errorf("refund due %s: %w", intent.CardUUID, err)
-	case paid:
-		s.log.ErrorContext(ctx, "no supplier makes the card: card needs an operator", "card", intent.CardUUID, "reason", intent.Reason)
-		s.wake.Sender()
-	}
-	return nil
 }
 
 var errUnpaidAgain = errors.New(unpaidAgain)

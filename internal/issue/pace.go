@@ -81,6 +81,7 @@ func (p *pace) answered(err error, now time.Time) {
 	case err == nil || errors.Is(err, errForgotten):
 		p.unclear = 0
 	case errors.Is(err, context.Canceled): // by this process
+	case now.Before(p.until): // it was under way when the pause began, which is long enough for all of them
 	default:
 		if p.unclear++; p.unclear >= unclearInRow {
 			p.until = later(p.until, now.Add(min(firstPause<<min(p.unclear-unclearInRow, 10), longestPause)))

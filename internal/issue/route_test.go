@@ -1,0 +1,500 @@
+package issue_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/issue"
+)
+
+const outOfStock = "out of stock"
+
+// market is a process with several suppliers, each with a ledger and an issuer of its own.
+type market struct {
+	*room
+	presses  []*press
+	routes   issue.Routes
+	patience time.Duration
+	issuers  []*issue.Issuer
+}
+
+// market opens one with n suppliers, "a", "b" and so on, that make every card.
+func (r *room) market(n int, patience time.Duration) *market {
+	r.t.Helper()
+	m := &market{room: r, patience: patience}
+	for i := range n {
+		m.presses = append(m.presses, &press{name: string(rune('a' + i)), any: true, cards: map[string]card.Credentials{}})
+		m.routes = append(m.routes, issue.Route{Supplier: m.presses[i], Min: card.MinUSD, Max: card.MaxUSD})
+	}
+	m.restart()
+	return m
+}
+
+// restart begins a process with the suppliers in m.routes.
+func (m *market) restart() {
+	m.t.Helper()
+	m.issuers = nil
+	m.with = func(c *issue.Config) { c.Routes, c.Patience = m.routes, m.patience }
+	m.start()
+	for i := range m.routes {
+		m.issuers = append(m.issuers, m.issuerOf(i))
+	}
+}
+
+// work has every issuer work until there is nothing due.
+func (m *market) work() {
+	m.t.Helper()
+	for again := true; again; {
+		again = false
+		for _, i := range m.issuers {
+			n, err := i.IssueDue(m.t.Context())
+			check(m.t, err)
+			again = again || n > 0
+		}
+	}
+}
+
+// asked returns the names of the suppliers that were asked for a card, in the order of the routes of the test.
+func (m *market) asked(c *card.Card) (names string) {
+	for _, p := range m.presses {
+		if p.asks(c) > 0 {
+			names += p.name
+		}
+	}
+	return names
+}
+
+// made returns the names of the suppliers that made a card.
+func (m *market) made(c *card.Card) (names string) {
+	for _, p := range m.presses {
+		if _, made := p.cards[c.UUID.String()]; made {
+			names += p.name
+		}
+	}
+	return names
+}
+
+// wantRefundsDue compares how often accounts were told that a refund is due.
+func (m *market) wantRefundsDue(n int) {
+	m.t.Helper()
+	if got := m.count("events WHERE type = 'card.refund_due'"); got != n {
+		m.t.Errorf("%d refunds are due, want %d", got, n)
+	}
+}
+
+// age has time pass since suppliers were first asked for cards.
+func (r *room) age(d time.Duration) {
+	r.exec(fmt.Sprintf("UPDATE intents SET opened_at = opened_at - %d", d.Milliseconds()))
+}
+
+// Whatever the suppliers answer: another one is asked only after a clear refusal of each before, and no two ever make a card.
+func TestRoute_AnotherSupplierIsAskedOnlyAfterAClearRefusal(t *testing.T) {
+	const (
+		issues = iota
+		isPending
+		declines
+		declinesForNow
+		isSilent
+		isSilentButMadeIt
+		saysNothing
+		kinds
+	)
+	for n := 1; n <= 3; n++ {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			onEach(t, func(t *testing.T, r *room) {
+				m := r.market(n, time.Hour)
+				combinations := 1
+				for range n {
+					combinations *= kinds
+				}
+				cards := m.manyPaid(combinations)
+				says := map[string][]int{}
+				for x, c := range cards {
+					for range n { // the first supplier's answers alternate most, so that it is not taken for ill
+						says[c.UUID.String()], x = append(says[c.UUID.String()], x%kinds), x/kinds
+					}
+				}
+				for i, p := range m.presses {
+					p.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+						switch says[q.Key][i] {
+						case issues:
+							return p.make(ctx, q)
+						case isPending:
+							return issue.Answer{Outcome: issue.Pending, Reference: "r"}, nil
+						case declines, declinesForNow:
+							return issue.Answer{Outcome: issue.Declined, Reason: outOfStock, Temporary: says[q.Key][i] == declinesForNow}, nil
+						case isSilentButMadeIt:
+							_, _ = p.make(ctx, q)
+							return issue.Answer{}, errFault
+						case isSilent:
+							return issue.Answer{}, errFault
+						}
+						return issue.Answer{}, nil
+					}
+					p.lookup = func(ctx context.Context, q issue.Request) (issue.Answer, error) { return issue.Answer{}, errFault }
+				}
+				m.work()
+				refunds := 0
+				for _, c := range cards {
+					answers, last := says[c.UUID.String()], 0
+					for last < n-1 && (answers[last] == declines || answers[last] == declinesForNow) {
+						last++
+					}
+					if want := "abc"[:last+1]; m.asked(c) != want {
+						t.Errorf("%v: asked %q, want %q", answers, m.asked(c), want)
+					}
+					record, err := m.db.Record(t.Context(), c.UUID)
+					check(t, err)
+					want := map[int]issue.State{issues: issue.StateDone, isPending: issue.StatePending, declines: issue.StateRefundDue, declinesForNow: issue.StateOpen,
+						isSilent: issue.StateOpen, isSilentButMadeIt: issue.StateOpen, saysNothing: issue.StateOpen}[answers[last]]
+					if answers[last] == declines && slices.Contains(answers[:last], declinesForNow) {
+						want = issue.StateOpen // that one may have it later
+					}
+					if want == issue.StateRefundDue {
+						refunds++
+					}
+					if record.Intent.State != string(want) {
+						t.Errorf("%v: issuing is %s, want %s", answers, record.Intent.State, want)
+					}
+				}
+				m.wantRefundsDue(refunds)
+				for _, p := range m.presses { // all of them are well again
+					p.submit, p.lookup = nil, nil
+				}
+				for range 3 {
+					m.clock.pass(time.Hour)
+					m.due()
+					m.work()
+				}
+				for _, c := range cards {
+					answers := says[c.UUID.String()]
+					last := slices.IndexFunc(answers, func(kind int) bool { return kind != declines && kind != declinesForNow })
+					want := ""
+					switch {
+					case last >= 0: // whoever may have made it
+						want = "abc"[last : last+1]
+					case slices.Contains(answers, declinesForNow): // they were asked once more
+						want = "a"
+					}
+					if got := m.made(c); got != want {
+						t.Errorf("%v: made by %q, want %q", answers, got, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestRoute_ATemporaryRefusalIsWaitedForWithPatience(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		m := r.market(2, time.Hour)
+		for i, p := range m.presses {
+			p.submit = these(issue.Answer{Outcome: issue.Declined, Reason: outOfStock, Temporary: i == 0}, nil)
+		}
+		c := m.paid()
+		m.work()
+		m.want(c, issue.StateOpen, "", "a: out of stock; b: out of stock")
+		m.wantWait(c, 500*time.Millisecond, 2*time.Second)
+		m.due()
+		m.age(59 * time.Minute)
+		m.work()
+		if i := m.want(c, issue.StateOpen, "", "a: out of stock; b: out of stock"); i.OpenedAt == nil || time.Since(*i.OpenedAt) < 59*time.Minute {
+			t.Errorf("asked since %v", i.OpenedAt)
+		}
+		if a, b := m.presses[0].asks(c), m.presses[1].asks(c); a != 2 || b != 2 {
+			t.Errorf("asked %d and %d times", a, b)
+		}
+		m.wantRefundsDue(0)
+		m.due()
+		m.age(time.Minute)
+		m.work()
+		i := m.want(c, issue.StateRefundDue, "declined", "a: out of stock; b: out of stock")
+		var refusals []string
+		for _, f := range i.Refusals {
+			refusals = append(refusals, fmt.Sprint(f.Supplier, f.Temporary))
+		}
+		if diff := cmp.Diff([]string{"atrue", "bfalse"}, refusals); diff != "" {
+			t.Error(diff)
+		}
+		m.due()
+		m.work()
+		m.wantRefundsDue(1)
+		m.retry(c) // which begins anew
+		m.work()
+		m.want(c, issue.StateOpen, "", "a: out of stock; b: out of stock")
+		m.presses[0].submit = nil
+		m.due()
+		m.work()
+		m.want(c, issue.StateDone, "issued", "")
+		m.wantRefundsDue(1)
+	})
+}
+
+func TestRoute_WhoIsAskedFirstFollowsOrderAndAmount(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		m := r.market(3, 0)
+		m.routes[0].Max, m.routes[1].Min, m.routes[1].Max = 100_00, 100_00, 200_00
+		m.restart()
+		for usd, want := range map[card.USD]string{50_00: "a", 100_00: "a", 100_01: "b", 200_00: "b", 200_01: "c", 750_00: "c"} {
+			c := m.paidBy(m.account, usd)
+			m.work()
+			if m.asked(c) != want || m.made(c) != want {
+				t.Errorf("%s dollars: asked %q, made by %q, want %q", usd, m.asked(c), m.made(c), want)
+			}
+		}
+		for _, p := range m.presses[:2] {
+			p.submit = declined
+		}
+		for usd, want := range map[card.USD]string{50_00: "ac", 100_00: "abc", 150_00: "bc", 300_00: "c"} {
+			c := m.paidBy(m.account, usd)
+			m.work()
+			if m.asked(c) != want || m.made(c) != "c" {
+				t.Errorf("%s dollars: asked %q, made by %q, want %q", usd, m.asked(c), m.made(c), want)
+			}
+		}
+	})
+}
+
+func TestRoute_AnAmountThatNobodyMakesWaitsWithPatience(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		const nobody = "no supplier makes cards of 300 US dollars"
+		m := r.market(2, time.Hour)
+		m.routes[0].Max, m.routes[1].Max = 100_00, 200_00
+		m.restart()
+		c := m.paidBy(m.account, 300_00)
+		m.work()
+		if i := m.want(c, issue.StateOpen, "", nobody); i.FirstAskedAt != nil || i.Supplier != "" {
+			t.Errorf("%+v", i)
+		}
+		m.due()
+		m.age(time.Hour)
+		m.work()
+		m.want(c, issue.StateRefundDue, "", nobody)
+		m.wantRefundsDue(1)
+		if m.asked(c) != "" {
+			t.Errorf("asked %q", m.asked(c))
+		}
+		m.routes[1].Max = 300_00
+		m.restart()
+		m.retry(c)
+		m.work()
+		m.want(c, issue.StateDone, "issued", "")
+		if m.made(c) != "b" {
+			t.Errorf("made by %q", m.made(c))
+		}
+	})
+}
+
+// What a supplier refused is not asked of it again for an amount that it no longer makes.
+func TestRoute_ARetryKeepsToTheAmounts(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		m := r.market(1, 0)
+		m.presses[0].submit, m.presses[0].lookup = declined, declined
+		c := m.paidBy(m.account, 300_00)
+		m.work()
+		m.want(c, issue.StateRefundDue, "declined", outOfStock)
+		m.routes[0].Max = 200_00
+		m.restart()
+		m.retry(c)
+		m.presses[0].calls = nil
+		m.work()
+		m.want(c, issue.StateRefundDue, "declined", outOfStock)
+		if diff := cmp.Diff([]string{"look up"}, m.presses[0].calls); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestRoute_ASupplierThatIsConfiguredNoMore(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		m := r.market(3, 0)
+		unclear, busy, refused, next := m.paid(), m.paid(), m.paid(), m.paid()
+		a, b := m.presses[0], m.presses[1]
+		a.submit = func(_ context.Context, q issue.Request) (issue.Answer, error) {
+			switch q.Key {
+			case unclear.UUID.String():
+				return issue.Answer{}, errFault
+			case busy.UUID.String():
+				return issue.Answer{}, &issue.BusyError{}
+			}
+			return issue.Answer{Outcome: issue.Declined, Reason: outOfStock}, nil
+		}
+		b.submit = func(_ context.Context, q issue.Request) (issue.Answer, error) {
+			if q.Key == refused.UUID.String() {
+				return issue.Answer{}, &issue.BusyError{} // nobody made it
+			}
+			return issue.Answer{}, errFault
+		}
+		for range 6 { // whatever is asked first, the others wait while a supplier is busy
+			m.work()
+			m.clock.pass(time.Minute)
+			m.due()
+		}
+		all := m.routes
+		m.routes = issue.Routes{all[2]}
+		m.restart()
+		m.due()
+		m.work()
+		for c, want := range map[*card.Card]string{unclear: "", busy: "c", refused: "c", next: ""} {
+			if got := m.made(c); got != want {
+				t.Errorf("made by %q, want %q", got, want)
+			}
+		}
+		m.want(unclear, issue.StateParked, "unknown", strings.Replace(gone, "press", "a", 1))
+		m.want(next, issue.StateParked, "unknown", strings.Replace(gone, "press", "b", 1))
+		m.routes, a.submit, b.submit = all, nil, nil
+		m.restart()
+		m.retry(unclear)
+		m.retry(next)
+		m.work()
+		if m.made(unclear) != "a" || m.made(next) != "b" {
+			t.Errorf("made by %q and %q", m.made(unclear), m.made(next))
+		}
+	})
+}
+
+// Suppliers are told how often the card was refused before, so that those which repeat their answer to a key can be given another one.
+func TestRoute_SuppliersAreToldOfEarlierRefusals(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		m := r.market(2, 0)
+		var told []int
+		for _, p := range m.presses {
+			p.submit = func(_ context.Context, q issue.Request) (issue.Answer, error) {
+				told = append(told, q.Declines)
+				return issue.Answer{Outcome: issue.Declined, Reason: outOfStock}, nil
+			}
+			p.lookup = declined
+		}
+		c := m.paid()
+		m.work()
+		m.retry(c)
+		m.work()
+		if diff := cmp.Diff([]int{0, 1, 2, 3}, told); diff != "" {
+			t.Error(diff)
+		}
+		m.wantRefundsDue(2) // once for each time that nobody makes it
+	})
+}
+
+// A process that dies between a refusal and its record: the refusal is found again, and the next supplier is asked once.
+func TestRoute_ARefusalThatIsNotRecordedIsLookedUp(t *testing.T) {
+	for name, lookup := range map[string]says{"and remembered": declined, "and forgotten": nil} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, r *room) {
+				m := r.market(2, 0)
+				a, b := m.presses[0], m.presses[1]
+				a.submit, a.lookup = declined, lookup
+				c := m.paid()
+				m.disk.saveFails = card.ErrUnavailable
+				if _, err := m.issuers[0].IssueDue(t.Context()); err == nil {
+					t.Error("no error")
+				}
+				m.restart()
+				m.due()
+				m.work()
+				want := []string{"submit", "look up"}
+				if lookup == nil {
+					want = append(want, "submit")
+				}
+				if diff := cmp.Diff(want, a.calls); diff != "" {
+					t.Error(diff)
+				}
+				if diff := cmp.Diff([]string{"submit"}, b.calls); diff != "" || m.made(c) != "b" {
+					t.Errorf("made by %q: %s", m.made(c), diff)
+				}
+			})
+		})
+	}
+}
+
+// No refund is due of money that is not there: the account is not told, and the suppliers are asked once it is back.
+func TestRoute_ARefundIsNotDueWhileThePaymentIsAway(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		m := r.market(1, 0)
+		p := m.presses[0]
+		c := m.paid()
+		p.submit = after(func() { m.assess(c, card.Unpaid) }, declined)
+		p.lookup = declined
+		m.work()
+		m.want(c, issue.StateOpen, "declined", unpaid)
+		m.wantRefundsDue(0)
+		m.due()
+		m.work()
+		if n := p.asks(c); n != 1 {
+			t.Errorf("asked %d times", n)
+		}
+		p.submit = declined
+		m.assess(c, card.Paid)
+		m.work()
+		m.want(c, issue.StateRefundDue, "declined", outOfStock)
+		m.wantRefundsDue(1)
+		m.retry(c)
+		p.submit = nil
+		m.work()
+		m.want(c, issue.StateDone, "issued", "")
+	})
+}
+
+// A supplier is never asked for a card whose payment left the chain after the card was claimed: neither to make it nor what became of it.
+func TestIssue_NobodyIsAskedForACardWhosePaymentLeft(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		cards := r.manyPaid(12)
+		left := func(c *card.Card) bool { return slices.Index(cards, c)%2 == 0 }
+		leave := func() error {
+			for _, c := range cards {
+				if left(c) {
+					r.assess(c, card.Unpaid)
+				}
+			}
+			return nil
+		}
+		for round := range 2 { // first they are submitted, then they are looked up
+			r.press.submit, r.press.lookup = pending, pending
+			r.disk.reading = leave
+			r.issue(12)
+			for _, c := range cards {
+				want := round + 1
+				if left(c) {
+					want = round // from the time when it was paid
+				}
+				if n := r.press.asks(c); n != want {
+					t.Errorf("round %d: asked %d times for a card of which the payment left: %t; want %d", round, n, left(c), want)
+				}
+			}
+			r.disk.reading = nil
+			for _, c := range cards {
+				r.assess(c, card.Paid)
+			}
+			if round == 0 { // the others are caught up with
+				r.exec("UPDATE intents SET due_at = 0 WHERE answer IS NULL")
+				r.issue(6)
+			}
+			r.due()
+		}
+	})
+}
+
+func TestIssue_AccountsTakeTurns(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		other := r.newAccount("another shop")
+		many := 1000
+		if testing.Short() {
+			many = 200
+		}
+		r.manyPaid(many)
+		r.exec("UPDATE intents SET due_at = 0")
+		c := r.paidBy(other, 150_50) // after all of these
+		r.issue(16)
+		r.wantCard(c)
+		if n := r.count("cards WHERE status = 'generated'"); n != 16 {
+			t.Errorf("%d cards are generated", n)
+		}
+	})
+}
