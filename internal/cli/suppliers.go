@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,9 @@ import (
 	"github.com/cardmint/cardmint/internal/supplier"
 	"github.com/cardmint/cardmint/internal/vault"
 )
+
+// mostPerSecond is the highest limit that can be set for a supplier.
+const mostPerSecond = 10_000
 
 // supplierFlags say who makes the cards.
 type supplierFlags struct {
@@ -214,7 +218,7 @@ func parseSuppliers(text []byte, directory string) ([]supplierEntry, error) {
 	decoder := toml.NewDecoder(strings.NewReader(string(text)))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&file); err != nil {
-		return nil, tomlError(err)
+		return nil, tomlError(text, err)
 	}
 	if len(file.Supplier) == 0 {
 		return nil, errors.New("it names no supplier: begin one with [[supplier]]")
@@ -235,8 +239,10 @@ func parseSuppliers(text []byte, directory string) ([]supplierEntry, error) {
 	return file.Supplier, nil
 }
 
-// tomlError returns an error that names the line, and quotes nothing: a secret may have been written into the file by mistake.
-func tomlError(err error) error {
+var setting = regexp.MustCompile(`^\s*([a-z_]+)\s*=`)
+
+// tomlError returns an error that names the line and the setting, and quotes nothing: a secret may have been written into the file by mistake.
+func tomlError(text []byte, err error) error {
 	var strict *toml.StrictMissingError
 	if errors.As(err, &strict) && len(strict.Errors) > 0 {
 		row, _ := strict.Errors[0].Position()
@@ -245,9 +251,12 @@ func tomlError(err error) error {
 	var syntax *toml.DecodeError
 	if errors.As(err, &syntax) {
 		row, column := syntax.Position()
-		return fmt.Errorf("line %d, column %d: is not TOML, or not of the setting's type", row, column)
+		if line := strings.Split(string(text), "\n")[row-1]; setting.MatchString(line) {
+			return fmt.Errorf("line %d, column %d: the value of %s is not TOML, or not of its type", row, column, setting.FindStringSubmatch(line)[1])
+		}
+		return fmt.Errorf("line %d, column %d: is not TOML", row, column)
 	}
-	return errors.New("is not TOML")
+	return errors.New("is not TOML: a setting may be there twice")
 }
 
 func (e *supplierEntry) check() error {
@@ -265,8 +274,8 @@ func (e *supplierEntry) check() error {
 		return fmt.Errorf("there is no kind %q; choose one of: %s", e.Kind, strings.Join(all, ", "))
 	case e.AtOnce < 0 || e.AtOnce > 256:
 		return errors.New("at_once must be between 1 and 256")
-	case e.PerSecond < 0:
-		return errors.New("requests_per_second must not be negative")
+	case !(e.PerSecond >= 0 && e.PerSecond <= mostPerSecond): // nor not a number
+		return fmt.Errorf("requests_per_second must be between 0, for no limit, and %d", mostPerSecond)
 	}
 	for name, other := range kinds {
 		if name == e.Kind {
