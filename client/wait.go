@@ -9,18 +9,22 @@ import (
 	"github.com/google/uuid"
 )
 
-// PaymentError says that waiting longer for a card is of no use: its payment is [PaymentStateExpired] or [PaymentStateLate].
+// PaymentError says that waiting longer for a card is of no use: its payment is [PaymentStateExpired] or [PaymentStateLate], or was given back.
 // It need not be the last word. What came can be settled by the service's operator, and the card is then generated
 // after all; [Client.GetCard] shows it.
 type PaymentError struct {
-	UUID  uuid.UUID // the card
-	State PaymentState
+	UUID     uuid.UUID // the card
+	State    PaymentState
+	Refunded bool // the service's operator gave the money back
 }
 
 // Error says what to do.
 func (e *PaymentError) Error() string {
 	advice := "nothing arrived in time; do not pay any more, ask for a new card"
-	if e.State == PaymentStateLate {
+	switch {
+	case e.Refunded:
+		advice = "the service's operator gave the money back; do not pay any more, ask for a new card"
+	case e.State == PaymentStateLate:
 		advice = "the money came too late or was too little, and does not buy the card; ask the service's operator"
 	}
 	return fmt.Sprintf("the payment of card %s is %s: %s", e.UUID, e.State, advice)
@@ -31,7 +35,7 @@ func (e *PaymentError) Error() string {
 //
 // It answers an error, together with the card as it was last seen (nil if it never was), when
 //
-//   - the payment is expired or late: a [*PaymentError], to be found with [errors.As];
+//   - the payment is expired or late, or was given back: a [*PaymentError], to be found with [errors.As];
 //   - the context ends: an error that wraps the context's, and its cause;
 //   - the card can't be read. Once the card was seen, failures that are likely to pass do not end the wait.
 //
@@ -46,8 +50,10 @@ func (c *Client) WaitForCard(ctx context.Context, id uuid.UUID) (*Card, error) {
 			if card.Status == CardStatusGenerated {
 				return card, nil
 			}
-			if s := card.Payment.State; s == PaymentStateExpired || s == PaymentStateLate {
-				return card, fmt.Errorf("WaitForCard: %w", &PaymentError{UUID: id, State: s})
+			s := card.Payment.State
+			refunded := card.Refund != nil && (s == PaymentStateUnpaid || s == PaymentStateExpired)
+			if refunded || s == PaymentStateExpired || s == PaymentStateLate {
+				return card, fmt.Errorf("WaitForCard: %w", &PaymentError{UUID: id, State: s, Refunded: refunded})
 			}
 		case ctx.Err() == nil && (card == nil || !temporary(err, true)):
 			return card, fmt.Errorf("WaitForCard: %w", err)

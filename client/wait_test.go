@@ -80,6 +80,21 @@ func TestWaitForCard_ContextEndsButTheLastCardIsKept(t *testing.T) {
 	}
 }
 
+func TestWaitForCard_ARefundEndsIt(t *testing.T) {
+	for _, state := range []PaymentState{PaymentStateUnpaid, PaymentStateExpired} {
+		refunded := strings.NewReplacer(`"unpaid"`, `"`+string(state)+`"`, `"status"`, `"refund":{"amount":"1.5","txid":null,"at":"2026-11-21T09:12:44.310Z"},"status"`).Replace(testCard)
+		c, _ := scripted(t, []step{answer(http.StatusOK, refunded)})
+		got, err := c.WaitForCard(t.Context(), testID)
+		payment, ok := errors.AsType[*PaymentError](err)
+		if !ok || !payment.Refunded || payment.State != state || !strings.Contains(err.Error(), "gave the money back") {
+			t.Errorf("%s: %v", state, err)
+		}
+		if got == nil || got.Refund == nil || got.Refund.Amount.String() != "1.5" || got.Refund.TxID != "" {
+			t.Errorf("%s: %+v", state, got)
+		}
+	}
+}
+
 func TestWaitForCard_OutageDoesNotEndIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

@@ -250,7 +250,7 @@ func TestSaveIssued_APendingCardKeepsItsReference(t *testing.T) {
 		check(t, s.Do(ctx, func(tx *store.Tx) error { return tx.SaveIssued(ctx, []issue.IssuedCard{issued(i, "number")}) }))
 		r, err := s.Record(ctx, id)
 		check(t, err)
-		r.Intent.DueAt, r.Intent.FirstAskedAt = time.Time{}, nil
+		r.Intent.DueAt, r.Intent.FirstAskedAt, r.Intent.OpenedAt = time.Time{}, nil, nil
 		if diff := cmp.Diff(&operator.IntentRecord{State: "done", Supplier: "a", Reference: "r1", Answer: "issued", Attempts: 2}, r.Intent); diff != "" {
 			t.Error(diff)
 		}

@@ -79,7 +79,7 @@ func (t *tx) Intent(ctx context.Context, id uuid.UUID) (*operator.IntentRecord, 
 	}
 	err := t.s.list(ctx, t.t, &found, "select intent", `SELECT state, COALESCE(supplier, '') AS supplier, COALESCE(reference, '') AS reference,
 		first_asked_at, COALESCE(answer, '') AS answer, attempts, due_at, COALESCE(reason, '') AS reason,
-		opened_at, COALESCE(refusals, '[]') AS refusals FROM intents WHERE card_uuid = ?`, id)
+		opened_at, COALESCE(refusals, '') AS refusals FROM intents WHERE card_uuid = ?`, id)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (t *tx) Intent(ctx context.Context, id uuid.UUID) (*operator.IntentRecord, 
 		at := fromMillis(*f.OpenedAt)
 		r.OpenedAt = &at
 	}
-	if json.Unmarshal([]byte(f.Refusals), &r.Refusals) != nil {
+	if f.Refusals != "" && json.Unmarshal([]byte(f.Refusals), &r.Refusals) != nil {
 		r.Refusals = nil // they only explain the state
 	}
 	return r, nil

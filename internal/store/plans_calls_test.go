@@ -303,6 +303,9 @@ func (c *calls) decisions() {
 	c.tx("InsertAttributions", func(ctx context.Context, tx *store.Tx) error {
 		return tx.InsertAttributions(ctx, []operator.Attribution{newAttribution(newTransfer("own", 1, "nobody", 1), uuid.Nil)})
 	})
+	c.tx("Resolutions", func(ctx context.Context, tx *store.Tx) error {
+		return first(tx.Resolutions(ctx, numbered(cardKind, 8)))
+	})
 	c.tx("Told", func(ctx context.Context, tx *store.Tx) error {
 		return first(tx.Told(ctx, numbered(cardKind, 8), card.EventDetected))
 	})
