@@ -113,7 +113,7 @@ func decidable(r operator.Record, x operator.Explanation) string {
 		if !x.Since.IsZero() {
 			since = " since " + day(&x.Since)
 		}
-		return "its refund is due" + since + ": the supplier declined the card: " + orDash(oneLine(r.Intent.Reason))
+		return "its refund is due" + since + ": no supplier makes the card: " + orDash(oneLine(r.Intent.Reason))
 	}
 	return "the card could not be issued: " + orDash(oneLine(r.Intent.Reason))
 }

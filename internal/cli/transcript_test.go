@@ -115,7 +115,7 @@ func TestCLI_AnOperatorFollowsWhatTheCommandsPrint(t *testing.T) {
 
 	said := x.run("card", "list", "--attention")
 	wantOutput(t, p.must(t, "card", "show", parked.UUID.String()), "an operator to decide: the card could not be issued: it answered with no card number")
-	wantOutput(t, p.must(t, "card", "show", declined.UUID.String()), "an operator to decide: the supplier declined the card: the sandbox declines")
+	wantOutput(t, p.must(t, "card", "show", declined.UUID.String()), "an operator to decide: its refund is due since 2", ": no supplier makes the card: the sandbox declines")
 	for range len(how) {
 		said = x.follow(said, "", "card", "show") // of the first
 		id := regexp.MustCompile(`card +(\S+) of account`).FindStringSubmatch(said)[1]
