@@ -54,6 +54,7 @@ const (
 const (
 	ProblemCodeAccountFrozen        ProblemCode = "account_frozen"
 	ProblemCodeAddressUnavailable   ProblemCode = "address_unavailable"
+	ProblemCodeAmountUnavailable    ProblemCode = "amount_unavailable"
 	ProblemCodeBodyTooLarge         ProblemCode = "body_too_large"
 	ProblemCodeIdempotencyKeyReused ProblemCode = "idempotency_key_reused"
 	ProblemCodeInternal             ProblemCode = "internal"
@@ -399,6 +400,24 @@ type FieldError struct {
 	Pointer string `json:"pointer"`
 }
 
+// Offer An amount, or a range of amounts, that cards can be ordered for.
+type Offer struct {
+	// Left How many cards of any one of these amounts are left. Null if nobody counts them.
+	//
+	// Example: 12
+	Left *int64 `json:"left"`
+
+	// MaxUSD The largest amount. It is the same as `min_usd` if there is only one; otherwise every amount between the two can be ordered.
+	//
+	// Example: 100
+	MaxUSD decimal.Decimal `json:"max_usd"`
+
+	// MinUSD The smallest amount, in US dollars.
+	//
+	// Example: 100
+	MinUSD decimal.Decimal `json:"min_usd"`
+}
+
 // Payment The payment instruction, and how far the payment is.
 type Payment struct {
 	// Address The address to pay to. It belongs to this card alone and is never used again.
@@ -737,6 +756,15 @@ func opListEvents() operation {
 		name:   "ListEvents",
 		method: http.MethodGet,
 		path:   "/api/events",
+	}
+}
+
+// opListOffers is GET /api/offers: List offers.
+func opListOffers() operation {
+	return operation{
+		name:   "ListOffers",
+		method: http.MethodGet,
+		path:   "/api/offers",
 	}
 }
 

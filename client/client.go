@@ -144,6 +144,16 @@ func (c *Client) ListCurrencies(ctx context.Context) ([]Currency, error) {
 	return *list, nil
 }
 
+// ListOffers lists the amounts that cards can be ordered for right now, ascending and without overlaps. Left is nil where nobody counts the
+// cards. The list may be some seconds old: other clients order from it too, and CreateCard then fails with [ProblemCodeAmountUnavailable].
+func (c *Client) ListOffers(ctx context.Context) ([]Offer, error) {
+	list, err := call[[]Offer](ctx, c, request{operation: opListOffers()})
+	if err != nil {
+		return nil, err
+	}
+	return *list, nil
+}
+
 // SimulatePayment pays for a card with simulated money and answers the card after that. With the zero request it pays what is
 // due and confirms it. Only a sandbox can do this; elsewhere it is an [*Error] with [ProblemCodeNotFound].
 //

@@ -33,6 +33,7 @@ var access = map[string]struct {
 	"createCard":      {orderBody("50"), http.StatusCreated, http.StatusCreated},
 	"getCard":         {"", http.StatusOK, http.StatusNotFound},
 	"listCurrencies":  {"", http.StatusOK, http.StatusOK},
+	"listOffers":      {"", http.StatusOK, http.StatusOK},
 	"simulatePayment": {`{"confirmations":0}`, http.StatusOK, http.StatusNotFound},
 
 	"listEvents":          {"", http.StatusOK, http.StatusOK},

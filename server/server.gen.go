@@ -137,6 +137,7 @@ func (e PaymentState) Valid() bool {
 const (
 	ProblemCodeAccountFrozen        ProblemCode = "account_frozen"
 	ProblemCodeAddressUnavailable   ProblemCode = "address_unavailable"
+	ProblemCodeAmountUnavailable    ProblemCode = "amount_unavailable"
 	ProblemCodeBodyTooLarge         ProblemCode = "body_too_large"
 	ProblemCodeIdempotencyKeyReused ProblemCode = "idempotency_key_reused"
 	ProblemCodeInternal             ProblemCode = "internal"
@@ -160,6 +161,8 @@ func (e ProblemCode) Valid() bool {
 	case ProblemCodeAccountFrozen:
 		return true
 	case ProblemCodeAddressUnavailable:
+		return true
+	case ProblemCodeAmountUnavailable:
 		return true
 	case ProblemCodeBodyTooLarge:
 		return true
@@ -565,6 +568,24 @@ type FieldError struct {
 	//
 	// Example: must be between 50 and 750
 	Detail string `json:"detail"`
+}
+
+// Offer An amount, or a range of amounts, that cards can be ordered for.
+type Offer struct {
+	// MinUSD The smallest amount, in US dollars.
+	//
+	// Example: 100
+	MinUSD card.USD `json:"min_usd"`
+
+	// MaxUSD The largest amount. It is the same as `min_usd` if there is only one; otherwise every amount between the two can be ordered.
+	//
+	// Example: 100
+	MaxUSD card.USD `json:"max_usd"`
+
+	// Left How many cards of any one of these amounts are left. Null if nobody counts them.
+	//
+	// Example: 12
+	Left *int64 `json:"left"`
 }
 
 // Payment The payment instruction, and how far the payment is.
@@ -1029,6 +1050,9 @@ type ServerInterface interface {
 	// ListEvents List events
 	// (GET /api/events)
 	ListEvents(c *gin.Context, params ListEventsParams)
+	// ListOffers List offers
+	// (GET /api/offers)
+	ListOffers(c *gin.Context)
 	// SimulatePayment Pay for a card with simulated money
 	// (POST /api/sandbox/cards/{uuid}/payments)
 	SimulatePayment(c *gin.Context, uuid CardUUID)
@@ -1227,6 +1251,19 @@ func (siw *ServerInterfaceWrapper) ListEvents(c *gin.Context) {
 	}
 
 	siw.Handler.ListEvents(c, params)
+}
+
+// ListOffers operation middleware
+func (siw *ServerInterfaceWrapper) ListOffers(c *gin.Context) {
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.ListOffers(c)
 }
 
 // SimulatePayment operation middleware
@@ -1559,6 +1596,7 @@ func RegisterHandlersWithOptions(router gin.IRouter, si ServerInterface, options
 	router.GET(options.BaseURL+"/api/cards/:uuid", wrapper.GetCard)
 	router.GET(options.BaseURL+"/api/currencies", wrapper.ListCurrencies)
 	router.GET(options.BaseURL+"/api/events", wrapper.ListEvents)
+	router.GET(options.BaseURL+"/api/offers", wrapper.ListOffers)
 	router.POST(options.BaseURL+"/api/sandbox/cards/:uuid/payments", wrapper.SimulatePayment)
 	router.GET(options.BaseURL+"/api/webhooks", wrapper.ListWebhooks)
 	router.POST(options.BaseURL+"/api/webhooks", wrapper.CreateWebhook)
@@ -2434,6 +2472,100 @@ type ListEvents503ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListEvents503ApplicationProblemPlusJSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOffersRequestObject struct {
+}
+
+type ListOffersResponseObject interface {
+	VisitListOffersResponse(w http.ResponseWriter) error
+}
+
+type ListOffers200ResponseHeaders struct {
+	XRequestID *string
+}
+
+type ListOffers200JSONResponse struct {
+	Body    []Offer
+	Headers ListOffers200ResponseHeaders
+}
+
+func (response ListOffers200JSONResponse) VisitListOffersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOffers401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response ListOffers401ApplicationProblemPlusJSONResponse) VisitListOffersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOffers500ApplicationProblemPlusJSONResponse struct {
+	InternalErrorApplicationProblemPlusJSONResponse
+}
+
+func (response ListOffers500ApplicationProblemPlusJSONResponse) VisitListOffersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOffers503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response ListOffers503ApplicationProblemPlusJSONResponse) VisitListOffersResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4195,6 +4327,9 @@ type StrictServerInterface interface {
 	// ListEvents List events
 	// (GET /api/events)
 	ListEvents(ctx context.Context, request ListEventsRequestObject) (ListEventsResponseObject, error)
+	// ListOffers List offers
+	// (GET /api/offers)
+	ListOffers(ctx context.Context, request ListOffersRequestObject) (ListOffersResponseObject, error)
 	// SimulatePayment Pay for a card with simulated money
 	// (POST /api/sandbox/cards/{uuid}/payments)
 	SimulatePayment(ctx context.Context, request SimulatePaymentRequestObject) (SimulatePaymentResponseObject, error)
@@ -4426,6 +4561,30 @@ func (sh *strictHandler) ListEvents(ctx *gin.Context, params ListEventsParams) {
 		sh.options.HandlerErrorFunc(ctx, err)
 	} else if validResponse, ok := response.(ListEventsResponseObject); ok {
 		if err := validResponse.VisitListEventsResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListOffers operation middleware
+func (sh *strictHandler) ListOffers(ctx *gin.Context) {
+	var request ListOffersRequestObject
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListOffers(ctx, request.(ListOffersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListOffers")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(ListOffersResponseObject); ok {
+		if err := validResponse.VisitListOffersResponse(ctx.Writer); err != nil {
 			sh.options.ResponseErrorHandlerFunc(ctx, err)
 		}
 	} else if response != nil {

@@ -108,6 +108,7 @@ var (
 	ErrKeyReused        = &Error{Kind: Invalid, Code: "idempotency_key_reused", Title: "Idempotency key reused", Message: "This Idempotency-Key was used for another request. Use a new key for a new card."}
 	ErrTooManyWebhooks  = &Error{Kind: Invalid, Code: "too_many_webhooks", Title: "Too many webhooks", Message: "Your account has 16 webhooks, which is as many as it may have. Delete one, or change its address."}
 	ErrWebhookDisabled  = &Error{Kind: Invalid, Code: "webhook_disabled", Title: "Webhook disabled", Message: `The webhook is disabled, so nothing can be sent to it. Enable it first.`}
+	ErrNoAmount         = &Error{Kind: Invalid, Code: "amount_unavailable", Title: "Amount unavailable", Message: "No card of this amount can be had right now."}
 	ErrAccountFrozen    = &Error{Kind: Forbidden, Code: "account_frozen", Title: "Account frozen", Message: "The payment of a card that was generated has left its blockchain. Until the operator has settled that, your account gets no new cards."}
 	ErrQuotaExceeded    = &Error{Kind: LimitReached, Code: "quota_exceeded", Title: "Quota exceeded", Message: "Too many of your cards wait for their payment. Pay some of them, or try again when they have expired.", RetryAfter: time.Minute}
 	ErrNoRate           = &Error{Kind: Unavailable, Code: "rate_unavailable", Title: "No exchange rate", Message: "There is no fresh exchange rate for this currency. Try again in a few seconds.", RetryAfter: 10 * time.Second}
@@ -119,7 +120,7 @@ var (
 func PublicErrors() []*Error {
 	return []*Error{
 		ErrInternal, ErrMalformedJSON, ErrUnauthorized, ErrNotFound, ErrMethodNotAllowed, ErrRequestTimeout, ErrBodyTooLarge,
-		ErrUnsupportedMedia, ErrInvalidRequest, ErrKeyReused, ErrTooManyWebhooks, ErrWebhookDisabled, ErrAccountFrozen, ErrQuotaExceeded, ErrNoRate, ErrNoAddress, ErrUnavailable,
+		ErrUnsupportedMedia, ErrInvalidRequest, ErrKeyReused, ErrTooManyWebhooks, ErrWebhookDisabled, ErrNoAmount, ErrAccountFrozen, ErrQuotaExceeded, ErrNoRate, ErrNoAddress, ErrUnavailable,
 	}
 }
 
@@ -139,6 +140,8 @@ var (
 	ErrFenced = errors.New("lease lost to another process")
 	// ErrWalletShared means that another database uses the wallet.
 	ErrWalletShared = errors.New("another database uses the wallet")
+	// ErrOutOfStock means that no card of an amount is left in a stock.
+	ErrOutOfStock = errors.New("out of stock")
 	// ErrNoRow means that the store has no such row. Whether that is a public ErrNotFound is for an actor to decide.
 	ErrNoRow = errors.New("there is no such row")
 	// ErrDuplicate means that a row with this key exists already.

@@ -68,6 +68,11 @@ type commands struct {
 	Keys struct {
 		Create keysCreateCommand `cmd:"" help:"Create a key file."`
 	} `cmd:"" help:"The keys that credentials are encrypted with."`
+	Stock struct {
+		Import  stockImportCommand  `cmd:"" help:"Put cards that were bought ahead in stock."`
+		List    stockListCommand    `cmd:"" help:"Print what is in stock, and what is low."`
+		Release stockReleaseCommand `cmd:"" help:"Have cards given out that are held since the database went back in time."`
+	} `cmd:"" help:"Cards that were bought ahead."`
 	Wallet struct {
 		Check  walletCheckCommand  `cmd:"" help:"Check whether the service can use node and wallet."`
 		Rescan walletRescanCommand `cmd:"" help:"Have a wallet scan its whole chain again."`

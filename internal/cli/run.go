@@ -38,6 +38,8 @@ const (
 	markEvery     = time.Second
 	issueEvery    = time.Second
 	sendEvery     = time.Second
+	offersEvery   = 10 * time.Second
+	stockEvery    = 5 * time.Second
 	pruneEvery    = time.Minute
 )
 
@@ -224,6 +226,8 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 		}
 		w.config.Orders, w.config.Accounts, w.config.Webhooks = orders, w.accounts, webhooks
 		w.add(loop{name: "addresses", every: prepareEvery, tick: orders.Prepare})
+		_ = orders.FollowOffers(ctx) // so that the first order can reserve; the loop tells of errors
+		w.add(loop{name: "follow offers", every: followEvery, tick: orders.FollowOffers})
 		for _, coin := range p.orders.Currencies {
 			if !p.worker { // which knows for itself
 				w.config.Checks = append(w.config.Checks, server.Check{Name: "watch " + coin.Code, Coin: coin.Code,
@@ -265,8 +269,11 @@ func (g *globals) wireWorker(w *wired, v *vault.Vault, dbs stores, poster *webho
 
 // wireIssuers adds a loop for each supplier.
 func (g *globals) wireIssuers(w *wired, v *vault.Vault, dbs stores, p plan, issuing wakes, sending wake) error {
-	makers, routes, err := p.suppliers.open(supplierNeeds{g.Mode, dbs.worker, v})
+	makers, routes, err := p.suppliers.open(supplierNeeds{g.Mode, dbs.worker, v, p.orders.QuoteTTL, g.log.With("loop", "stock")})
 	if err != nil {
+		return err
+	}
+	if err := w.addOffers(dbs.worker, makers, routes); err != nil {
 		return err
 	}
 	w.config.Callbacks = map[string]http.Handler{}
@@ -284,6 +291,21 @@ func (g *globals) wireIssuers(w *wired, v *vault.Vault, dbs stores, p plan, issu
 				issuing[i].up()
 			}, time.Now)
 		}
+	}
+	return nil
+}
+
+// addOffers adds a loop for each supplier that asks what can be had, and one for each stock.
+func (w *wired) addOffers(db *store.Store, makers []maker, routes issue.Routes) error {
+	for i, m := range makers {
+		offers, err := issue.NewOffers(db, routes, i)
+		if err != nil {
+			return err
+		}
+		if stock, ok := m.(*supplier.Stock); ok {
+			w.add(loop{name: "stock " + m.Name(), every: stockEvery, tick: stock.Tick})
+		}
+		w.add(loop{name: "offers " + m.Name(), every: offersEvery, tick: offers.Tick})
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -61,8 +62,11 @@ func (c supplierCheckCommand) Run(ctx context.Context, g *globals) error {
 }
 
 // withNeeds calls f with what suppliers need of a process. The database is opened only for those that keep cards there.
-func (g *globals) withNeeds(_ context.Context, _ suppliers, f func(supplierNeeds) error) error {
-	return f(supplierNeeds{mode: g.Mode})
+func (g *globals) withNeeds(ctx context.Context, all suppliers, f func(supplierNeeds) error) error {
+	if !slices.ContainsFunc(all.entries, func(e supplierEntry) bool { return e.Kind == stockKind }) {
+		return f(supplierNeeds{mode: g.Mode, log: g.log})
+	}
+	return g.office(ctx, func(o office) error { return f(supplierNeeds{mode: g.Mode, db: o.db, vault: o.vault, log: g.log}) })
 }
 
 // offersText returns offers for people.

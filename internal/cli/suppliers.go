@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -68,8 +69,12 @@ type supplierEntry struct {
 	Page           string `toml:"page"`
 	PageSecretFile string `toml:"page_secret_file"`
 
-	min, max  card.USD
-	directory string // that secrets are relative to
+	MinValidity string `toml:"min_validity"` // of a stock
+	LowStock    int64  `toml:"low_stock"`    // likewise
+
+	min, max    card.USD
+	minValidity time.Duration
+	directory   string // that secrets are relative to
 }
 
 // supplierKind is what there is to know of a kind of supplier.
@@ -81,10 +86,15 @@ type supplierKind struct {
 
 // supplierNeeds is what suppliers may need of the process.
 type supplierNeeds struct {
-	mode  string
-	db    *store.Store
-	vault *vault.Vault
+	mode     string
+	db       *store.Store
+	vault    *vault.Vault
+	quoteTTL time.Duration // 0 for the default
+	log      *slog.Logger
 }
+
+// stockKind is the kind of suppliers whose cards are in our own database.
+const stockKind = "stock"
 
 func supplierKinds() map[string]supplierKind {
 	return map[string]supplierKind{
@@ -113,6 +123,16 @@ func supplierKinds() map[string]supplierKind {
 					"page_secret_file": e.PageSecretFile != ""}
 			},
 			open: openStripe,
+		},
+		stockKind: {
+			real: true,
+			own: func(e supplierEntry) map[string]bool {
+				return map[string]bool{"min_validity": e.MinValidity != "", "low_stock": e.LowStock != 0}
+			},
+			open: func(e supplierEntry, needs supplierNeeds) (maker, error) {
+				return supplier.NewStock(e.Name, needs.db, needs.vault, supplier.StockConfig{MinValidity: e.minValidity, QuoteTTL: needs.quoteTTL,
+					LowStock: e.LowStock, Log: needs.log})
+			},
 		},
 	}
 }
@@ -286,6 +306,15 @@ func (e *supplierEntry) check() error {
 				return fmt.Errorf("%s is a setting of kind %q, not of %q", field, name, e.Kind)
 			}
 		}
+	}
+	if e.MinValidity != "" {
+		var err error
+		if e.minValidity, err = time.ParseDuration(e.MinValidity); err != nil || e.minValidity < 0 {
+			return errors.New("min_validity must be a duration of 0 or more, as a text: min_validity = \"720h\"")
+		}
+	}
+	if e.LowStock < 0 {
+		return errors.New("low_stock must not be negative")
 	}
 	return e.checkAmounts()
 }

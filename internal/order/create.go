@@ -96,10 +96,10 @@ func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, o Order, ke
 	if key == "" || err == nil {
 		return c, false, err
 	}
-	if !slices.ContainsFunc([]error{errKeyTaken, card.ErrNoRate, card.ErrNoAddress, card.ErrAccountFrozen, card.ErrQuotaExceeded}, func(e error) bool { return errors.Is(err, e) }) {
+	if !slices.ContainsFunc([]error{errKeyTaken, card.ErrNoRate, card.ErrNoAddress, card.ErrAccountFrozen, card.ErrQuotaExceeded, card.ErrNoAmount}, func(e error) bool { return errors.Is(err, e) }) {
 		return nil, false, err
 	}
-	// If this is a replay, it does not matter that there is no rate, address or quota.
+	// If this is a replay, it does not matter that there is no rate, address, quota or card.
 	earlier, lookup := s.store.CardByIdempotencyKey(ctx, account, key)
 	if errors.Is(lookup, card.ErrNoRow) {
 		return nil, false, err
@@ -138,7 +138,11 @@ func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o Order, ke
 	if err != nil {
 		return nil, card.ErrNoRate.Because(err)
 	}
-	for range 3 { // an address may turn out to be taken
+	from, err := s.sources(o.usd)
+	if err != nil {
+		return nil, err
+	}
+	for tries := 0; tries < 3 && len(from) > 0; { // an address may turn out to be taken
 		address, err := s.takeAddress(ctx, o.coin.Code)
 		if err != nil {
 			return nil, err
@@ -153,12 +157,19 @@ func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o Order, ke
 		if err := s.seal(quoted, o); err != nil {
 			return nil, err
 		}
-		switch stored, err := s.storeCard(ctx, quoted); {
+		switch stored, err := s.storeCard(ctx, quoted, from[0]); {
+		case errors.Is(err, card.ErrOutOfStock): // the last one has just gone to another order
+			from = from[1:]
 		case err != nil:
 			return nil, err
 		case stored:
 			return quoted, nil
+		default:
+			tries++
 		}
+	}
+	if len(from) == 0 {
+		return nil, s.noAmount(o.usd)
 	}
 	return nil, card.ErrNoAddress
 }
@@ -176,14 +187,16 @@ func (s *Service) seal(c *card.Card, o Order) (err error) {
 	return err
 }
 
-// storeCard stores a card. It returns false if the card's address is taken. The error is errKeyTaken if its idempotency key is, and
-// card.ErrQuotaExceeded if the account would have too much open.
-func (s *Service) storeCard(ctx context.Context, c *card.Card) (bool, error) {
-	inserted, err := s.insert(ctx, c)
-	if inserted || err != nil {
+// storeCard stores a card. It returns false if the card's address is taken. The error is errKeyTaken if its idempotency key is,
+// card.ErrOutOfStock if there is nothing to reserve, and card.ErrQuotaExceeded if the account would have too much open.
+func (s *Service) storeCard(ctx context.Context, c *card.Card, from source) (bool, error) {
+	inserted, err := s.insert(ctx, c, from)
+	gone := errors.Is(err, card.ErrOutOfStock)
+	if inserted || err != nil && !gone {
 		return inserted, err // after an error the address may be in use, so it does not return to the pool
 	}
-	// Either the statement ran twice because the first reply was lost, or the key or the address is taken, or too much is open.
+	// Either the statement ran twice because the first reply was lost, or the key or the address is taken, or too much is open, or the stock
+	// is empty.
 	_, err = s.store.CardByUUID(ctx, c.AccountID, c.UUID)
 	if err == nil {
 		err = s.store.AwaitReplication(ctx)
@@ -201,6 +214,10 @@ func (s *Service) storeCard(ctx context.Context, c *card.Card) (bool, error) {
 			return false, err
 		}
 	}
+	if gone {
+		s.pools[c.Coin.Code].add(c.Address)
+		return false, card.ErrOutOfStock
+	}
 	if s.cfg.MaxOpenUSD == 0 {
 		return false, nil
 	}
@@ -211,8 +228,11 @@ func (s *Service) storeCard(ctx context.Context, c *card.Card) (bool, error) {
 	return false, err
 }
 
-func (s *Service) insert(ctx context.Context, c *card.Card) (bool, error) {
-	if s.cfg.MaxOpenUSD == 0 {
+func (s *Service) insert(ctx context.Context, c *card.Card, from source) (bool, error) {
+	switch {
+	case from.supplier != "":
+		return s.store.InsertCardReserving(ctx, c, s.cfg.MaxOpenUSD, from.supplier, from.offer.Life)
+	case s.cfg.MaxOpenUSD == 0:
 		return s.store.InsertCard(ctx, c)
 	}
 	return s.store.InsertCardWithin(ctx, c, s.cfg.MaxOpenUSD)

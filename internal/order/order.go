@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -50,6 +51,12 @@ type Store interface {
 	// InsertCardWithin is like InsertCard, but also returns false, and stores nothing, if the account's orders that are not paid in full
 	// would then add up to more than limit. It counts those that are committed.
 	InsertCardWithin(ctx context.Context, c *card.Card, limit card.USD) (bool, error)
+	// InsertCardReserving is like InsertCardWithin, with 0 for no limit, and also reserves for the card the item of a supplier's stock that
+	// is of its amount, expires first, and can be used for at least life. Both are stored, or neither. The error is card.ErrOutOfStock if
+	// there is no such item, which is also possible if this very call has stored the card.
+	InsertCardReserving(ctx context.Context, c *card.Card, limit card.USD, supplier string, life time.Duration) (bool, error)
+	// Offers returns what can be had of each supplier, in the order in which they are asked. It is empty if that was never stored.
+	Offers(ctx context.Context) ([]card.SupplierOffers, error)
 	// CardByUUID and CardByIdempotencyKey return one card. The error is card.ErrDamaged if it can't be decoded.
 	CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Card, error)
 	// AwaitReplication returns once everything that the store has shown before is as durable as what InsertCard acknowledges. A row whose
@@ -106,6 +113,7 @@ type Service struct {
 	cfg       Config
 	pools     map[string]*addressPool
 	standings standings
+	offers    atomic.Pointer[offers] // nil while none are known
 }
 
 // Config has an operator's settings.

@@ -25,7 +25,7 @@ type Store interface {
 	// more. The error is card.ErrFenced if the lease was lost.
 	BeginEpoch(ctx context.Context, l Lease, e Epoch) (Lease, error)
 	// ResetFeeds has the numbers of all accounts' events jump ahead, because events since then may have been lost, and tells the accounts.
-	// The error is card.ErrFenced if the lease was lost.
+	// It also holds the stock of cards: what is free there may have been issued since then. The error is card.ErrFenced if the lease was lost.
 	ResetFeeds(ctx context.Context, l Lease, since time.Time) error
 	// NoteConflict stops handing out addresses and issuing cards until an operator claims the wallet.
 	NoteConflict(ctx context.Context, currency, why string) error

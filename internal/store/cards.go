@@ -19,8 +19,8 @@ import (
 )
 
 // insertCard returns a statement that stores nothing if the address has already received money, because nobody could tell whose that is,
-// or if the account's open cards would add up to more than a limit; 0 for none.
-func (d dialect) insertCard() string {
+// or if the account's open cards would add up to more than a limit; 0 for none; or if a further condition, which begins with AND, is not true.
+func (d dialect) insertCard(and string) string {
 	return "INSERT INTO cards (" + cardColumns + `)
 	SELECT CAST(? AS ` + d.uuidType + "), CAST(? AS " + d.uuidType + ")" + strings.Repeat(", CAST(? AS BIGINT)", 2) + `, CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT),
 	CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS INTEGER), CAST(? AS TEXT), CAST(? AS ` + d.bytes + `), CAST(? AS BIGINT),
@@ -28,7 +28,7 @@ func (d dialect) insertCard() string {
 	WHERE NOT EXISTS (SELECT 1 FROM transfers t WHERE t.currency = ? AND t.address = ?)
 	AND CASE WHEN CAST(? AS BIGINT) = 0 THEN TRUE ELSE (SELECT COALESCE(SUM(o.usd_cents), 0) FROM cards o
 		WHERE o.account_id = CAST(? AS ` + d.uuidType + `) AND o.payment_state IN ('unpaid', 'underpaid')) + CAST(? AS BIGINT) <= CAST(? AS BIGINT) END
-	ON CONFLICT DO NOTHING`
+	` + and + ` ON CONFLICT DO NOTHING`
 }
 
 // cardColumns are the columns of a new card.
@@ -44,6 +44,12 @@ func cardValues(c *card.Card) ([]any, error) {
 	return []any{c.UUID, c.AccountID, c.CreatedAt.UnixMilli(), int64(c.USD), c.Coin.Code, int64(c.Amount), c.Address,
 		rate.Units, c.Rate.At.UnixMilli(), c.Rate.Source, c.ExpiresAt.UnixMilli(), c.ConfirmationsRequired,
 		nullString(c.IdempotencyKey), c.RequestHash, int64(c.Credit.Due), c.SealedRefundAddress}, nil
+}
+
+// insertArgs returns the parameters of insertCard.
+func insertArgs(c *card.Card, limit card.USD) ([]any, error) {
+	args, err := cardValues(c)
+	return append(args, c.Coin.Code, c.Address, int64(limit), c.AccountID, int64(c.USD), int64(limit)), err
 }
 
 // mostTransfers is how many transfers are read with a card.
@@ -158,11 +164,10 @@ func (s *Store) InsertCardWithin(ctx context.Context, c *card.Card, limit card.U
 }
 
 func (s *Store) insertCard(ctx context.Context, c *card.Card, limit card.USD) (bool, error) {
-	args, err := cardValues(c)
+	args, err := insertArgs(c, limit)
 	if err != nil {
 		return false, err
 	}
-	args = append(args, c.Coin.Code, c.Address, int64(limit), c.AccountID, int64(c.USD), int64(limit))
 	done, err := s.writing(ctx)
 	if err != nil {
 		return false, s.fail("insert card", err)

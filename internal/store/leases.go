@@ -110,6 +110,9 @@ func (s *Store) ResetFeeds(ctx context.Context, l settle.Lease, since time.Time)
 		if err := t.CheckLease(ctx, l); err != nil {
 			return err
 		}
+		if err := t.holdStock(ctx); err != nil {
+			return err
+		}
 		return t.resetFeeds(ctx, since, l.Now)
 	})
 }

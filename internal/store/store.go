@@ -33,7 +33,7 @@ type Store struct {
 	coins   map[string]card.Currency // the currencies that cards may have, by code
 	pg      *sessions                // nil on SQLite
 	writers chan struct{}            // has an element for each connection that writes; nil for no limit
-	hot     struct{ insertCard, cardByUUID, cardByKey, tokenByHash, dueDeliveries, saveDeliveries *sqlx.Stmt }
+	hot     struct{ insertCard, reserveCard, cardByUUID, cardByKey, tokenByHash, dueDeliveries, saveDeliveries *sqlx.Stmt }
 	witness *witness
 	insist  atomic.Bool // see Insist
 	// historySQL is the expression of history, once it is known which one the database allows.
@@ -115,7 +115,7 @@ func (s *Store) prepare(ctx context.Context) error {
 		query string
 	}
 	all := []preparation{
-		{&s.hot.insertCard, s.w, s.dialect.insertCard()},
+		{&s.hot.insertCard, s.w, s.dialect.insertCard("")},
 		{&s.hot.cardByUUID, s.r, s.dialect.selectOneCard() + " WHERE c.account_id = ? AND c.uuid = ?"},
 		{&s.hot.cardByKey, s.r, s.dialect.selectOneCard() + " WHERE c.account_id = ? AND c.idempotency_key = ?"},
 		{&s.hot.tokenByHash, s.r, selectTokens + " WHERE t.hash = ?"},
@@ -123,7 +123,7 @@ func (s *Store) prepare(ctx context.Context) error {
 	}
 	if s.dialect.arrays {
 		table, _ := s.dialect.table(nil, deliveryTypes()...)
-		all = append(all, preparation{&s.hot.saveDeliveries, s.w, saveDeliveries(table)})
+		all = append(all, preparation{&s.hot.saveDeliveries, s.w, saveDeliveries(table)}, preparation{&s.hot.reserveCard, s.w, s.dialect.reserveCard()})
 	}
 	for _, p := range all {
 		stmt, err := p.db.PreparexContext(ctx, p.db.Rebind(p.query))

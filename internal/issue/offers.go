@@ -1,0 +1,68 @@
+package issue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// Offering is a supplier that also says what can be had of it, without making anything.
+type Offering interface {
+	Supplier
+	Offers(ctx context.Context) ([]card.Offer, error)
+}
+
+// OfferStore keeps what can be had of suppliers. Every method is harmless when it runs twice.
+type OfferStore interface {
+	// SaveOffers replaces the offers of a supplier, which has just made them. Their Age is not stored.
+	SaveOffers(ctx context.Context, o card.SupplierOffers) error
+	// KeepOffers leaves the offers of a supplier as they are, and lets them age.
+	KeepOffers(ctx context.Context, supplier string, priority int) error
+	// DeleteOffers deletes the offers of all suppliers except those that are named. At least one must be.
+	DeleteOffers(ctx context.Context, except []string) error
+}
+
+// offersTimeout is for one supplier to say what can be had of it.
+const offersTimeout = 15 * time.Second
+
+// Offers keeps what can be had of one supplier.
+type Offers struct {
+	store    OfferStore
+	supplier Offering
+	routes   Routes
+	index    int
+}
+
+// NewOffers returns what keeps the offers of the supplier of the route with an index. It returns an error if that supplier makes none.
+func NewOffers(store OfferStore, routes Routes, index int) (*Offers, error) {
+	s, ok := routes[index].Supplier.(Offering)
+	if !ok {
+		return nil, fmt.Errorf("supplier %s does not say what can be had", routes[index].Supplier.Name())
+	}
+	return &Offers{store, s, routes, index}, nil
+}
+
+// Tick asks the supplier, and stores that part of its offers which it is asked for. If it fails, what it offered last is withdrawn once it
+// is older than card.OfferLasts.
+func (o *Offers) Tick(ctx context.Context) error {
+	if o.index == 0 {
+		var names []string
+		for _, r := range o.routes {
+			names = append(names, r.Supplier.Name())
+		}
+		if err := o.store.DeleteOffers(ctx, names); err != nil {
+			return err
+		}
+	}
+	asking, cancel := context.WithTimeout(ctx, offersTimeout)
+	defer cancel()
+	offers, err := o.supplier.Offers(asking)
+	if err != nil {
+		return errors.Join(errors.New("offers: "+clean(err.Error())), o.store.KeepOffers(ctx, o.supplier.Name(), o.index))
+	}
+	r := o.routes[o.index]
+	return o.store.SaveOffers(ctx, card.SupplierOffers{Supplier: o.supplier.Name(), Priority: o.index, Offers: card.Clip(offers, r.Min, r.Max)})
+}

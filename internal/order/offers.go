@@ -1,0 +1,106 @@
+package order
+
+import (
+	"context"
+	"strings"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// offers are what can be had of all suppliers, in the order in which they are asked.
+type offers struct {
+	all    []card.SupplierOffers
+	merged []card.Offer
+}
+
+// anything is sold while no worker has ever stored an offer: the one that runs may be older than offers.
+func anything() []card.Offer {
+	return []card.Offer{{Min: card.MinUSD, Max: card.MaxUSD, Left: card.Unlimited}}
+}
+
+// FollowOffers reads from the store what can be had now. Call it every few seconds.
+func (s *Service) FollowOffers(ctx context.Context) error {
+	all, err := s.store.Offers(ctx)
+	if err != nil {
+		return err
+	}
+	now := &offers{all: all}
+	var together []card.Offer
+	for i, o := range all {
+		if o.Age > card.OfferLasts {
+			all[i].Offers = nil
+		}
+		together = append(together, all[i].Offers...)
+	}
+	now.merged = card.Merge(card.Clip(together, card.MinUSD, card.MaxUSD))
+	if len(all) == 0 {
+		now = nil
+	}
+	s.offers.Store(now)
+	return nil
+}
+
+// ListOffers returns the amounts that cards can be ordered for now, ascending and without overlaps.
+func (s *Service) ListOffers() []card.Offer {
+	now := s.offers.Load()
+	if now == nil {
+		return anything()
+	}
+	return now.merged
+}
+
+// source says what an order reserves.
+type source struct {
+	supplier string // "" for nothing
+	offer    card.Offer
+}
+
+// sources returns what an order may reserve: the first that is there. The error is card.ErrNoAmount if no card of the amount can be had.
+func (s *Service) sources(usd card.USD) ([]source, error) {
+	now := s.offers.Load()
+	if now == nil {
+		return []source{{}}, nil
+	}
+	var from []source
+	for _, of := range now.all {
+		for _, o := range of.Offers {
+			switch {
+			case !o.Has(usd):
+			case o.Life == 0:
+				return append(from, source{}), nil
+			default:
+				from = append(from, source{of.Supplier, o})
+			}
+		}
+	}
+	if len(from) == 0 {
+		return nil, s.noAmount(usd)
+	}
+	return from, nil
+}
+
+// shownOffers is how many offers the text of an error names.
+const shownOffers = 20
+
+// noAmount returns the refusal of an amount, with those that there are.
+func (s *Service) noAmount(usd card.USD) error {
+	var texts []string
+	for _, o := range s.ListOffers() {
+		text := o.Min.String()
+		if o.Max != o.Min {
+			text += " to " + o.Max.String()
+		}
+		if o.Min != usd || o.Max != usd { // which is gone, as memory has yet to learn
+			texts = append(texts, text)
+		}
+	}
+	if len(texts) == 0 {
+		return card.ErrNoAmount.Saying("No card of " + usd.String() + " US dollars can be had right now, nor any other. Try again later.")
+	}
+	more := ""
+	if len(texts) > shownOffers {
+		texts, more = texts[:shownOffers], ", and more"
+	}
+	return card.ErrNoAmount.Saying("No card of " + usd.String() + " US dollars can be had right now. There are cards of " + strings.Join(texts, ", ") + more +
+		` US dollars. "GET /api/offers" lists them all.`)
+}

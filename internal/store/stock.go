@@ -1,0 +1,291 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+const stockColumns = "id, supplier, usd_cents, state, expires_at, number_hash, card_number, expiration_date, security_code, url, url_password"
+
+type stockRow struct {
+	ID             uuid.UUID       `db:"id"`
+	Supplier       string          `db:"supplier"`
+	USDCents       int64           `db:"usd_cents"`
+	State          card.StockState `db:"state"`
+	ExpiresAt      int64           `db:"expires_at"`
+	NumberHash     []byte          `db:"number_hash"`
+	CardNumber     []byte          `db:"card_number"`
+	ExpirationDate []byte          `db:"expiration_date"`
+	SecurityCode   []byte          `db:"security_code"`
+	URL            []byte          `db:"url"`
+	URLPassword    []byte          `db:"url_password"`
+}
+
+func (r *stockRow) item() card.StockItem {
+	item := card.StockItem{ID: r.ID, Supplier: r.Supplier, USD: card.USD(r.USDCents), State: r.State, ExpiresAt: fromMillis(r.ExpiresAt), NumberHash: r.NumberHash}
+	if r.CardNumber != nil {
+		item.Sealed = &card.Sealed{CardNumber: r.CardNumber, ExpirationDate: r.ExpirationDate, SecurityCode: r.SecurityCode, URL: r.URL, URLPassword: r.URLPassword}
+	}
+	return item
+}
+
+// freeItem selects the item q of a supplier's stock that is to go next: of an amount, and good for longer than until a time.
+const freeItem = "SELECT q.id FROM stock q WHERE q.supplier = ? AND q.usd_cents = ? AND q.state = 'free' AND q.expires_at > ? ORDER BY q.expires_at, q.id LIMIT 1"
+
+// reserveCard returns insertCard with an item that is reserved for the card, as one statement. It tells whether there was an item, and
+// whether both were stored.
+func (d dialect) reserveCard() string {
+	return `WITH item AS MATERIALIZED (` + freeItem + d.skipLocked + `),
+		made AS (` + d.insertCard("AND EXISTS (SELECT 1 FROM item)") + ` RETURNING uuid, expires_at),
+		reserved AS (UPDATE stock SET state = 'reserved', card_uuid = made.uuid, reserved_until = made.expires_at FROM item, made
+			WHERE stock.id = item.id RETURNING 1)
+		SELECT (SELECT COUNT(*) FROM item) > 0 AS found, (SELECT COUNT(*) FROM reserved) > 0 AS done`
+}
+
+// InsertCardReserving implements order.Store. It is one round trip, as InsertCard. SQLite, which is no round trip away, can't change two
+// tables in one statement.
+func (s *Store) InsertCardReserving(ctx context.Context, c *card.Card, limit card.USD, supplier string, life time.Duration) (bool, error) {
+	args, err := insertArgs(c, limit)
+	if err != nil {
+		return false, err
+	}
+	wanted := []any{supplier, int64(c.USD), c.CreatedAt.Add(life).UnixMilli()}
+	if s.hot.reserveCard == nil {
+		return s.reserveInTx(ctx, c, wanted, args)
+	}
+	done, err := s.writing(ctx)
+	if err != nil {
+		return false, s.fail("insert card", err)
+	}
+	var row struct{ Found, Done bool }
+	err = s.outlive(ctx, func(ctx context.Context) error {
+		defer done()
+		return s.hot.reserveCard.GetContext(ctx, &row, append(wanted, args...)...)
+	})
+	switch {
+	case err != nil: // row may still be written
+		return false, s.fail("insert card", err)
+	case !row.Found:
+		return false, card.ErrOutOfStock
+	}
+	return row.Done, nil
+}
+
+func (s *Store) reserveInTx(ctx context.Context, c *card.Card, wanted, args []any) (inserted bool, err error) {
+	err = s.inTx(ctx, func(t *tx) error {
+		var id uuid.UUID
+		err := s.get(ctx, t.t, &id, "select stock", freeItem, wanted...)
+		if errors.Is(err, card.ErrNoRow) {
+			return card.ErrOutOfStock
+		}
+		if err != nil {
+			return err
+		}
+		n, err := s.exec(ctx, t.t, "insert card", s.dialect.insertCard(""), args...)
+		if inserted = n == 1; err != nil || !inserted {
+			return err
+		}
+		_, err = s.exec(ctx, t.t, "reserve stock", "UPDATE stock SET state = 'reserved', card_uuid = ?, reserved_until = ? WHERE id = ?",
+			c.UUID, c.ExpiresAt.UnixMilli(), id)
+		return err
+	})
+	return inserted && err == nil, err
+}
+
+// StockItem implements supplier.Store.
+func (s *Store) StockItem(ctx context.Context, supplier string, id uuid.UUID) (card.StockItem, error) {
+	var row stockRow
+	err := s.get(ctx, s.r, &row, "select stock", selectItem, supplier, id)
+	return row.item(), err
+}
+
+const selectItem = "SELECT " + stockColumns + " FROM stock WHERE supplier = ? AND card_uuid = ?"
+
+// TakeStock implements supplier.Store. Two calls at once for the same card may both find that it has no item yet: one of them then breaks
+// the rule that a card has one.
+func (s *Store) TakeStock(ctx context.Context, supplier string, id uuid.UUID, usd card.USD, after time.Time) (card.StockItem, error) {
+	item, err := s.takeStock(ctx, supplier, id, usd, after)
+	if errors.Is(err, card.ErrDuplicate) {
+		return s.takeStock(ctx, supplier, id, usd, after)
+	}
+	return item, err
+}
+
+func (s *Store) takeStock(ctx context.Context, supplier string, id uuid.UUID, usd card.USD, after time.Time) (item card.StockItem, err error) {
+	err = s.inTx(ctx, func(t *tx) error {
+		if err := t.attested(ctx); err != nil {
+			return err
+		}
+		var row stockRow
+		err := s.get(ctx, t.t, &row, "select stock", selectItem+s.dialect.forUpdate, supplier, id)
+		switch {
+		case errors.Is(err, card.ErrNoRow):
+		case err != nil:
+			return err
+		case row.State != card.StockReserved:
+			item = row.item()
+			return nil
+		case row.ExpiresAt <= after.UnixMilli() || row.USDCents != int64(usd):
+			if _, err := s.exec(ctx, t.t, "free stock", freeStock+" WHERE id = ?", row.ID); err != nil {
+				return err
+			}
+		default:
+			return t.issueStock(ctx, &item, id, "?", row.ID)
+		}
+		err = t.issueStock(ctx, &item, id, freeItem+s.dialect.skipLocked, supplier, int64(usd), after.UnixMilli())
+		if errors.Is(err, card.ErrNoRow) {
+			item = card.StockItem{}
+			return nil // but the item that expires too soon is free
+		}
+		return err
+	})
+	if err == nil && item.ID == uuid.Nil {
+		err = card.ErrOutOfStock
+	}
+	return item, err
+}
+
+const freeStock = "UPDATE stock SET state = 'free', card_uuid = NULL, reserved_until = NULL"
+
+// issueStock issues the item that a query selects to a card.
+func (t *tx) issueStock(ctx context.Context, item *card.StockItem, id uuid.UUID, query string, args ...any) error {
+	var row stockRow
+	err := t.s.get(ctx, t.t, &row, "issue stock", "UPDATE stock SET state = 'issued', card_uuid = ? WHERE id = ("+query+") RETURNING "+stockColumns,
+		append([]any{id}, args...)...)
+	*item = row.item()
+	return err
+}
+
+// attested returns an error if the store insists that somebody attests that the database is as it was, and nobody does. An item that is
+// free in a database that went back may have been given out.
+func (t *tx) attested(ctx context.Context) error {
+	if !t.s.insist.Load() {
+		return nil
+	}
+	condition, err := t.s.attested(ctx)
+	if err != nil {
+		return err
+	}
+	var yes bool
+	if err := t.s.get(ctx, t.t, &yes, "look for an epoch", "SELECT "+condition); err != nil {
+		return err
+	}
+	if !yes {
+		return card.ErrUnavailable.Because(errNotAttested)
+	}
+	return nil
+}
+
+// CancelStock implements supplier.Store.
+func (s *Store) CancelStock(ctx context.Context, supplier string, id uuid.UUID) error {
+	_, err := s.exec(ctx, s.w, "free stock", freeStock+" WHERE supplier = ? AND card_uuid = ? AND state = 'reserved'", supplier, id)
+	return err
+}
+
+// TidyStock implements supplier.Store. The item of a card that is late is free too: an operator who accepts the payment later finds
+// another one, or none.
+func (s *Store) TidyStock(ctx context.Context) error {
+	now := "(SELECT " + s.dialect.now + ")"
+	_, err := s.exec(ctx, s.w, "free stock", freeStock+` WHERE id IN (SELECT q.id FROM stock q JOIN cards c ON c.uuid = q.card_uuid
+		WHERE q.state = 'reserved' AND q.reserved_until <= `+now+` AND (c.status = 'generated' OR c.payment_state IN ('expired', 'late'))`+s.dialect.skipLocked+")")
+	if err != nil {
+		return err
+	}
+	_, err = s.exec(ctx, s.w, "wipe stock", `UPDATE stock SET card_number = NULL, expiration_date = NULL, security_code = NULL, url = NULL, url_password = NULL
+		WHERE id IN (SELECT q.id FROM stock q JOIN intents i ON i.card_uuid = q.card_uuid
+			WHERE q.state = 'issued' AND q.card_number IS NOT NULL AND i.state = 'done' AND i.card_number_hash = q.number_hash`+s.dialect.skipLocked+")")
+	return err
+}
+
+// holdStock has every item that is not issued wait for an operator.
+func (t *tx) holdStock(ctx context.Context) error {
+	_, err := t.s.exec(ctx, t.t, "hold stock", "UPDATE stock SET state = 'held' WHERE state IN ('free', 'reserved')")
+	return err
+}
+
+// ReleaseStock has the items of a supplier given out that were held because the database went back, and returns how many.
+func (s *Store) ReleaseStock(ctx context.Context, supplier string) (int64, error) {
+	return s.exec(ctx, s.w, "release stock", `UPDATE stock SET state = CASE WHEN card_uuid IS NULL THEN 'free' ELSE 'reserved' END
+		WHERE supplier = ? AND state = 'held'`, supplier)
+}
+
+// FreeStock implements supplier.Store.
+func (s *Store) FreeStock(ctx context.Context, supplier string, after time.Time) ([]card.Offer, error) {
+	var found []struct {
+		Cents int64 `db:"cents"`
+		Items int64 `db:"items"`
+	}
+	// From one amount to the next by the index, so that the items that were issued are not looked at.
+	err := s.list(ctx, s.r, &found, "count stock", `WITH RECURSIVE a (cents) AS (
+			SELECT MIN(usd_cents) FROM stock WHERE supplier = ?
+			UNION ALL SELECT (SELECT MIN(s.usd_cents) FROM stock s WHERE s.supplier = ? AND s.usd_cents > a.cents) FROM a WHERE a.cents IS NOT NULL)
+		SELECT a.cents, (SELECT COUNT(*) FROM stock f WHERE f.supplier = ? AND f.usd_cents = a.cents AND f.state = 'free' AND f.expires_at > ?) AS items
+			FROM a WHERE a.cents IS NOT NULL ORDER BY a.cents`, supplier, supplier, supplier, after.UnixMilli())
+	offers := make([]card.Offer, len(found))
+	for i, f := range found {
+		offers[i] = card.Offer{Min: card.USD(f.Cents), Max: card.USD(f.Cents), Left: f.Items}
+	}
+	return offers, err
+}
+
+// StockCounts counts the items of all stocks, by supplier, amount, state and expiry.
+func (s *Store) StockCounts(ctx context.Context) ([]card.StockCount, error) {
+	var found []struct {
+		stockRow
+		Items int64 `db:"items"`
+	}
+	err := s.list(ctx, s.r, &found, "count stock", `SELECT supplier, usd_cents, state, expires_at, COUNT(*) AS items FROM stock
+		GROUP BY supplier, usd_cents, state, expires_at ORDER BY supplier, usd_cents, state, expires_at`)
+	counts := make([]card.StockCount, len(found))
+	for i, f := range found {
+		counts[i] = card.StockCount{Supplier: f.Supplier, USD: card.USD(f.USDCents), State: f.State, ExpiresAt: fromMillis(f.ExpiresAt), Items: f.Items}
+	}
+	return counts, err
+}
+
+// KnownNumbers implements supplier.Shelf.
+func (s *Store) KnownNumbers(ctx context.Context, hashes [][]byte) (known [][]byte, err error) {
+	err = inBatches(hashes, func(some [][]byte) error {
+		query, args, err := sqlx.In(`SELECT number_hash FROM stock WHERE number_hash IN (?)
+			UNION SELECT card_number_hash FROM intents WHERE card_number_hash IN (?)`, some, some)
+		if err != nil {
+			return err
+		}
+		var found [][]byte
+		if err := s.list(ctx, s.r, &found, "look for card numbers", query, args...); err != nil {
+			return err
+		}
+		known = append(known, found...)
+		return nil
+	})
+	return known, err
+}
+
+// ImportStock implements supplier.Shelf.
+func (s *Store) ImportStock(ctx context.Context, f func(add func([]card.StockItem) error) error) error {
+	return s.inTx(ctx, func(t *tx) error {
+		return f(func(items []card.StockItem) error {
+			return inBatches(items, func(some []card.StockItem) error { return t.insertStock(ctx, some) })
+		})
+	})
+}
+
+func (t *tx) insertStock(ctx context.Context, items []card.StockItem) error {
+	d := t.s.dialect
+	values := make([][]any, len(items))
+	for i, item := range items {
+		x := item.Sealed
+		values[i] = []any{item.ID, item.Supplier, int64(item.USD), item.ExpiresAt.UnixMilli(), item.NumberHash, x.CardNumber, x.ExpirationDate, x.SecurityCode, x.URL, x.URLPassword}
+	}
+	table, args := d.table(values, d.uuidType, "TEXT", "BIGINT", "BIGINT", d.bytes, d.bytes, d.bytes, d.bytes, d.bytes, d.bytes)
+	_, err := t.s.exec(ctx, t.t, "insert stock", `INSERT INTO stock (id, supplier, usd_cents, expires_at, number_hash, card_number, expiration_date, security_code,
+		url, url_password, imported_at) SELECT v.column1, v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, v.column9, v.column10, `+d.now+
+		" FROM "+table, args...)
+	return err
+}
