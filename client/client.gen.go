@@ -518,7 +518,7 @@ type Payment struct {
 // Example: unpaid
 type PaymentState string
 
-// ProblemCode What went wrong, for programs. The codes are stable.
+// ProblemCode What went wrong, for programs. The codes are stable. There may be more of them later: go by the status where you do not know the code.
 //
 // Example: invalid_request
 type ProblemCode string

@@ -710,7 +710,8 @@ type Problem struct {
 	// Example: 1 thing is wrong with the request. See "errors".
 	Detail string `json:"detail"`
 
-	// Code What went wrong, for programs. The codes are stable.
+	// Code What went wrong, for programs. The codes are stable. There may be more of them later: go by the status where you do not know the code.
+	//
 	//
 	// Example: invalid_request
 	Code ProblemCode `json:"code"`
@@ -724,7 +725,7 @@ type Problem struct {
 	Errors *[]FieldError `json:"errors,omitempty"`
 }
 
-// ProblemCode What went wrong, for programs. The codes are stable.
+// ProblemCode What went wrong, for programs. The codes are stable. There may be more of them later: go by the status where you do not know the code.
 //
 // Example: invalid_request
 type ProblemCode string

@@ -76,6 +76,7 @@ func (c *calls) all() {
 	c.webhooks()
 	c.simulated()
 	c.rates()
+	c.stock()
 	c.others()
 }
 
@@ -128,6 +129,38 @@ func (c *calls) rates() {
 		return s.SaveParkedRates(ctx, "x", []card.ParkedRate{{Currency: "monero", USD: usd, Source: "x", Why: "x", Since: time.Now(), Until: time.Now().Add(time.Minute), By: "x"}})
 	})
 	c.do("ParkedRates", func(ctx context.Context) error { return first(s.ParkedRates(ctx)) })
+}
+
+func (c *calls) stock() {
+	s, day := c.s, 24*time.Hour
+	ordered := newCard(c.own)
+	c.do("ImportStock", func(ctx context.Context) error {
+		return s.ImportStock(ctx, func(add func([]card.StockItem) error) error {
+			return add([]card.StockItem{newItem(150_50, time.Now().Add(day))})
+		})
+	})
+	c.do("KnownNumbers", func(ctx context.Context) error { return first(s.KnownNumbers(ctx, [][]byte{[]byte("9"), []byte("x")})) })
+	c.do("InsertCardReserving", func(ctx context.Context) error {
+		return first(s.InsertCardReserving(ctx, ordered, 1000_00, shelf, time.Hour))
+	})
+	c.do("StockItem", func(ctx context.Context) error { return first(s.StockItem(ctx, shelf, ordered.UUID)) })
+	c.do("CancelStock", func(ctx context.Context) error { return s.CancelStock(ctx, shelf, ordered.UUID) })
+	c.do("TakeStock", func(ctx context.Context) error {
+		return first(s.TakeStock(ctx, shelf, ordered.UUID, ordered.USD, time.Now()))
+	})
+	c.do("TakeStock again", func(ctx context.Context) error {
+		return first(s.TakeStock(ctx, shelf, ordered.UUID, ordered.USD, time.Now()))
+	})
+	c.do("FreeStock", func(ctx context.Context) error { return first(s.FreeStock(ctx, shelf, time.Now())) })
+	c.do("TidyStock", s.TidyStock)
+	c.do("StockCounts", func(ctx context.Context) error { return first(s.StockCounts(ctx)) })
+	c.do("ReleaseStock", func(ctx context.Context) error { return first(s.ReleaseStock(ctx, "another")) })
+	c.do("SaveOffers", func(ctx context.Context) error {
+		return s.SaveOffers(ctx, card.SupplierOffers{Supplier: shelf, Offers: []card.Offer{{Min: 1, Max: 1, Left: 1}}})
+	})
+	c.do("KeepOffers", func(ctx context.Context) error { return s.KeepOffers(ctx, shelf, 1) })
+	c.do("Offers", func(ctx context.Context) error { return first(s.Offers(ctx)) })
+	c.do("DeleteOffers", func(ctx context.Context) error { return s.DeleteOffers(ctx, []string{shelf}) })
 }
 
 func (c *calls) addresses() {

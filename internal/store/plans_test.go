@@ -36,6 +36,8 @@ var mayRead = map[string]string{
 	"ReadBooks first":                       "keeps nothing yet, and reads everything in pieces",
 	"ReadBooks full":                        "reads everything in pieces, to compare it",
 	"KeepBooks first":                       "forgets the notes of filling the database",
+	"StockCounts":                           "counts the whole stock",
+	"ResetFeeds":                            "holds the whole stock",
 	"Confirmations of a coin without cards": "looks at the newest 10,000 cards",
 }
 

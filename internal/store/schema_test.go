@@ -98,6 +98,8 @@ func TestHotPaths_CostOneRoundTrip(t *testing.T) {
 	defer func() { _ = s.Close() }()
 	owner := newAccount(t, s)
 	c := insertCard(t, s, newCard(owner))
+	stockUp(t, s, 2)
+	reserve(t, s, newCard(owner))
 	if _, err := s.CardByUUID(t.Context(), owner, c.UUID); err != nil { // prepared on the connection from here on
 		t.Fatal(err)
 	}
@@ -107,7 +109,14 @@ func TestHotPaths_CostOneRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, call := range map[string]func() error{
-		"InsertCard":  func() error { _, err := s.InsertCard(t.Context(), newCard(owner)); return err },
+		"InsertCard": func() error { _, err := s.InsertCard(t.Context(), newCard(owner)); return err },
+		"InsertCardReserving": func() error {
+			inserted, err := s.InsertCardReserving(t.Context(), newCard(owner), 0, shelf, time.Hour)
+			if !inserted {
+				t.Error("no card was inserted")
+			}
+			return err
+		},
 		"CardByUUID":  func() error { _, err := s.CardByUUID(t.Context(), owner, c.UUID); return err },
 		"TokenByHash": func() error { _, err := s.TokenByHash(t.Context(), token.Hash); return err },
 	} {

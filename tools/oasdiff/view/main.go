@@ -13,7 +13,7 @@ import (
 )
 
 // growing names the enumerations whose descriptions tell clients to expect more values.
-var growing = []string{"EventType"}
+var growing = []string{"EventType", "ProblemCode"}
 
 func main() {
 	log.SetFlags(0)
