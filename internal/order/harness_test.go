@@ -186,6 +186,8 @@ type spy struct {
 	inserting func(*card.Card) error
 	// inserted is called after a card was inserted within a limit.
 	inserted func()
+	// reserved is called after a card was inserted with what it reserves; its error is the answer.
+	reserved func() error
 	ages     map[string]time.Duration // instead of the store's
 }
 
@@ -243,6 +245,15 @@ func (s *spy) insert(c *card.Card) error {
 		err = s.inserting(c)
 	}
 	return err
+}
+
+func (s *spy) Offers(ctx context.Context) ([]card.SupplierOffers, error) {
+	if s.before != nil {
+		if err := s.before("Offers"); err != nil {
+			return nil, err
+		}
+	}
+	return s.Store.Offers(ctx)
 }
 
 func (s *spy) CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {

@@ -1,0 +1,173 @@
+package order_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
+)
+
+func (s *spy) InsertCardReserving(ctx context.Context, c *card.Card, limit card.USD, supplier string, life time.Duration) (bool, error) {
+	if err := s.note("InsertCardReserving " + supplier); err != nil {
+		return false, err
+	}
+	inserted, err := s.Store.InsertCardReserving(ctx, c, limit, supplier, life)
+	if err == nil && s.reserved != nil {
+		return false, s.reserved()
+	}
+	return inserted, err
+}
+
+// offer has a supplier offer something, and the service learn of it.
+func (s *counter) offer(supplier string, priority int, offers ...card.Offer) {
+	s.t.Helper()
+	check(s.t, s.db.SaveOffers(s.t.Context(), card.SupplierOffers{Supplier: supplier, Priority: priority, Offers: offers}))
+	check(s.t, s.orders.FollowOffers(s.t.Context()))
+}
+
+// shelve puts n items into the stock of a supplier, and offers them.
+func (s *counter) shelve(supplier string, priority, n int, usd card.USD) {
+	s.t.Helper()
+	items := make([]card.StockItem, n)
+	for i := range items {
+		id := uuid.Must(uuid.NewV7())
+		items[i] = card.StockItem{ID: id, Supplier: supplier, USD: usd, ExpiresAt: s.now.AddDate(1, 0, 0), NumberHash: id[:], Sealed: &card.Sealed{CardNumber: []byte("n")}}
+	}
+	check(s.t, s.db.ImportStock(s.t.Context(), func(add func([]card.StockItem) error) error { return add(items) }))
+	s.offer(supplier, priority, card.Offer{Min: usd, Max: usd, Left: int64(n), Life: time.Hour})
+}
+
+var everything = []card.Offer{{Min: card.MinUSD, Max: card.MaxUSD, Left: card.Unlimited}}
+
+func TestListOffers_EverythingUntilAWorkerSaysWhatThereIs(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		check(t, s.orders.FollowOffers(t.Context()))
+		if diff := cmp.Diff(everything, s.orders.ListOffers()); diff != "" {
+			t.Error(diff)
+		}
+		s.stock("monero", 9)
+		s.create("51", "")
+		s.offer("one", 1, card.Offer{Min: 100_00, Max: 900_00, Left: card.Unlimited})
+		s.offer("two", 0, card.Offer{Min: 20_00, Max: 60_00, Left: 4}, card.Offer{Min: 75_00, Max: 75_00})
+		want := []card.Offer{{Min: 50_00, Max: 60_00, Left: 4}, {Min: 100_00, Max: 750_00, Left: card.Unlimited}}
+		if diff := cmp.Diff(want, s.orders.ListOffers()); diff != "" {
+			t.Error(diff)
+		}
+		s.create("51", "")
+		err := s.refused("75", "", card.ErrNoAmount)
+		if text := err.Error(); !strings.Contains(text, "cards of 50 to 60, 100 to 750 US dollars") {
+			t.Error(text)
+		}
+	})
+}
+
+// The offers of a supplier that no longer answers are withdrawn, and not forgotten: then everything would be sold.
+func TestListOffers_OldOnesAreWithdrawn(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.stock("monero", 9)
+		s.offer("one", 0, everything...)
+		s.exec("UPDATE offers SET at = at - $1", (card.OfferLasts - time.Minute).Milliseconds())
+		check(t, s.orders.FollowOffers(t.Context()))
+		s.create("51", "")
+		s.exec("UPDATE offers SET at = at - 120000")
+		check(t, s.orders.FollowOffers(t.Context()))
+		if offers := s.orders.ListOffers(); len(offers) > 0 {
+			t.Error(offers)
+		}
+		s.refused("51", "", card.ErrNoAmount)
+	})
+}
+
+func TestListOffers_AStoreOutOfReachChangesNothing(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.offer("one", 0, card.Offer{Min: 100_00, Max: 100_00, Left: 1})
+		s.spy.fail("Offers", errBroken)
+		if err := s.orders.FollowOffers(t.Context()); !errors.Is(err, errBroken) {
+			t.Error(err)
+		}
+		if offers := s.orders.ListOffers(); len(offers) != 1 {
+			t.Error(offers)
+		}
+	})
+}
+
+func TestCreateCard_ReservesInOneRoundTripWhatThePrioritySays(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.stock("monero", 40)
+		check(t, s.orders.Prepare(t.Context()))
+		s.shelve("first", 1, 1, 100_00)
+		s.shelve("second", 2, 1, 100_00)
+		s.spy.asked()
+		one := s.create("100", "")
+		s.asked("InsertCardReserving first")
+		two := s.create("100", "")
+		s.asked("InsertCardReserving first", "CardByUUID", "InsertCardReserving second")
+		for supplier, c := range map[string]*card.Card{"first": one, "second": two} {
+			if item, err := s.db.StockItem(t.Context(), supplier, c.UUID); err != nil || item.State != card.StockReserved {
+				t.Errorf("%s: %s, %v", supplier, item.State, err)
+			}
+		}
+		err := s.refused("100", "", card.ErrNoAmount)
+		if !strings.Contains(err.Error(), "nor any other") {
+			t.Error(err)
+		}
+
+		s.offer("third", 3, everything...)
+		s.spy.asked()
+		s.create("100", "") // of the third, in the end
+		s.asked("InsertCardReserving first", "CardByUUID", "InsertCardReserving second", "CardByUUID", "InsertCard")
+		s.offer("third", 0, everything...)
+		s.create("100", "")
+		s.asked("InsertCard")
+	})
+}
+
+// A replay is answered although nothing is left, and the last item went to the first request.
+func TestCreateCard_AReplayNeedsNoStock(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.stock("monero", 40)
+		s.shelve("first", 0, 1, 100_00)
+		c := s.create("100", "key")
+		for range 2 { // before memory knows that it is sold out, and after
+			again, replay, err := s.try("100", "key")
+			check(t, err)
+			if !replay || again.UUID != c.UUID {
+				t.Errorf("replay: %t, card %s", replay, again.UUID)
+			}
+			s.refused("200", "key", card.ErrKeyReused)
+			s.refused("100", "another", card.ErrNoAmount)
+			s.offer("first", 0)
+		}
+	})
+}
+
+// The reply was lost, and the statement ran twice: the second time the stock is empty, because the first time took the last item.
+func TestCreateCard_TheLastItemIsTheCardsOwn(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.stock("monero", 40)
+		s.shelve("first", 0, 1, 100_00)
+		s.spy.reserved = func() error { return card.ErrOutOfStock }
+		s.create("100", "")
+	})
+}
+
+func TestCreateCard_TheLimitHoldsForReservations(t *testing.T) {
+	onEach(t, setup{config: func(c *order.Config) { c.MaxOpenUSD = 150_00 }}, func(t *testing.T, s *counter) {
+		s.stock("monero", 40)
+		s.shelve("first", 0, 3, 100_00)
+		other := s.replica(s.db, setup{config: func(c *order.Config) { c.MaxOpenUSD = 150_00 }})
+		s.create("100", "")
+		check(t, other.FollowOffers(t.Context()))
+		_, _, err := other.CreateCard(t.Context(), s.account, s.check("100", "monero"), "")
+		if !errors.Is(err, card.ErrQuotaExceeded) {
+			t.Error(err)
+		}
+	})
+}
