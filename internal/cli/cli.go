@@ -71,7 +71,8 @@ type commands struct {
 	Stock struct {
 		Import  stockImportCommand  `cmd:"" help:"Put cards that were bought ahead in stock."`
 		List    stockListCommand    `cmd:"" help:"Print what is in stock, and what is low."`
-		Release stockReleaseCommand `cmd:"" help:"Have cards given out that are held since the database went back in time."`
+		Hold    stockHoldCommand    `cmd:"" help:"Have no card given out that is in stock now."`
+		Release stockReleaseCommand `cmd:"" help:"Have cards given out again that are held."`
 	} `cmd:"" help:"Cards that were bought ahead."`
 	Wallet struct {
 		Check  walletCheckCommand  `cmd:"" help:"Check whether the service can use node and wallet."`

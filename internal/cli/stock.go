@@ -217,6 +217,34 @@ func stockLines(counts []card.StockCount, stocks map[string]supplierEntry, now t
 	return lines
 }
 
+type stockHoldCommand struct {
+	Supplier  string     `required:"" placeholder:"NAME" help:"The supplier whose stock it is."`
+	Suppliers stockFlags `embed:""`
+}
+
+func (stockHoldCommand) Help() string {
+	return `Nothing that is in stock now is sold or given out until "cardmint stock release". The service does this by itself when it notices that the database went back in time. It can't notice if database and wallet were put back together, by a snapshot of the whole machine for example: then run this before you start it.
+
+Example:
+  cardmint stock hold --supplier shelf --suppliers suppliers.toml`
+}
+
+// Run holds what is in stock.
+func (c stockHoldCommand) Run(ctx context.Context, g *globals) error {
+	e, err := c.Suppliers.stock(g, c.Supplier)
+	if err != nil {
+		return err
+	}
+	return g.office(ctx, func(o office) error {
+		n, err := o.db.HoldStock(ctx, e.Name)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(g.stdout, "holding %d more cards\n", n)
+		return nil
+	})
+}
+
 type stockReleaseCommand struct {
 	Supplier string `required:"" placeholder:"NAME" help:"The supplier whose stock it is."`
 	Yes      bool   `help:"Release it. Otherwise the command only says what it would do."`

@@ -129,6 +129,7 @@ type Epoch struct {
 	First      int64 // position of the first address that it may hand out
 	PacedUntil time.Time
 	Quiet      time.Duration // nothing is issued so long, in which another database that uses the wallet would notice
+	Stale      bool          // the database does not know what happened last: cards in stock that are not issued may have been
 	Reason     string
 }
 

@@ -30,6 +30,7 @@ type beginning struct {
 	from   int64 // the newest that is known
 	back   bool  // the database went back
 	reset  bool  // it did, or may have
+	stale  bool  // it did, or another one has the newest state
 	lacked bool  // the wallet had not made the target yet
 	since  time.Time
 	reason string
@@ -182,7 +183,7 @@ func (w *Watcher) beginEpoch(ctx context.Context, cursor Cursor) error {
 			return err
 		}
 	}
-	e := Epoch{Currency: w.currency, Number: number, First: p.target + 1, PacedUntil: paced, Reason: p.reason}
+	e := Epoch{Currency: w.currency, Number: number, First: p.target + 1, PacedUntil: paced, Stale: p.stale, Reason: p.reason}
 	if w.cfg.Beacon {
 		e.Quiet = w.cfg.Quiet
 	}
@@ -233,13 +234,13 @@ func (w *Watcher) plan(pool Pool, cursor Cursor) *beginning {
 	switch {
 	case cursor.Conflict == Claimed:
 		p.reason = "an operator claimed the wallet"
-		p.reset = true
+		p.reset, p.stale = true, true
 	case l.WentBack:
-		p.reason, p.reset, p.back = "the database went back, or another one took its place", true, true
+		p.reason, p.reset, p.back, p.stale = "the database went back, or another one took its place", true, true, true
 	case b.Epoch > pool.LastEpoch, b.Epoch == pool.LastEpoch && b.Epoch > 0 && (b.MarkedAt.After(l.MarkedAt) || b.Position > pool.last()):
-		p.reason, p.reset = "the wallet knows a later time than the database", true
+		p.reason, p.reset, p.stale = "the wallet knows a later time than the database", true, true
 	case cursor.Restored:
-		p.reason, p.reset, p.back = "the database was restored", true, true
+		p.reason, p.reset, p.back, p.stale = "the database was restored", true, true, true
 	case w.cfg.Beacon && !l.MarkedAt.IsZero() && !b.proves(pool, l.MarkedAt, w.dbNow()):
 		p.reason, p.reset = "nothing proves that database and wallet are as they were", true
 	}

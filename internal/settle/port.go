@@ -22,10 +22,10 @@ type Store interface {
 	ReleaseLease(ctx context.Context, l Lease) error
 
 	// BeginEpoch begins an epoch for the holder of a lease, and returns the lease with it. Nothing that was made before is handed out any
-	// more. The error is card.ErrFenced if the lease was lost.
+	// more. If the epoch is stale, cards in stock are held until an operator releases them. The error is card.ErrFenced if the lease was lost.
 	BeginEpoch(ctx context.Context, l Lease, e Epoch) (Lease, error)
 	// ResetFeeds has the numbers of all accounts' events jump ahead, because events since then may have been lost, and tells the accounts.
-	// It also holds the stock of cards: what is free there may have been issued since then. The error is card.ErrFenced if the lease was lost.
+	// The error is card.ErrFenced if the lease was lost.
 	ResetFeeds(ctx context.Context, l Lease, since time.Time) error
 	// NoteConflict stops handing out addresses and issuing cards until an operator claims the wallet.
 	NoteConflict(ctx context.Context, currency, why string) error

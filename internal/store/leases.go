@@ -90,6 +90,9 @@ func (s *Store) BeginEpoch(ctx context.Context, l settle.Lease, e settle.Epoch) 
 				paced_until = excluded.paced_until, issue_after = excluded.issue_after, conflict = NULL`,
 				e.Currency, e.First, e.PacedUntil.UnixMilli(), e.Quiet.Milliseconds())
 		}
+		if err == nil && e.Stale {
+			_, err = s.exec(ctx, t.t, "hold stock", holdStock)
+		}
 		if err != nil {
 			return err
 		}
@@ -108,9 +111,6 @@ func (s *Store) BeginEpoch(ctx context.Context, l settle.Lease, e settle.Epoch) 
 func (s *Store) ResetFeeds(ctx context.Context, l settle.Lease, since time.Time) error {
 	return s.inTx(ctx, func(t *tx) error {
 		if err := t.CheckLease(ctx, l); err != nil {
-			return err
-		}
-		if err := t.holdStock(ctx); err != nil {
 			return err
 		}
 		return t.resetFeeds(ctx, since, l.Now)

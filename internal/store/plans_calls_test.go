@@ -154,6 +154,7 @@ func (c *calls) stock() {
 	c.do("FreeStock", func(ctx context.Context) error { return first(s.FreeStock(ctx, shelf, time.Now())) })
 	c.do("TidyStock", s.TidyStock)
 	c.do("StockCounts", func(ctx context.Context) error { return first(s.StockCounts(ctx)) })
+	c.do("HoldStock", func(ctx context.Context) error { return first(s.HoldStock(ctx, "another")) })
 	c.do("ReleaseStock", func(ctx context.Context) error { return first(s.ReleaseStock(ctx, "another")) })
 	c.do("SaveOffers", func(ctx context.Context) error {
 		return s.SaveOffers(ctx, card.SupplierOffers{Supplier: shelf, Offers: []card.Offer{{Min: 1, Max: 1, Left: 1}}})

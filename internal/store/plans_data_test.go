@@ -111,7 +111,7 @@ var plansData = []string{
 	EACH SELECT CASE i % 2 WHEN 0 THEN {evenHook} ELSE {oddHook} END, CASE i % 2 WHEN 0 THEN {even} ELSE {odd} END, (i + 1) / 2,
 		CASE WHEN {pending} THEN 'pending' WHEN {sold} THEN 'failed' ELSE 'delivered' END, CASE WHEN {pending} THEN i / ({n} / 50) % 2 END, 1 FROM n`,
 	`INSERT INTO stock (id, supplier, usd_cents, state, expires_at, card_uuid, reserved_until, imported_at, number_hash)
-	EACH SELECT {card}, CASE i % 2 WHEN 0 THEN 'shelf' ELSE 'another' END, 15050 - i % 5, CASE WHEN i > {n} - 100 THEN 'free' WHEN i > {n} - 150 THEN 'reserved' ELSE 'issued' END,
+	EACH SELECT {card}, CASE i % 2 WHEN 0 THEN 'shelf' ELSE 'another' END, 15050 - i % 5, CASE WHEN i > {n} - 100 THEN 'free' WHEN i > {n} - 110 THEN 'reserved' ELSE 'issued' END,
 		{at} + 4000000000, CASE WHEN i <= {n} - 100 THEN {card} END, {at} + 3600000, 0, {bytes} FROM n`,
 	"INSERT INTO addresses (currency, position, address) EACH SELECT 'monero', i, 'address ' || i FROM n",
 	"INSERT INTO address_pools (currency, next_position, checked_at) VALUES ('monero', {n} - 100, 0)",

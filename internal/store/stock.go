@@ -204,12 +204,14 @@ func (s *Store) TidyStock(ctx context.Context) error {
 }
 
 // holdStock has every item that is not issued wait for an operator.
-func (t *tx) holdStock(ctx context.Context) error {
-	_, err := t.s.exec(ctx, t.t, "hold stock", "UPDATE stock SET state = 'held' WHERE state IN ('free', 'reserved')")
-	return err
+const holdStock = "UPDATE stock SET state = 'held' WHERE state IN ('free', 'reserved')"
+
+// HoldStock has the items of a supplier wait for ReleaseStock, as a stale epoch does, and returns how many.
+func (s *Store) HoldStock(ctx context.Context, supplier string) (int64, error) {
+	return s.exec(ctx, s.w, "hold stock", holdStock+" AND supplier = ?", supplier)
 }
 
-// ReleaseStock has the items of a supplier given out that were held because the database went back, and returns how many.
+// ReleaseStock has the items of a supplier given out that are held, and returns how many.
 func (s *Store) ReleaseStock(ctx context.Context, supplier string) (int64, error) {
 	return s.exec(ctx, s.w, "release stock", `UPDATE stock SET state = CASE WHEN card_uuid IS NULL THEN 'free' ELSE 'reserved' END
 		WHERE supplier = ? AND state = 'held'`, supplier)

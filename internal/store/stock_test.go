@@ -298,7 +298,7 @@ func TestTidyStock_WipesWhatIsStoredElsewhere(t *testing.T) {
 }
 
 // What is free or reserved in a database that went back may have been given out: nothing of it is sold before an operator says so.
-func TestResetFeeds_HoldsTheStock(t *testing.T) {
+func TestBeginEpoch_AStaleOneHoldsTheStock(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		stockUp(t, s, 3)
 		owner := newAccount(t, s)
@@ -307,7 +307,11 @@ func TestResetFeeds_HoldsTheStock(t *testing.T) {
 		check(t, err)
 		l, err := s.AcquireLease(t.Context(), settle.LeaseName("monero"), "watcher", time.Hour)
 		check(t, err)
-		check(t, s.ResetFeeds(t.Context(), l, epoch))
+		l, err = s.BeginEpoch(t.Context(), l, settle.Epoch{Currency: "monero", Number: l.Now.UnixMilli()})
+		check(t, err)
+		wantStock(t, s, 1, 1, 1, 0)
+		_, err = s.BeginEpoch(t.Context(), l, settle.Epoch{Currency: "monero", Number: l.Now.UnixMilli() + 1, Stale: true})
+		check(t, err)
 		wantStock(t, s, 0, 0, 1, 2)
 		_, err = s.InsertCardReserving(t.Context(), newCard(owner), 0, shelf, time.Hour)
 		wantError(t, err, card.ErrOutOfStock)
@@ -322,6 +326,15 @@ func TestResetFeeds_HoldsTheStock(t *testing.T) {
 			t.Errorf("%d released, error %v", n, err)
 		}
 		wantStock(t, s, 2, 1, 1, 0)
+		if n, err := s.HoldStock(t.Context(), "another"); err != nil || n != 0 {
+			t.Errorf("%d held, error %v", n, err)
+		}
+		if n, err := s.HoldStock(t.Context(), shelf); err != nil || n != 3 {
+			t.Errorf("%d held, error %v", n, err)
+		}
+		if n, err := s.ReleaseStock(t.Context(), shelf); err != nil || n != 3 {
+			t.Errorf("%d released, error %v", n, err)
+		}
 		if item, err := s.TakeStock(t.Context(), shelf, reserved.UUID, 150_50, epoch); err != nil || item.State != card.StockIssued {
 			t.Errorf("item %s, error %v", item.State, err)
 		}
