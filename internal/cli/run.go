@@ -187,6 +187,7 @@ type wired struct {
 	config   server.Config
 	accounts *account.Service
 	loops    []loop
+	offered  wake // when this process has learned what suppliers offer
 }
 
 // wire makes the actors of a process, each with its pool of connections, and the loops that drive them.
@@ -195,7 +196,7 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 	if err != nil {
 		return nil, err
 	}
-	w := &wired{config: server.Config{Log: g.log, Checks: []server.Check{{Name: "database", Ask: dbs.api.Ping}}}}
+	w := &wired{offered: make(wake, 1), config: server.Config{Log: g.log, Checks: []server.Check{{Name: "database", Ask: dbs.api.Ping}}}}
 	if w.accounts, err = account.New(dbs.api, v, account.Config{Mode: g.Mode}); err != nil {
 		return nil, err
 	}
@@ -227,7 +228,7 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 		w.config.Orders, w.config.Accounts, w.config.Webhooks = orders, w.accounts, webhooks
 		w.add(loop{name: "addresses", every: prepareEvery, tick: orders.Prepare})
 		_ = orders.FollowOffers(ctx) // so that the first order can reserve; the loop tells of errors
-		w.add(loop{name: "follow offers", every: followEvery, tick: orders.FollowOffers})
+		w.add(loop{name: "follow offers", every: followEvery, woken: w.offered, tick: orders.FollowOffers})
 		for _, coin := range p.orders.Currencies {
 			if !p.worker { // which knows for itself
 				w.config.Checks = append(w.config.Checks, server.Check{Name: "watch " + coin.Code, Coin: coin.Code,
@@ -305,7 +306,10 @@ func (w *wired) addOffers(db *store.Store, makers []maker, routes issue.Routes) 
 		if stock, ok := m.(*supplier.Stock); ok {
 			w.add(loop{name: "stock " + m.Name(), every: stockEvery, tick: stock.Tick})
 		}
-		w.add(loop{name: "offers " + m.Name(), every: offersEvery, tick: offers.Tick})
+		w.add(loop{name: "offers " + m.Name(), every: offersEvery, tick: func(ctx context.Context) error {
+			defer w.offered.up()
+			return offers.Tick(ctx)
+		}})
 	}
 	return nil
 }

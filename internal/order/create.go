@@ -96,7 +96,7 @@ func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, o Order, ke
 	if key == "" || err == nil {
 		return c, false, err
 	}
-	if !slices.ContainsFunc([]error{errKeyTaken, card.ErrNoRate, card.ErrNoAddress, card.ErrAccountFrozen, card.ErrQuotaExceeded, card.ErrNoAmount}, func(e error) bool { return errors.Is(err, e) }) {
+	if !slices.ContainsFunc([]error{errKeyTaken, card.ErrNoRate, card.ErrNoAddress, card.ErrAccountFrozen, card.ErrQuotaExceeded, card.ErrNoAmount, errOldOffers}, func(e error) bool { return errors.Is(err, e) }) {
 		return nil, false, err
 	}
 	// If this is a replay, it does not matter that there is no rate, address, quota or card.

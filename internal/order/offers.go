@@ -2,6 +2,7 @@ package order
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/cardmint/cardmint/internal/card"
@@ -11,7 +12,10 @@ import (
 type offers struct {
 	all    []card.SupplierOffers
 	merged []card.Offer
+	old    bool // no supplier has answered for so long that all offers are withdrawn
 }
+
+var errOldOffers = errors.New("no worker has learned for a long time what can be had of suppliers")
 
 // anything is sold while no worker has ever stored an offer: the one that runs may be older than offers.
 func anything() []card.Offer {
@@ -24,11 +28,13 @@ func (s *Service) FollowOffers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	now := &offers{all: all}
+	now := &offers{all: all, old: true}
 	var together []card.Offer
 	for i, o := range all {
 		if o.Age > card.OfferLasts {
 			all[i].Offers = nil
+		} else {
+			now.old = false
 		}
 		together = append(together, all[i].Offers...)
 	}
@@ -55,11 +61,15 @@ type source struct {
 	offer    card.Offer
 }
 
-// sources returns what an order may reserve: the first that is there. The error is card.ErrNoAmount if no card of the amount can be had.
+// sources returns what an order may reserve: the first that is there. The error is card.ErrNoAmount if no card of the amount can be had,
+// and card.ErrUnavailable if that is not known.
 func (s *Service) sources(usd card.USD) ([]source, error) {
 	now := s.offers.Load()
 	if now == nil {
 		return []source{{}}, nil
+	}
+	if now.old {
+		return nil, card.ErrUnavailable.Because(errOldOffers)
 	}
 	var from []source
 	for _, of := range now.all {

@@ -72,16 +72,26 @@ func TestListOffers_EverythingUntilAWorkerSaysWhatThereIs(t *testing.T) {
 func TestListOffers_OldOnesAreWithdrawn(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.stock("monero", 9)
-		s.offer("one", 0, everything...)
+		s.offer("one", 0, card.Offer{Min: 50_00, Max: 60_00, Left: card.Unlimited})
 		s.exec("UPDATE offers SET at = at - $1", (card.OfferLasts - time.Minute).Milliseconds())
 		check(t, s.orders.FollowOffers(t.Context()))
-		s.create("51", "")
+		s.create("51", "key")
+		s.offer("two", 0, card.Offer{Min: 70_00, Max: 70_00, Left: card.Unlimited})
 		s.exec("UPDATE offers SET at = at - 120000")
+		check(t, s.orders.FollowOffers(t.Context()))
+		s.refused("51", "", card.ErrNoAmount)
+		s.create("70", "")
+
+		// When nobody answers any more, it is not the client who is wrong.
+		s.exec("UPDATE offers SET at = 0")
 		check(t, s.orders.FollowOffers(t.Context()))
 		if offers := s.orders.ListOffers(); len(offers) > 0 {
 			t.Error(offers)
 		}
-		s.refused("51", "", card.ErrNoAmount)
+		s.refused("70", "", card.ErrUnavailable)
+		if _, replay, err := s.try("51", "key"); err != nil || !replay {
+			t.Errorf("replay: %t, %v", replay, err)
+		}
 	})
 }
 
