@@ -50,6 +50,7 @@ func TestReplication_WhatIsAcknowledgedSurvivesTheFailover(t *testing.T) {
 	s := openNew(t, primary.URL("postgres"))
 	owner := newAccount(t, s)
 	acknowledged := []uuid.UUID{insertCard(t, s, newCard(owner)).UUID}
+	stockUp(t, s, 1)
 	unclear := insertAll(t, s, owner, primary, standby, &acknowledged)
 
 	t.Run("a transaction", func(t *testing.T) {
@@ -82,6 +83,16 @@ func TestReplication_WhatIsAcknowledgedSurvivesTheFailover(t *testing.T) {
 			ended <- err
 		}()
 		waiting(t, primary, 2, "pg_cancel_backend")
+		wantError(t, <-ended, card.ErrUnavailable)
+	})
+	t.Run("an order that reserves", func(t *testing.T) {
+		ended, c := make(chan error, 1), newCard(owner)
+		unclear = append(unclear, c.UUID)
+		go func() {
+			_, err := s.InsertCardReserving(context.WithoutCancel(t.Context()), c, 0, shelf, time.Hour)
+			ended <- err
+		}()
+		waiting(t, primary, 1, "pg_cancel_backend")
 		wantError(t, <-ended, card.ErrUnavailable)
 	})
 
