@@ -60,7 +60,7 @@ func newScriptWith(t testing.TB, config chain.MoneroConfig) (*script, *chain.Mon
 	}}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	config.WalletURL, config.DaemonURL, config.Timeout = server.URL+"/", server.URL, time.Second
+	config.WalletURL, config.DaemonURL, config.Timeout = server.URL+"/", server.URL, 5*time.Second // machines are slow at times
 	config.Now = func() time.Time { return clock }
 	return s, newMonero(t, config)
 }
