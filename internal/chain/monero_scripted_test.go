@@ -244,7 +244,7 @@ func TestMonero_BadTransport(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, m := newScript(t)
+			s, m := newScriptWith(t, chain.MoneroConfig{Timeout: time.Second})
 			s.raw = func(w http.ResponseWriter, r *http.Request) {
 				_, _ = http.MaxBytesReader(w, r.Body, 1<<20).Read(make([]byte, 4096)) // so that the server notices when the client goes
 				if r.URL.Path == "/elsewhere" {

@@ -1,6 +1,7 @@
 package chain_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -60,7 +61,8 @@ func newScriptWith(t testing.TB, config chain.MoneroConfig) (*script, *chain.Mon
 	}}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	config.WalletURL, config.DaemonURL, config.Timeout = server.URL+"/", server.URL, 5*time.Second // machines are slow at times
+	config.WalletURL, config.DaemonURL = server.URL+"/", server.URL
+	config.Timeout = cmp.Or(config.Timeout, 5*time.Second) // machines are slow at times
 	config.Now = func() time.Time { return clock }
 	return s, newMonero(t, config)
 }
