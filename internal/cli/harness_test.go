@@ -76,6 +76,17 @@ func (p *program) must(tb testing.TB, args ...string) string {
 	return strings.TrimSpace(stdout)
 }
 
+// reconcile runs the command, which must find that everything agrees; something may wait, such as money to addresses of no card.
+func (p *program) reconcile(t *testing.T) string {
+	t.Helper()
+	stdout, stderr, code := p.run("reconcile")
+	if code != 0 && code != 3 {
+		t.Errorf("reconcile: exit code %d\n%s\n%s", code, stdout, stderr)
+	}
+	wantOutput(t, stdout, "everything agrees")
+	return stdout
+}
+
 // account makes keys, an account and a token, as an operator would.
 func (p *program) account(tb testing.TB) (token string) {
 	tb.Helper()

@@ -192,6 +192,10 @@ func (w *Watcher) beginEpoch(ctx context.Context, cursor Cursor) error {
 		return fmt.Errorf("begin epoch: %w", err)
 	}
 	w.log.InfoContext(ctx, "epoch began", "currency", w.currency, "epoch", number, "reason", p.reason, "skipped", p.target-p.from)
+	if p.stale {
+		w.log.WarnContext(ctx, "cards may have been given out that the database does not know of: whatever is in stock is held until 'cardmint stock release'",
+			"currency", w.currency, "reason", p.reason)
+	}
 	w.lease, w.leasedAt, w.beginning = &l, w.cfg.Now(), nil
 	if err := w.lookBack(ctx, p); err != nil {
 		return err

@@ -35,6 +35,7 @@ type till struct {
 	pool    int
 	batch   int           // addresses made in one pass at most; 0 for the default
 	compare time.Duration // how often a pass compares what was applied; negative for each
+	lease   time.Duration // 0 for the default
 	later   time.Duration // what the clock of service and watcher shows beyond the time of the machine; the node's is real
 }
 
@@ -118,7 +119,8 @@ func (s *till) restart() {
 	s.chain, err = chain.NewMonero(s.config)
 	check(s.t, err)
 	s.t.Cleanup(s.chain.Close)
-	s.watcher, err = settle.New(s.store, s.rates, s.chain, nobody(), quiet, settle.Config{PoolSize: s.pool, FillBatch: s.batch, CompareEvery: s.compare, Now: s.clock})
+	s.watcher, err = settle.New(s.store, s.rates, s.chain, nobody(), quiet, settle.Config{PoolSize: s.pool, FillBatch: s.batch, CompareEvery: s.compare, Now: s.clock,
+		LeaseTTL: s.lease})
 	check(s.t, err)
 }
 

@@ -171,7 +171,7 @@ func TestWatcher_MoneroTheSameChainReadAHundredTimesByThreeReplicasIsOneBalance(
 		s.want(short, card.AwaitingPayment, card.Underpaid, coin/3, 1)
 		s.wantIssued(1)
 		s.wantMoney(ledger{Counted: 3*coin + coin/3, Made: coin, Open: 2*coin + coin/3, Paid: 1, Issued: 1})
-	}, func(s *till) { s.pool = 6 }) // each of them makes so many addresses when it takes over
+	}, func(s *till) { s.pool, s.lease = 6, time.Minute }) // each of them makes so many addresses when it takes over
 }
 
 func TestWatcher_MoneroMoneyForAMadeOrExpiredCardIsKeptAgainstIt(t *testing.T) {
