@@ -391,12 +391,7 @@ func (h *history) end() {
 	if h.o.rate == 0 {
 		h.o.rate = 120e8
 	}
-	h.w.now = h.w.now.Add(25 * time.Hour) // the wallet may be repaired, and every quote has expired
-	for range 4 {                         // what was usurped, forgotten or lost is found out
-		if err := h.tick(h.active); err == nil && h.holder == h.active {
-			break
-		}
-	}
+	h.repair()
 	deep := h.w.top
 	for _, tx := range h.w.txs {
 		if tx.unlock != never {
@@ -406,7 +401,9 @@ func (h *history) end() {
 	for _, until := range []int64{0, deep + 13, 0} { // 13 confirmations are more than any card needs
 		h.w.mineSome(1, 100)
 		h.w.mineSome(int(max(0, until-h.w.height())), 100)
-		h.tick(h.active)
+		if h.tick(h.active) != nil { // it is noticed only now, because the chain was too short before
+			h.repair()
+		}
 	}
 	h.compareAll()
 	for range 2 {
@@ -419,6 +416,16 @@ func (h *history) end() {
 	}
 	h.reconcile()
 	h.checkEnd()
+}
+
+// repair ticks until what was usurped, forgotten or lost is found out.
+func (h *history) repair() {
+	h.w.now = h.w.now.Add(25 * time.Hour) // the wallet may be repaired, and every quote has expired
+	for range 4 {
+		if err := h.tick(h.active); err == nil && h.holder == h.active {
+			return
+		}
+	}
 }
 
 // compareAll has everything compared that was applied: whatever a wallet forgot of it, and every lock that ended, must be noticed by then.
