@@ -134,10 +134,9 @@ func (c *calls) rates() {
 func (c *calls) stock() {
 	s, day := c.s, 24*time.Hour
 	ordered := newCard(c.own)
+	item := newItem(150_50, time.Now().Add(day))
 	c.do("ImportStock", func(ctx context.Context) error {
-		return s.ImportStock(ctx, func(add func([]card.StockItem) error) error {
-			return add([]card.StockItem{newItem(150_50, time.Now().Add(day))})
-		})
+		return s.ImportStock(ctx, func(add func([]card.StockItem) error) error { return add([]card.StockItem{item}) })
 	})
 	c.do("KnownNumbers", func(ctx context.Context) error { return first(s.KnownNumbers(ctx, [][]byte{[]byte("9"), []byte("x")})) })
 	c.do("InsertCardReserving", func(ctx context.Context) error {
