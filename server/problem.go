@@ -73,14 +73,14 @@ func (p problemWriter) write(c *gin.Context, err error) {
 		Type:      problemType + known.Code,
 		Title:     known.Title,
 		Status:    int32(code),
-		Detail:    known.Message,
+		Detail:    card.Redact(known.Message), // which may name a key of the request
 		Code:      ProblemCode(known.Code),
 		RequestID: c.GetString(requestIDKey),
 	}
 	if n := len(known.Fields); n > 0 {
 		fields := make([]FieldError, n)
 		for i, f := range known.Fields {
-			fields[i] = FieldError{Pointer: f.Pointer, Detail: f.Detail}
+			fields[i] = FieldError{Pointer: card.Redact(f.Pointer), Detail: card.Redact(f.Detail)}
 		}
 		body.Errors = &fields
 		body.Detail = fmt.Sprintf(`%d things are wrong with the request. See "errors".`, n)

@@ -117,6 +117,7 @@ func hint(err error, format string, args ...any) error {
 // 'reconcile' found nothing but what waits.
 // When ctx ends, commands that run until they are stopped end.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	noCore()
 	c := newCommands()
 	c.stdout, c.stderr = stdout, stderr
 	exit := -1

@@ -3,7 +3,6 @@ package issue
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -98,7 +97,7 @@ func clean(text string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(text, "?"))
-	text = regexp.MustCompile(`\d([ -]?\d){11,}`).ReplaceAllString(text, "[number]")
+	text = card.Redact(text)
 	return strings.ToValidUTF8(text[:min(len(text), maxTextBytes)], "")
 }
 

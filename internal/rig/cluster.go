@@ -79,6 +79,9 @@ func prepareCluster(tb testing.TB, settings []string) *Cluster {
 	return c
 }
 
+// Files is the folder of everything that the server writes: its tables, its log of transactions, and its log.
+func (c *Cluster) Files() string { return c.dir }
+
 func (c *Cluster) data() string { return filepath.Join(c.dir, "data") }
 
 func (c *Cluster) command(tb testing.TB, program string, args ...string) *exec.Cmd {
