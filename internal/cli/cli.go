@@ -81,6 +81,7 @@ type commands struct {
 	} `cmd:"" help:"The wallets that receive payments."`
 	Supplier struct {
 		Check  supplierCheckCommand  `cmd:"" help:"Ask every supplier what can be had, without buying anything."`
+		Cancel supplierCancelCommand `cmd:"" help:"Have the supplier of a card make none, or close it."`
 		Serve  supplierServeCommand  `cmd:"" help:"Run a supplier of cards that are not real, for development and tests."`
 		Ledger supplierLedgerCommand `cmd:"" help:"Print what such a supplier was asked for and made."`
 	} `cmd:"" help:"Suppliers, which make the cards."`

@@ -3,13 +3,10 @@
 package cli_test
 
 import (
-	"encoding/base64"
 	"flag"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -21,7 +18,6 @@ import (
 	"github.com/shopspring/decimal"
 
 	"github.com/cardmint/cardmint/client"
-	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/failpoint"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/supplier"
@@ -29,9 +25,6 @@ import (
 )
 
 var failpointKills = flag.Int("failpoint-kills", 2, "have TestFailpoints kill a worker so often at each point")
-
-// supplierSecret signs the requests of tests.
-var supplierSecret = card.Secret("whsec_" + base64.StdEncoding.EncodeToString([]byte("for tests of this program only")))
 
 // buildFailing builds the program with its failpoints, once for all tests.
 var buildFailing = sync.OnceValues(func() ([]byte, error) {
@@ -116,21 +109,6 @@ func newFailing(t *testing.T, point failpoint.Name) *failing {
 	f.api = f.program.serve(t, simulated("--role", "api", "--webhook-insecure", "--max-blind", "24h")...)
 	f.client = newClient(t, f.api.url, token)
 	return f
-}
-
-// writeSuppliers writes a file that names the supplier at url, and returns its path.
-func writeSuppliers(t *testing.T, dir, url string) string {
-	t.Helper()
-	file := filepath.Join(dir, "suppliers.toml")
-	for path, text := range map[string]string{
-		file:                              fmt.Sprintf("[[supplier]]\nname = \"acme\"\nkind = \"http\"\nurl = %q\nsecret_file = \"acme.secret\"\n", url),
-		filepath.Join(dir, "acme.secret"): supplierSecret.Reveal() + "\n",
-	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return file
 }
 
 // kill pays for the next card, and starts a worker that is killed at the point.

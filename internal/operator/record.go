@@ -40,6 +40,7 @@ type IntentRecord struct {
 	Reason       string     // why the card is not issued yet
 	OpenedAt     *time.Time // since when the suppliers are asked; nil if none was
 	Refusals     []Refusal  // by suppliers, in their order, since they are asked
+	Declines     int        // how often a supplier refused, ever: a part of what the supplier knows the request by
 }
 
 // Refusal is a supplier's answer that it makes no card.

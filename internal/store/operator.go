@@ -76,16 +76,17 @@ func (t *tx) Intent(ctx context.Context, id uuid.UUID) (*operator.IntentRecord, 
 		Reason       string `db:"reason"`
 		OpenedAt     *int64 `db:"opened_at"`
 		Refusals     string `db:"refusals"`
+		Declines     int    `db:"declines"`
 	}
 	err := t.s.list(ctx, t.t, &found, "select intent", `SELECT state, COALESCE(supplier, '') AS supplier, COALESCE(reference, '') AS reference,
 		first_asked_at, COALESCE(answer, '') AS answer, attempts, due_at, COALESCE(reason, '') AS reason,
-		opened_at, COALESCE(refusals, '') AS refusals FROM intents WHERE card_uuid = ?`, id)
+		opened_at, COALESCE(refusals, '') AS refusals, declines FROM intents WHERE card_uuid = ?`, id)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
 	f := found[0]
 	r := &operator.IntentRecord{State: f.State, Supplier: f.Supplier, Reference: f.Reference, Answer: f.Answer, Attempts: f.Attempts,
-		DueAt: fromMillis(f.DueAt), Reason: f.Reason}
+		DueAt: fromMillis(f.DueAt), Reason: f.Reason, Declines: f.Declines}
 	if f.FirstAskedAt != nil {
 		at := fromMillis(*f.FirstAskedAt)
 		r.FirstAskedAt = &at

@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/operator"
+)
+
+type supplierCancelCommand struct {
+	UUID     string `arg:"" help:"The card's uuid."`
+	File     string `name:"suppliers" env:"CARDMINT_SUPPLIERS" required:"" placeholder:"FILE" help:"TOML file that names the suppliers of cards."`
+	Note     string `required:"" placeholder:"TEXT" help:"Why, for those who ask later. It is logged."`
+	Operator string `placeholder:"NAME" help:"Who decided. Without it, the user of this machine."`
+	Yes      bool   `help:"Do it. Without it, the command only says what it would do."`
+}
+
+func (supplierCancelCommand) Help() string {
+	return `Asks the supplier of a card to make none for its request, or to close the card if it is made and the supplier can do that: to limit the loss when a payment left its blockchain, for example. It changes nothing in the database. The next look-up of a request that was canceled finds it declined: then another supplier is asked, or the refund is due.
+
+Example:
+  cardmint supplier cancel 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --suppliers suppliers.toml --note "the payment is gone" --yes`
+}
+
+// canceler is a supplier that takes requests back.
+type canceler interface {
+	// Cancel returns Declined if no card was made and none will be, or the card is closed.
+	Cancel(ctx context.Context, r issue.Request) (issue.Answer, error)
+}
+
+// Run cancels a request, or says what it would do.
+func (c supplierCancelCommand) Run(ctx context.Context, g *globals) error {
+	id, err := cardID(c.UUID)
+	if err != nil {
+		return err
+	}
+	who, err := decider(c.Note, c.Operator)
+	if err != nil {
+		return err
+	}
+	all, err := supplierFlags{File: c.File}.read(g.Mode)
+	if err != nil {
+		return err
+	}
+	return g.office(ctx, func(o office) error {
+		record, err := o.db.Record(ctx, id)
+		if err != nil {
+			return noCard(err, id)
+		}
+		i := record.Intent
+		if i == nil || i.Supplier == "" || i.Answer == "" && i.FirstAskedAt == nil {
+			return hint(fmt.Errorf("no supplier was asked for card %s", id), "there is nothing to cancel; see it with: cardmint card show %s", id)
+		}
+		supplier, err := all.canceler(supplierNeeds{mode: g.Mode, db: o.db, vault: o.vault, log: g.log}, i)
+		if err != nil {
+			return err
+		}
+		if !c.Yes {
+			fmt.Fprintf(g.stdout, "would ask %s to cancel its request for card %s, or to close the card. Nothing was changed. To do it, run it again with --yes.\n", i.Supplier, id)
+			return nil
+		}
+		asking, cancel := context.WithTimeout(ctx, supplierCheckTime)
+		defer cancel()
+		g.log.Info("operator cancels a request", "card", id, "supplier", i.Supplier, "operator", who, "note", c.Note)
+		answer, err := supplier.Cancel(asking, issue.Request{Key: id.String(), Reference: i.Reference, USD: record.Card.USD, Declines: i.Declines})
+		if err != nil {
+			return hint(fmt.Errorf("%s gave no clear answer: %w", i.Supplier, err), "it may have canceled the request or not: run the command again")
+		}
+		_, err = fmt.Fprintf(g.stdout, "%s: %s\n", i.Supplier, canceled(answer.Outcome))
+		return err
+	})
+}
+
+// canceler opens the supplier of an intent.
+func (s suppliers) canceler(needs supplierNeeds, i *operator.IntentRecord) (canceler, error) {
+	makers, _, err := s.open(needs)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range makers {
+		if m.Name() != i.Supplier {
+			continue
+		}
+		if c, can := m.(canceler); can {
+			return c, nil
+		}
+		return nil, hint(errors.New("supplier "+i.Supplier+" can't cancel a request"), "its cards are not real")
+	}
+	return nil, hint(errors.New("the file has no supplier "+i.Supplier), "name the file that it was asked by")
+}
+
+// canceled says what became of a request.
+func canceled(o issue.Outcome) string {
+	switch o {
+	case issue.Declined:
+		return "canceled: no card was made and none will be, or the card is closed"
+	case issue.Issued:
+		return "the card is made, and stays as it is"
+	case issue.Pending:
+		return "not canceled yet: run the command again"
+	}
+	return "it does not know the request"
+}
