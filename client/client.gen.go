@@ -83,6 +83,13 @@ type Card struct {
 	// and filled in once it is `generated`. Printed by fmt they stay hidden; marshalled as JSON they are written out.
 	Credentials Credentials `json:"credentials"`
 
+	// CredentialsPurgedAt When the service deleted the card's credentials for good, UTC. Absent if it did not. The card stays `generated`, and its
+	// credentials are null.
+	//
+	//
+	// Example: 2026-12-20T14:57:00.000Z
+	CredentialsPurgedAt *time.Time `json:"credentials_purged_at,omitempty"`
+
 	// Payment The payment instruction, and how far the payment is.
 	Payment Payment `json:"payment"`
 
@@ -96,7 +103,7 @@ type Card struct {
 
 	// Status How far the card is:
 	// - `awaiting_payment`: the payment is not yet confirmed on the blockchain; the credentials are null.
-	// - `generated`: the payment is confirmed and the card is issued; the credentials are filled in.
+	// - `generated`: the payment is confirmed and the card is issued; the credentials are filled in, until they are purged.
 	//
 	//
 	// Example: awaiting_payment
@@ -115,7 +122,7 @@ type Card struct {
 
 // CardStatus How far the card is:
 // - `awaiting_payment`: the payment is not yet confirmed on the blockchain; the credentials are null.
-// - `generated`: the payment is confirmed and the card is issued; the credentials are filled in.
+// - `generated`: the payment is confirmed and the card is issued; the credentials are filled in, until they are purged.
 //
 // Example: awaiting_payment
 type CardStatus string
@@ -168,7 +175,7 @@ type CreateWebhookRequest struct {
 // Credentials What is needed to use the card. All five fields are empty while the card is `awaiting_payment` (null on the wire),
 // and filled in once it is `generated`. Printed by fmt they stay hidden; marshalled as JSON they are written out.
 type Credentials struct {
-	// CardNumber The card number, digits only.
+	// CardNumber The card number, digits only; or asterisks and its last four digits, if it is masked.
 	//
 	// Example: 9912345678901232
 	CardNumber string `json:"card_number"`
@@ -178,7 +185,7 @@ type Credentials struct {
 	// Example: 11/29
 	ExpirationDate string `json:"expiration_date"`
 
-	// SecurityCode The card's security code, digits only.
+	// SecurityCode The card's security code, digits only; or asterisks, if it is masked.
 	//
 	// Example: 123
 	SecurityCode string `json:"security_code"`
@@ -188,7 +195,7 @@ type Credentials struct {
 	// Example: https://sandbox.invalid/cards/4f1d6b0c
 	URL string `json:"url"`
 
-	// URLPassword The password for `url`.
+	// URLPassword The password for `url`; or asterisks, if it is masked.
 	//
 	// Example: q7GmZ4tKx2Rw
 	URLPassword string `json:"url_password"`
@@ -331,7 +338,7 @@ type Event struct {
 
 	// Status How far the card is:
 	// - `awaiting_payment`: the payment is not yet confirmed on the blockchain; the credentials are null.
-	// - `generated`: the payment is confirmed and the card is issued; the credentials are filled in.
+	// - `generated`: the payment is confirmed and the card is issued; the credentials are filled in, until they are purged.
 	//
 	//
 	// Example: awaiting_payment
@@ -738,6 +745,15 @@ func opGetCard(uuid string) operation {
 		name:   "GetCard",
 		method: http.MethodGet,
 		path:   fmt.Sprintf("/api/cards/%s", url.PathEscape(uuid)),
+	}
+}
+
+// opRevealCard is POST /api/cards/{uuid}/reveal: Read one card with its credentials.
+func opRevealCard(uuid string) operation {
+	return operation{
+		name:   "RevealCard",
+		method: http.MethodPost,
+		path:   fmt.Sprintf("/api/cards/%s/reveal", url.PathEscape(uuid)),
 	}
 }
 

@@ -37,7 +37,8 @@
 // # Events
 //
 // [NewWebhookHandler] receives the events that the service sends to a webhook, and [Client.Events] reads the same events in order.
-// An event says that there is something to look at, and never holds credentials: [Client.GetCard] has them.
+// An event says that there is something to look at, and never holds credentials: [Client.GetCard] has them, or where the service masks
+// them [Client.RevealCard].
 //
 // # Money and times
 //
@@ -133,6 +134,12 @@ func (c *Client) CreateCard(ctx context.Context, in CreateCardRequest, opts ...C
 // GetCard reads one card. A card that does not exist or belongs to another account is an [*Error] with [ProblemCodeNotFound].
 func (c *Client) GetCard(ctx context.Context, id uuid.UUID) (*Card, error) {
 	return call[Card](ctx, c, request{operation: opGetCard(id.String())})
+}
+
+// RevealCard reads one card with its whole credentials, also where the service masks those of [Client.GetCard]. The service keeps a record of
+// each call. The credentials are empty until the card is generated, and once they are purged: the card then has a CredentialsPurgedAt.
+func (c *Client) RevealCard(ctx context.Context, id uuid.UUID) (*Card, error) {
+	return call[Card](ctx, c, request{operation: opRevealCard(id.String()), harmless: true})
 }
 
 // ListCurrencies lists the cryptocurrencies that a card can be paid with, and their rates now.

@@ -30,7 +30,8 @@ func (e *PaymentError) Error() string {
 	return fmt.Sprintf("the payment of card %s is %s: %s", e.UUID, e.State, advice)
 }
 
-// WaitForCard looks at a card again and again until it is generated, and answers it with its credentials.
+// WaitForCard looks at a card again and again until it is generated, and answers it with its credentials. Where the service masks them,
+// [Client.RevealCard] has the whole of them.
 // Paying takes as long as the blockchain takes, often half an hour: give it a context with a deadline.
 //
 // It answers an error, together with the card as it was last seen (nil if it never was), when

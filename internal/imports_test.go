@@ -29,6 +29,7 @@ var allowed = map[string][]string{
 	"internal/rig":       {},
 
 	"internal/account":  {"internal/card"},
+	"internal/custody":  {"internal/card"},
 	"internal/issue":    {"internal/card"},
 	"internal/operator": {"internal/card"},
 	"internal/order":    {"internal/card"},
@@ -37,13 +38,13 @@ var allowed = map[string][]string{
 
 	"internal/chain":    {"internal/card", "internal/settle"},
 	"internal/rate":     {"internal/card", "internal/order"},
-	"internal/store":    {"internal/account", "internal/card", "internal/issue", "internal/operator", "internal/order", "internal/settle", "internal/webhook"},
+	"internal/store":    {"internal/account", "internal/card", "internal/custody", "internal/issue", "internal/operator", "internal/order", "internal/settle", "internal/webhook"},
 	"internal/supplier": {"internal/card", "internal/issue"},
 	// The reference server is no adapter: it is the other side of one, and shares its signatures and its cards.
 	"internal/supplier/reference": {"internal/card", "internal/supplier"},
-	"internal/vault":              {"internal/account", "internal/card", "internal/issue", "internal/order", "internal/webhook"},
+	"internal/vault":              {"internal/account", "internal/card", "internal/custody", "internal/issue", "internal/order", "internal/webhook"},
 
-	"internal/cli": {"client", "internal/account", "internal/card", "internal/chain", "internal/issue", "internal/operator", "internal/order",
+	"internal/cli": {"client", "internal/account", "internal/card", "internal/chain", "internal/custody", "internal/issue", "internal/operator", "internal/order",
 		"internal/outbound", "internal/rate", "internal/settle", "internal/store", "internal/supplier", "internal/supplier/reference", "internal/vault", "internal/webhook", "server"},
 }
 

@@ -32,6 +32,7 @@ var access = map[string]struct {
 	"listCards":       {"", http.StatusOK, http.StatusOK},
 	"createCard":      {orderBody("50"), http.StatusCreated, http.StatusCreated},
 	"getCard":         {"", http.StatusOK, http.StatusNotFound},
+	"revealCard":      {"", http.StatusOK, http.StatusNotFound},
 	"listCurrencies":  {"", http.StatusOK, http.StatusOK},
 	"listOffers":      {"", http.StatusOK, http.StatusOK},
 	"simulatePayment": {`{"confirmations":0}`, http.StatusOK, http.StatusNotFound},

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -24,6 +25,7 @@ type api struct {
 	orders   *order.Service
 	webhooks *webhook.Service
 	lists    lists
+	log      *slog.Logger // of the audit
 }
 
 var _ StrictServerInterface = (*api)(nil)
@@ -91,8 +93,8 @@ func idempotencyKey(header *string) (string, error) {
 }
 
 // GetCard implements getCard.
-func (a *api) GetCard(ctx context.Context, r GetCardRequestObject) (GetCardResponseObject, error) {
-	ctx, owner, err := caller(ctx)
+func (a *api) GetCard(gc context.Context, r GetCardRequestObject) (GetCardResponseObject, error) {
+	ctx, owner, err := caller(gc)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +102,20 @@ func (a *api) GetCard(ctx context.Context, r GetCardRequestObject) (GetCardRespo
 	if err != nil {
 		return nil, err
 	}
-	return GetCard200JSONResponse{Body: wireCard(c)}, nil
+	return GetCard200JSONResponse{Body: a.auditedCard(gc, "getCard", c)}, nil
+}
+
+// RevealCard implements revealCard.
+func (a *api) RevealCard(gc context.Context, r RevealCardRequestObject) (RevealCardResponseObject, error) {
+	ctx, owner, err := caller(gc)
+	if err != nil {
+		return nil, err
+	}
+	c, err := a.orders.RevealCard(ctx, owner, r.UUID)
+	if err != nil {
+		return nil, err
+	}
+	return RevealCard200JSONResponse{Body: a.auditedCard(gc, "revealCard", c)}, nil
 }
 
 // ListCards implements listCards.
@@ -127,18 +142,27 @@ func (a *api) ListCards(gc context.Context, r ListCardsRequestObject) (ListCards
 		return cardStream{
 			unlimited: unlimited, beginning: ctx,
 			begin: func() (func(), error) { return a.lists.begin(who.TokenID) },
-			each:  func(ctx context.Context, f func(*card.Card) error) error { return a.orders.ListCards(ctx, filter, f) },
+			each: func(ctx context.Context, f func(*card.Card) error) error {
+				var d disclosure
+				defer func() { a.audit(gc, "listCards", d) }() // also if the list is cut off
+				return a.orders.ListCards(ctx, filter, func(c *card.Card) error {
+					d.note(c)
+					return f(c)
+				})
+			},
 		}, nil
 	}
-	return a.page(ctx, filter, int(*r.Params.Limit))
+	return a.page(ctx, gc, filter, int(*r.Params.Limit))
 }
 
-func (a *api) page(ctx context.Context, filter order.Filter, limit int) (ListCardsResponseObject, error) {
+func (a *api) page(ctx, gc context.Context, filter order.Filter, limit int) (ListCardsResponseObject, error) {
+	var d disclosure
 	filter.Limit = limit + 1 // one more, to see whether there is a next page
 	cards := make([]Card, 0, limit)
 	more := false
 	err := a.orders.ListCards(ctx, filter, func(c *card.Card) error {
 		if more = len(cards) == limit; !more {
+			d.note(c)
 			cards = append(cards, wireCard(c))
 		}
 		return nil
@@ -146,6 +170,7 @@ func (a *api) page(ctx context.Context, filter order.Filter, limit int) (ListCar
 	if err != nil {
 		return nil, err
 	}
+	a.audit(gc, "listCards", d)
 	page := ListCards200JSONResponse{Body: cards}
 	if more {
 		query := url.Values{"limit": {strconv.Itoa(limit)}, "cursor": {formatCursor(cards[limit-1].UUID)}}
@@ -266,6 +291,9 @@ func wireCard(c *card.Card) Card {
 	}
 	if c.Omitted > 0 {
 		w.Payment.TransfersOmitted = &c.Omitted
+	}
+	if c.CredentialsPurgedAt != nil {
+		w.CredentialsPurgedAt = ptr(Time(*c.CredentialsPurgedAt))
 	}
 	if made := c.Credentials; made != nil {
 		w.Credentials = Credentials{

@@ -71,6 +71,7 @@ type deployment struct {
 	log      *logBuffer
 	work     func() // looks at the chain and issues what is due, once
 
+	seen     int // lines of the log, by audited
 	stopOnce sync.Once
 	watcher  *settle.Watcher
 }

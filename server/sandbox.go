@@ -7,8 +7,8 @@ import (
 )
 
 // SimulatePayment implements simulatePayment.
-func (a *api) SimulatePayment(ctx context.Context, r SimulatePaymentRequestObject) (SimulatePaymentResponseObject, error) {
-	ctx, owner, err := caller(ctx)
+func (a *api) SimulatePayment(gc context.Context, r SimulatePaymentRequestObject) (SimulatePaymentResponseObject, error) {
+	ctx, owner, err := caller(gc)
 	if err != nil {
 		return nil, err
 	}
@@ -23,5 +23,5 @@ func (a *api) SimulatePayment(ctx context.Context, r SimulatePaymentRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	return SimulatePayment200JSONResponse{Body: wireCard(c)}, nil
+	return SimulatePayment200JSONResponse{Body: a.auditedCard(gc, "simulatePayment", c)}, nil
 }

@@ -213,7 +213,7 @@ type Card struct {
 
 	// Status How far the card is:
 	// - `awaiting_payment`: the payment is not yet confirmed on the blockchain; the credentials are null.
-	// - `generated`: the payment is confirmed and the card is issued; the credentials are filled in.
+	// - `generated`: the payment is confirmed and the card is issued; the credentials are filled in, until they are purged.
 	//
 	//
 	// Example: awaiting_payment
@@ -229,7 +229,19 @@ type Card struct {
 
 	// Credentials What you need to use the card. All five fields are always present. They are null while the card is `awaiting_payment`,
 	// and filled in once it is `generated`.
+	//
+	// There are two exceptions, both the operator's choice. Credentials may be purged some time after the card was issued: then all fields
+	// are null, and the card has `credentials_purged_at`. And they may be masked everywhere but in the response of `revealCard`: then
+	// `card_number` is twelve asterisks and the last four digits, such as `************1232`, and `security_code` and `url_password` are
+	// nothing but asterisks.
 	Credentials Credentials `json:"credentials"`
+
+	// CredentialsPurgedAt When the service deleted the card's credentials for good, UTC. Absent if it did not. The card stays `generated`, and its
+	// credentials are null.
+	//
+	//
+	// Example: 2026-12-20T14:57:00.000Z
+	CredentialsPurgedAt *Time `json:"credentials_purged_at,omitempty"`
 
 	// RefundAddress The first and last six characters of the `refund_address` that the card was created with. Null if there was none.
 	//
@@ -242,7 +254,7 @@ type Card struct {
 
 // CardStatus How far the card is:
 // - `awaiting_payment`: the payment is not yet confirmed on the blockchain; the credentials are null.
-// - `generated`: the payment is confirmed and the card is issued; the credentials are filled in.
+// - `generated`: the payment is confirmed and the card is issued; the credentials are filled in, until they are purged.
 //
 // Example: awaiting_payment
 type CardStatus string
@@ -308,7 +320,7 @@ type CreatedCard struct {
 
 	// Status How far the card is:
 	// - `awaiting_payment`: the payment is not yet confirmed on the blockchain; the credentials are null.
-	// - `generated`: the payment is confirmed and the card is issued; the credentials are filled in.
+	// - `generated`: the payment is confirmed and the card is issued; the credentials are filled in, until they are purged.
 	//
 	//
 	// Example: awaiting_payment
@@ -324,6 +336,11 @@ type CreatedCard struct {
 
 	// Credentials What you need to use the card. All five fields are always present. They are null while the card is `awaiting_payment`,
 	// and filled in once it is `generated`.
+	//
+	// There are two exceptions, both the operator's choice. Credentials may be purged some time after the card was issued: then all fields
+	// are null, and the card has `credentials_purged_at`. And they may be masked everywhere but in the response of `revealCard`: then
+	// `card_number` is twelve asterisks and the last four digits, such as `************1232`, and `security_code` and `url_password` are
+	// nothing but asterisks.
 	Credentials Credentials `json:"credentials"`
 
 	// RefundAddress The first and last six characters of the `refund_address` in the request. Null if there was none.
@@ -337,8 +354,13 @@ type CreatedCard struct {
 
 // Credentials What you need to use the card. All five fields are always present. They are null while the card is `awaiting_payment`,
 // and filled in once it is `generated`.
+//
+// There are two exceptions, both the operator's choice. Credentials may be purged some time after the card was issued: then all fields
+// are null, and the card has `credentials_purged_at`. And they may be masked everywhere but in the response of `revealCard`: then
+// `card_number` is twelve asterisks and the last four digits, such as `************1232`, and `security_code` and `url_password` are
+// nothing but asterisks.
 type Credentials struct {
-	// CardNumber The card number, digits only.
+	// CardNumber The card number, digits only; or asterisks and its last four digits, if it is masked.
 	//
 	// Example: 9912345678901232
 	CardNumber *string `json:"card_number"`
@@ -348,7 +370,7 @@ type Credentials struct {
 	// Example: 11/29
 	ExpirationDate *string `json:"expiration_date"`
 
-	// SecurityCode The card's security code, digits only.
+	// SecurityCode The card's security code, digits only; or asterisks, if it is masked.
 	//
 	// Example: 123
 	SecurityCode *string `json:"security_code"`
@@ -358,7 +380,7 @@ type Credentials struct {
 	// Example: https://sandbox.invalid/cards/4f1d6b0c
 	URL *string `json:"url"`
 
-	// URLPassword The password for `url`.
+	// URLPassword The password for `url`; or asterisks, if it is masked.
 	//
 	// Example: q7GmZ4tKx2Rw
 	URLPassword *string `json:"url_password"`
@@ -505,7 +527,7 @@ type Event struct {
 
 	// Status How far the card is:
 	// - `awaiting_payment`: the payment is not yet confirmed on the blockchain; the credentials are null.
-	// - `generated`: the payment is confirmed and the card is issued; the credentials are filled in.
+	// - `generated`: the payment is confirmed and the card is issued; the credentials are filled in, until they are purged.
 	//
 	//
 	// Example: awaiting_payment
@@ -1045,6 +1067,9 @@ type ServerInterface interface {
 	// GetCard Read one card
 	// (GET /api/cards/{uuid})
 	GetCard(c *gin.Context, uuid CardUUID)
+	// RevealCard Read one card with its credentials
+	// (POST /api/cards/{uuid}/reveal)
+	RevealCard(c *gin.Context, uuid CardUUID)
 	// ListCurrencies List currencies
 	// (GET /api/currencies)
 	ListCurrencies(c *gin.Context)
@@ -1204,6 +1229,31 @@ func (siw *ServerInterfaceWrapper) GetCard(c *gin.Context) {
 	}
 
 	siw.Handler.GetCard(c, uuid)
+}
+
+// RevealCard operation middleware
+func (siw *ServerInterfaceWrapper) RevealCard(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "uuid" -------------
+	var uuid CardUUID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "uuid", c.Param("uuid"), &uuid, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter uuid: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.RevealCard(c, uuid)
 }
 
 // ListCurrencies operation middleware
@@ -1595,6 +1645,7 @@ func RegisterHandlersWithOptions(router gin.IRouter, si ServerInterface, options
 	router.GET(options.BaseURL+"/api/cards", wrapper.ListCards)
 	router.POST(options.BaseURL+"/api/cards", wrapper.CreateCard)
 	router.GET(options.BaseURL+"/api/cards/:uuid", wrapper.GetCard)
+	router.POST(options.BaseURL+"/api/cards/:uuid/reveal", wrapper.RevealCard)
 	router.GET(options.BaseURL+"/api/currencies", wrapper.ListCurrencies)
 	router.GET(options.BaseURL+"/api/events", wrapper.ListEvents)
 	router.GET(options.BaseURL+"/api/offers", wrapper.ListOffers)
@@ -2257,6 +2308,143 @@ type GetCard503ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetCard503ApplicationProblemPlusJSONResponse) VisitGetCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevealCardRequestObject struct {
+	UUID CardUUID `json:"uuid"`
+}
+
+type RevealCardResponseObject interface {
+	VisitRevealCardResponse(w http.ResponseWriter) error
+}
+
+type RevealCard200ResponseHeaders struct {
+	CacheControl *string
+	XRequestID   *string
+}
+
+type RevealCard200JSONResponse struct {
+	Body    Card
+	Headers RevealCard200ResponseHeaders
+}
+
+func (response RevealCard200JSONResponse) VisitRevealCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.CacheControl != nil {
+		w.Header().Set("Cache-Control", fmt.Sprint(*response.Headers.CacheControl))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevealCard401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response RevealCard401ApplicationProblemPlusJSONResponse) VisitRevealCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevealCard404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response RevealCard404ApplicationProblemPlusJSONResponse) VisitRevealCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevealCard422ApplicationProblemPlusJSONResponse struct {
+	InvalidRequestApplicationProblemPlusJSONResponse
+}
+
+func (response RevealCard422ApplicationProblemPlusJSONResponse) VisitRevealCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevealCard500ApplicationProblemPlusJSONResponse struct {
+	InternalErrorApplicationProblemPlusJSONResponse
+}
+
+func (response RevealCard500ApplicationProblemPlusJSONResponse) VisitRevealCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevealCard503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response RevealCard503ApplicationProblemPlusJSONResponse) VisitRevealCardResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4322,6 +4510,9 @@ type StrictServerInterface interface {
 	// GetCard Read one card
 	// (GET /api/cards/{uuid})
 	GetCard(ctx context.Context, request GetCardRequestObject) (GetCardResponseObject, error)
+	// RevealCard Read one card with its credentials
+	// (POST /api/cards/{uuid}/reveal)
+	RevealCard(ctx context.Context, request RevealCardRequestObject) (RevealCardResponseObject, error)
 	// ListCurrencies List currencies
 	// (GET /api/currencies)
 	ListCurrencies(ctx context.Context, request ListCurrenciesRequestObject) (ListCurrenciesResponseObject, error)
@@ -4512,6 +4703,32 @@ func (sh *strictHandler) GetCard(ctx *gin.Context, uuid CardUUID) {
 		sh.options.HandlerErrorFunc(ctx, err)
 	} else if validResponse, ok := response.(GetCardResponseObject); ok {
 		if err := validResponse.VisitGetCardResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RevealCard operation middleware
+func (sh *strictHandler) RevealCard(ctx *gin.Context, uuid CardUUID) {
+	var request RevealCardRequestObject
+
+	request.UUID = uuid
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RevealCard(ctx, request.(RevealCardRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RevealCard")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(RevealCardResponseObject); ok {
+		if err := validResponse.VisitRevealCardResponse(ctx.Writer); err != nil {
 			sh.options.ResponseErrorHandlerFunc(ctx, err)
 		}
 	} else if response != nil {

@@ -61,7 +61,7 @@ func New(cfg Config) (http.Handler, error) {
 		return nil, err
 	}
 	spec.register(engine)
-	a := &api{orders: cfg.Orders, webhooks: cfg.Webhooks}
+	a := &api{orders: cfg.Orders, webhooks: cfg.Webhooks, log: cfg.Log}
 	RegisterHandlersWithOptions(
 		engine.Group("",
 			noStore,

@@ -71,6 +71,9 @@ type Card struct {
 	RefundTxID string    // of the last refund's transaction; "" if the operator named none
 	WrittenOff Amount    // of a generated card, is missing and will not be waited for
 
+	// CredentialsPurgedAt is when the credentials were deleted for good; nil if they were not.
+	CredentialsPurgedAt *time.Time
+
 	// Credentials are set only where Service has opened Sealed, once the card is generated.
 	Credentials *Credentials
 }
@@ -103,7 +106,7 @@ func (c *Card) AsCreated() *Card {
 	created := *c
 	created.Status, created.State = AwaitingPayment, Unpaid
 	created.Received, created.Settled, created.Height, created.Sealed = 0, 0, 0, nil
-	created.Transfers, created.Omitted = nil, 0
+	created.Transfers, created.Omitted, created.CredentialsPurgedAt = nil, 0, nil
 	created.Accepted, created.Refunded, created.WrittenOff = 0, 0, 0
 	created.RefundedAt, created.RefundTxID = time.Time{}, ""
 	created.Credit = Credit{Due: c.Amount}
@@ -141,6 +144,7 @@ func (s Secret) Reveal() string { return string(s) }
 
 // Credentials are what is needed to use a card.
 type Credentials struct {
+	Masked         bool   // CardNumber, SecurityCode and URLPassword are only hinted at (MaskCredentials)
 	CardNumber     Secret // digits
 	ExpirationDate Secret // MM/YY
 	SecurityCode   Secret // digits
@@ -151,4 +155,6 @@ type Credentials struct {
 // Sealed are a card's credentials, each field encrypted on its own.
 type Sealed struct {
 	CardNumber, ExpirationDate, SecurityCode, URL, URLPassword []byte
+
+	LastFour string // digits of the card number, in the clear; "" if they are not known
 }

@@ -67,3 +67,15 @@ func TestCredentials_FlawsAreFound(t *testing.T) {
 		t.Error("it is good for longer than its month")
 	}
 }
+
+func TestMask_ShowsTheLastFourDigitsAndNoLengths(t *testing.T) {
+	for number, want := range map[card.Secret]string{"4242424242424242": "4242", "123456789012": "9012", "123": "123", "": ""} {
+		if got := card.LastFour(number); got != want {
+			t.Errorf("last four of %q are %q", number.Reveal(), got)
+		}
+	}
+	want := card.Credentials{Masked: true, CardNumber: "************4242", ExpirationDate: "11/26", SecurityCode: "***", URL: "https://x.invalid", URLPassword: "********"}
+	if got := card.MaskCredentials("4242", "11/26", "https://x.invalid"); got != want {
+		t.Errorf("%q %q %q", got.CardNumber.Reveal(), got.SecurityCode.Reveal(), got.URLPassword.Reveal())
+	}
+}

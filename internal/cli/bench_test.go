@@ -105,7 +105,7 @@ func quietWake() settle.Wake {
 	return settle.Wake{Pass: func() {}, Issuer: func() {}, Sender: func() {}}
 }
 
-func must(b *testing.B, err error) {
+func must(b testing.TB, err error) {
 	b.Helper()
 	if err != nil {
 		b.Fatal(err)

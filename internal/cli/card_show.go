@@ -120,7 +120,10 @@ func showCard(table *tabwriter.Writer, r operator.Record, x operator.Explanation
 		}
 	}
 	showRefusals(row, r.Intent)
-	if c.Status == card.Generated && !r.Credentials {
+	switch {
+	case c.CredentialsPurgedAt != nil:
+		row("credentials", "purged at %s", day(c.CredentialsPurgedAt))
+	case c.Status == card.Generated && !r.Credentials:
 		row("credentials", "none are kept")
 	}
 }

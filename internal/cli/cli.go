@@ -55,6 +55,7 @@ type commands struct {
 		List    cardListCommand    `cmd:"" help:"List cards of all accounts."`
 		Show    cardShowCommand    `cmd:"" help:"Show everything that is stored about a card except its credentials."`
 		Resolve cardResolveCommand `cmd:"" help:"Decide about a payment that is late, too small or lost, or about a card that was not issued."`
+		Purge   cardPurgeCommand   `cmd:"" help:"Delete a card's credentials for good."`
 	} `cmd:"" help:"Cards, as an operator sees them."`
 	Transfers struct {
 		List      transfersListCommand      `cmd:"" default:"withargs" help:"List transfers to addresses that belong to no card."`
@@ -66,7 +67,11 @@ type commands struct {
 		Accept rateAcceptCommand `cmd:"" help:"Accept a rate that has moved too far to be believed without an operator."`
 	} `cmd:"" help:"What coins are worth."`
 	Keys struct {
-		Create keysCreateCommand `cmd:"" help:"Create a key file."`
+		Create  keysCreateCommand  `cmd:"" help:"Create a key file."`
+		Add     keysAddCommand     `cmd:"" help:"Add a new encryption key to the key file."`
+		Promote keysPromoteCommand `cmd:"" help:"Encrypt with another key of the key file from now on."`
+		Retire  keysRetireCommand  `cmd:"" help:"Remove a key that nothing is encrypted with any more."`
+		List    keysListCommand    `cmd:"" help:"List the encryption keys, and what and who needs them."`
 	} `cmd:"" help:"The keys that credentials are encrypted with."`
 	Stock struct {
 		Import  stockImportCommand  `cmd:"" help:"Put cards that were bought ahead in stock."`

@@ -13,6 +13,7 @@ import (
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/custody"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/store"
@@ -39,6 +40,8 @@ func explain(err error) error {
 		return hint(err, "run the newest version of cardmint that has used this database; if that is this one, mend the row, by a backup perhaps")
 	case errors.Is(err, card.ErrWrongKeys):
 		return hint(err, "point --keys to the key file of this database; without it its tokens and credentials can't be read")
+	case errors.Is(err, card.ErrMissingKey):
+		return hint(err, "copy the newest key file here, from the host where 'cardmint keys promote' was run")
 	case errors.Is(err, vault.ErrPermissions):
 		return hint(err, "take the rights away from others: chmod 600 FILE")
 	}
@@ -108,26 +111,14 @@ func (g *globals) office(ctx context.Context, f func(office) error) error {
 	if err := accounts.CheckKeys(ctx); err != nil {
 		return err
 	}
+	if err := custody.CheckKeys(ctx, db, v); err != nil {
+		return err
+	}
 	rates, err := rate.NewFixed(nil, time.Now)
 	if err != nil {
 		return err
 	}
 	return f(office{v, db, accounts, operator.New(db, rates, g.log)})
-}
-
-type keysCreateCommand struct{}
-
-func (keysCreateCommand) Help() string {
-	return "Keep a copy of the file in a safe place, apart from the backups of the database: without it no credentials can be read.\n\nExample:\n  cardmint keys create --keys /etc/cardmint/cardmint.keys"
-}
-
-// Run creates a key file.
-func (keysCreateCommand) Run(g *globals) error {
-	if err := vault.Create(g.Keys); err != nil {
-		return hint(err, "choose another file with --keys; an existing one is never overwritten")
-	}
-	fmt.Fprintf(g.stdout, "made %s; keep a copy in a safe place, apart from the database\n", g.Keys)
-	return nil
 }
 
 type accountCreateCommand struct {

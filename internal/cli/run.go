@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cardmint/cardmint/internal/account"
+	"github.com/cardmint/cardmint/internal/custody"
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/outbound"
@@ -45,17 +46,18 @@ const (
 
 // plan is what one process is to run.
 type plan struct {
-	listener   net.Listener // closed by run
-	api        bool
-	worker     bool
-	rates      order.Rates
-	live       *rate.Live // keeps rates fresh; nil if they are fixed
-	ratesEvery time.Duration
-	webhooks   webhookFlags
-	suppliers  suppliers
-	orders     order.Config
-	addresses  addressFlags
-	wait       time.Duration // for a database that is not there yet
+	listener    net.Listener // closed by run
+	api         bool
+	worker      bool
+	rates       order.Rates
+	live        *rate.Live // keeps rates fresh; nil if they are fixed
+	ratesEvery  time.Duration
+	webhooks    webhookFlags
+	suppliers   suppliers
+	orders      order.Config
+	credentials credentialFlags
+	addresses   addressFlags
+	wait        time.Duration // for a database that is not there yet
 	// chains returns the chains to watch, and pays without money where they are simulated.
 	chains func(*store.Store) ([]watched, map[string]order.Sandbox, error)
 	// simulated chains need nobody else, so the service is announced only when it can sell a card.
@@ -201,6 +203,12 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 		return nil, err
 	}
 	if err := w.accounts.CheckKeys(ctx); err != nil {
+		return nil, err
+	}
+	if err := custody.CheckKeys(ctx, dbs.api, v); err != nil {
+		return nil, err
+	}
+	if err := g.addCustody(w, v, dbs, p); err != nil {
 		return nil, err
 	}
 	sending, passes := make(wake, 1), make(wakes, len(chains))

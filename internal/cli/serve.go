@@ -8,6 +8,7 @@ import (
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/custody"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/store"
 )
@@ -15,19 +16,26 @@ import (
 const mostOpenUSD = 1_000_000_000_000
 
 type serveCommand struct {
-	Listen     string        `env:"CARDMINT_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address to listen on (${default}). A worker serves only /livez and /readyz there."`
-	Role       string        `env:"CARDMINT_ROLE" default:"all" enum:"api,worker,all" placeholder:"ROLE" help:"What this process does: api, worker (watches the chains, issues cards and sends webhooks) or all (${default})."`
-	Wait       time.Duration `name:"database-wait" env:"CARDMINT_DATABASE_WAIT" default:"1m" placeholder:"DURATION" help:"How long to wait at the start for a PostgreSQL that is not there yet (${default})."`
-	Simulated  bool          `env:"CARDMINT_SIMULATED" help:"Simulate the chains, so that cards can be paid for without money. Only in test mode."`
-	Rates      rateFlags     `embed:""`
-	QuoteTTL   time.Duration `name:"quote-ttl" env:"CARDMINT_QUOTE_TTL" default:"60m" placeholder:"DURATION" help:"How long amount and rate of a card are locked (${default})."`
-	Addresses  addressFlags  `embed:""`
-	MaxOpenUSD int64         `name:"max-open-usd" env:"CARDMINT_MAX_OPEN_USD" default:"0" placeholder:"USD" help:"US dollars that an account may have open in cards that are not paid yet; 0 for no limit (${default})."`
-	Freeze     bool          `name:"freeze-reversed" env:"CARDMINT_FREEZE_REVERSED" default:"true" negatable:"" help:"Sell no new cards to an account while one of its issued cards is reversed (on)."`
-	MaxBlind   time.Duration `name:"max-blind" env:"CARDMINT_MAX_BLIND" default:"15m" placeholder:"DURATION" help:"How long cards are accepted while nobody can watch their chain (${default})."`
-	Webhooks   webhookFlags  `embed:""`
-	Supplier   supplierFlags `embed:""`
-	Coins      coinFlags     `embed:""`
+	Listen      string          `env:"CARDMINT_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address to listen on (${default}). A worker serves only /livez and /readyz there."`
+	Role        string          `env:"CARDMINT_ROLE" default:"all" enum:"api,worker,all" placeholder:"ROLE" help:"What this process does: api, worker (watches the chains, issues cards and sends webhooks) or all (${default})."`
+	Wait        time.Duration   `name:"database-wait" env:"CARDMINT_DATABASE_WAIT" default:"1m" placeholder:"DURATION" help:"How long to wait at the start for a PostgreSQL that is not there yet (${default})."`
+	Simulated   bool            `env:"CARDMINT_SIMULATED" help:"Simulate the chains, so that cards can be paid for without money. Only in test mode."`
+	Rates       rateFlags       `embed:""`
+	QuoteTTL    time.Duration   `name:"quote-ttl" env:"CARDMINT_QUOTE_TTL" default:"60m" placeholder:"DURATION" help:"How long amount and rate of a card are locked (${default})."`
+	Addresses   addressFlags    `embed:""`
+	MaxOpenUSD  int64           `name:"max-open-usd" env:"CARDMINT_MAX_OPEN_USD" default:"0" placeholder:"USD" help:"US dollars that an account may have open in cards that are not paid yet; 0 for no limit (${default})."`
+	Freeze      bool            `name:"freeze-reversed" env:"CARDMINT_FREEZE_REVERSED" default:"true" negatable:"" help:"Sell no new cards to an account while one of its issued cards is reversed (on)."`
+	MaxBlind    time.Duration   `name:"max-blind" env:"CARDMINT_MAX_BLIND" default:"15m" placeholder:"DURATION" help:"How long cards are accepted while nobody can watch their chain (${default})."`
+	Credentials credentialFlags `embed:""`
+	Webhooks    webhookFlags    `embed:""`
+	Supplier    supplierFlags   `embed:""`
+	Coins       coinFlags       `embed:""`
+}
+
+// credentialFlags say how long and how openly credentials are kept.
+type credentialFlags struct {
+	Retention time.Duration `name:"credentials-retention" env:"CARDMINT_CREDENTIALS_RETENTION" default:"0" placeholder:"DURATION" help:"Delete the credentials of cards so long after they were issued, for example 720h; 0 to keep them for good (${default}). The same for all workers."`
+	Mask      bool          `name:"mask-credentials" env:"CARDMINT_MASK_CREDENTIALS" help:"Mask card number, security code and password wherever cards are read, except by revealCard. The same for all APIs."`
 }
 
 // addressFlags say how many addresses wallets make.
@@ -45,12 +53,20 @@ Examples:
   cardmint serve --simulated --rate ` + chain.Coins()[0].Code + `=152.52`
 }
 
-// Run runs the service until ctx ends.
-func (c serveCommand) Run(ctx context.Context, g *globals) error {
+// check returns an error if a flag has a value that is out of bounds.
+func (c serveCommand) check(mode string) error {
 	if c.MaxBlind <= 0 || c.MaxOpenUSD < 0 || c.MaxOpenUSD > mostOpenUSD {
 		return hint(errors.New("--max-blind and --max-open-usd: out of bounds"), "--max-blind takes more than 0, and --max-open-usd 0 to %d US dollars", int64(mostOpenUSD))
 	}
-	if err := c.Webhooks.check(g.Mode); err != nil {
+	if err := custody.CheckRetention(c.Credentials.Retention); err != nil {
+		return hint(err, "--credentials-retention takes a duration such as 720h, or 0")
+	}
+	return c.Webhooks.check(mode)
+}
+
+// Run runs the service until ctx ends.
+func (c serveCommand) Run(ctx context.Context, g *globals) error {
+	if err := c.check(g.Mode); err != nil {
 		return err
 	}
 	coins, err := c.Coins.enabled()
@@ -75,10 +91,10 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 	p := plan{
 		api: c.Role != "worker", worker: c.Role != "api",
 		rates: rates, live: live, ratesEvery: c.Rates.Live.RateEvery,
-		webhooks:  c.Webhooks,
+		webhooks: c.Webhooks, credentials: c.Credentials,
 		suppliers: made,
 		orders: order.Config{Currencies: currencies(coins), QuoteTTL: c.QuoteTTL, MaxOpenUSD: card.USD(c.MaxOpenUSD * 100), FreezeReversed: c.Freeze, MaxBlind: c.MaxBlind,
-			CheckAddress: addressChecks(currencies(coins), c.Simulated)},
+			MaskCredentials: c.Credentials.Mask, CheckAddress: addressChecks(currencies(coins), c.Simulated)},
 		addresses: c.Addresses, wait: c.Wait,
 		started: func(_ context.Context, _ *account.Service, url string) error {
 			if g.Mode == card.LiveMode {

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -100,7 +101,7 @@ type Reading struct {
 // Audit is how books are to be reconciled. The zero Audit reads what changed, and decrypts nothing.
 type Audit struct {
 	Full     bool           // read everything, and compare it with what was kept
-	Vault    Vault          // decrypts the credentials of the cards that are read; nil for none
+	Vault    Vault          // decrypts what is encrypted of the cards that are read; nil for nothing
 	Progress func(Progress) // is told now and then; nil for nobody
 }
 
@@ -125,13 +126,13 @@ func (s *Service) Reconcile(ctx context.Context, a Audit) (Books, error) {
 		}
 	}
 	if a.Vault != nil {
-		damaged, err := s.checkCredentials(ctx, a.Vault, r)
+		damaged, err := s.checkSealed(ctx, a.Vault, r)
 		if err != nil {
 			return Books{}, err
 		}
-		for _, id := range damaged {
-			r.Doubted = append(r.Doubted, id)
-			b.Doubts = append(b.Doubts, Doubt{ID: id, Text: "its credentials can't be decrypted"})
+		for _, d := range damaged {
+			r.Doubted = append(r.Doubted, d.ID)
+			b.Doubts = append(b.Doubts, d)
 		}
 	}
 	if err := s.store.KeepBooks(ctx, r); err != nil {
@@ -141,42 +142,62 @@ func (s *Service) Reconcile(ctx context.Context, a Audit) (Books, error) {
 }
 
 const (
-	checkedAtOnce = 500 // cards whose credentials are read together
-	someDamaged   = 20  // the most cards whose credentials are said to be damaged
+	checkedAtOnce = 500 // cards that are read together
+	someDamaged   = 20  // how many are said to be damaged at most
 )
 
-// checkCredentials decrypts the credentials of the cards that were read, and returns the cards of which that is not possible, at most some.
-func (s *Service) checkCredentials(ctx context.Context, vault Vault, r Reading) (damaged []uuid.UUID, err error) {
+// checkSealed decrypts what is encrypted of the cards that were read, and returns what can't be, at most some.
+func (s *Service) checkSealed(ctx context.Context, vault Vault, r Reading) (damaged []Doubt, err error) {
 	check := func(page []SealedCard) (enough bool) {
 		for _, c := range page {
-			if _, err := vault.OpenCredentials(c.UUID, c.AccountID, c.Sealed); err != nil {
-				damaged = append(damaged, c.UUID)
-			}
-			if len(damaged) == someDamaged {
+			damaged = append(damaged, c.doubts(vault)...)
+			if len(damaged) >= someDamaged {
+				damaged = damaged[:someDamaged]
 				return true
 			}
 		}
 		return false
 	}
 	for some := range slices.Chunk(r.Others, checkedAtOnce) {
-		page, err := s.store.SealedCredentialsOf(ctx, some)
+		page, err := s.store.SealedCardsOf(ctx, some)
 		if err != nil {
-			return nil, fmt.Errorf("check credentials: %w", err)
+			return nil, fmt.Errorf("check what is encrypted: %w", err)
 		}
 		if check(page) {
 			return damaged, nil
 		}
 	}
 	for from := r.From; ; {
-		page, err := s.store.SealedCredentials(ctx, from, checkedAtOnce)
+		page, err := s.store.SealedCards(ctx, from, checkedAtOnce)
 		if err != nil {
-			return nil, fmt.Errorf("check credentials: %w", err)
+			return nil, fmt.Errorf("check what is encrypted: %w", err)
 		}
 		if check(page) || len(page) < checkedAtOnce {
 			return damaged, nil
 		}
 		from = After(page[len(page)-1].UUID)
 	}
+}
+
+// doubts says what of a card can't be decrypted.
+func (c SealedCard) doubts(vault Vault) (all []Doubt) {
+	add := func(what string, err error) {
+		switch {
+		case errors.Is(err, card.ErrUnavailable):
+			all = append(all, Doubt{ID: c.UUID, Text: what + " can't be decrypted: the key file does not have the key"})
+		case err != nil:
+			all = append(all, Doubt{ID: c.UUID, Text: what + " can't be decrypted"})
+		}
+	}
+	if c.Sealed != nil {
+		_, err := vault.OpenCredentials(c.UUID, c.AccountID, *c.Sealed)
+		add("its credentials", err)
+	}
+	if c.RefundAddress != nil {
+		_, err := vault.Open(c.UUID, c.AccountID, card.RefundAddressField, c.RefundAddress)
+		add("its refund address", err)
+	}
+	return all
 }
 
 // After returns the next uuid in the order of uuids.

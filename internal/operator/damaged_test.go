@@ -60,29 +60,53 @@ func TestReconcile_NamesTheCardsThatCantBeDecrypted(t *testing.T) {
 		}
 		s.settle()
 		s.wantIssued(3)
-		wantDamaged := func(want ...uuid.UUID) {
+		wantDoubts := func(want ...operator.Doubt) {
 			t.Helper()
 			for _, full := range []bool{false, true} {
 				books, err := s.desk.Reconcile(t.Context(), operator.Audit{Full: full, Vault: s.vault})
 				check(t, err)
-				var doubts []operator.Doubt
-				for _, id := range want {
-					doubts = append(doubts, operator.Doubt{ID: id, Text: "its credentials can't be decrypted"})
-				}
-				if diff := cmp.Diff(doubts, books.Doubts, cmpopts.EquateEmpty()); diff != "" {
+				if diff := cmp.Diff(want, books.Doubts, cmpopts.EquateEmpty()); diff != "" {
 					t.Errorf("full %v: %s", full, diff)
 				}
 			}
+		}
+		wantDamaged := func(want ...uuid.UUID) {
+			t.Helper()
+			var doubts []operator.Doubt
+			for _, id := range want {
+				doubts = append(doubts, operator.Doubt{ID: id, Text: "its credentials can't be decrypted"})
+			}
+			wantDoubts(doubts...)
 		}
 		wantDamaged()
 		s.exec("UPDATE credentials SET url = $1 WHERE card_uuid = $2", []byte("canary"), cards[1].UUID)
 		wantDamaged(cards[1].UUID)
 		wantDamaged(cards[1].UUID) // it is looked at again
+		stranger := append((s.vault.Keys().Primary ^ 1).Prefix(), "sealed"...)
+		s.exec("UPDATE credentials SET url = $1 WHERE card_uuid = $2", stranger, cards[1].UUID)
+		wantDoubts(operator.Doubt{ID: cards[1].UUID, Text: "its credentials can't be decrypted: the key file does not have the key"})
 		s.exec("UPDATE credentials SET url = $1", []byte("canary"))
 		wantDamaged(cards[0].UUID, cards[1].UUID, cards[2].UUID)
 		broken := operator.New(&faulty{Store: s.store, sealed: errBroken}, s.rates, nil)
-		if _, err := broken.Reconcile(t.Context(), operator.Audit{Full: true, Vault: s.vault}); !errors.Is(err, errBroken) || !strings.HasPrefix(err.Error(), "check credentials: ") {
+		if _, err := broken.Reconcile(t.Context(), operator.Audit{Full: true, Vault: s.vault}); !errors.Is(err, errBroken) || !strings.HasPrefix(err.Error(), "check what is encrypted: ") {
 			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestReconcile_NamesTheCardsWhoseRefundAddressCantBeDecrypted(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		good, bad := s.order(), s.order()
+		for _, c := range []*card.Card{good, bad} {
+			sealed, err := s.vault.Seal(good.UUID, good.AccountID, card.RefundAddressField, "an address")
+			check(t, err)
+			s.exec("UPDATE cards SET refund_address = $1 WHERE uuid = $2", sealed, c.UUID) // that of one belongs to the other
+		}
+		s.order() // which names none
+		books, err := s.desk.Reconcile(t.Context(), operator.Audit{Full: true, Vault: s.vault})
+		check(t, err)
+		if diff := cmp.Diff([]operator.Doubt{{ID: bad.UUID, Text: "its refund address can't be decrypted"}}, books.Doubts); diff != "" {
+			t.Error(diff)
 		}
 	})
 }

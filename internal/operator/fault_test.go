@@ -21,7 +21,7 @@ type faulty struct {
 	operator.Store
 	books  error  // instead of the books
 	keep   error  // instead of keeping them
-	sealed error  // instead of sealed credentials
+	sealed error  // instead of sealed cards
 	call   string // the call of a transaction that fails
 	twice  bool   // what a transaction does is done again, as after a failure to serialise
 	lost   error  // instead of the reply to COMMIT, which succeeds
@@ -43,11 +43,11 @@ func (f *faulty) KeepBooks(ctx context.Context, r operator.Reading) error {
 	return f.Store.KeepBooks(ctx, r)
 }
 
-func (f *faulty) SealedCredentials(ctx context.Context, after uuid.UUID, n int) ([]operator.SealedCard, error) {
+func (f *faulty) SealedCards(ctx context.Context, after uuid.UUID, n int) ([]operator.SealedCard, error) {
 	if f.sealed != nil {
 		return nil, f.sealed
 	}
-	return f.Store.SealedCredentials(ctx, after, n)
+	return f.Store.SealedCards(ctx, after, n)
 }
 
 func (f *faulty) OperatorTx(ctx context.Context, do func(operator.Tx) error) error {

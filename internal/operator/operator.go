@@ -22,22 +22,24 @@ type Store interface {
 	ReadBooks(ctx context.Context, full bool, progress func(Progress)) (Reading, error)
 	// KeepBooks stores what the next reading may believe, unless another reading was kept since this one.
 	KeepBooks(ctx context.Context, r Reading) error
-	// SealedCredentials returns the credentials of up to n cards from a uuid on, by uuid.
-	SealedCredentials(ctx context.Context, from uuid.UUID, n int) ([]SealedCard, error)
-	// SealedCredentialsOf returns the credentials of those of the cards that have some.
-	SealedCredentialsOf(ctx context.Context, ids []uuid.UUID) ([]SealedCard, error)
+	// SealedCards returns what is encrypted of up to n cards from a uuid on, by uuid, without those of which nothing is.
+	SealedCards(ctx context.Context, from uuid.UUID, n int) ([]SealedCard, error)
+	// SealedCardsOf returns what is encrypted of those of the cards of which something is.
+	SealedCardsOf(ctx context.Context, ids []uuid.UUID) ([]SealedCard, error)
 }
 
-// Vault decrypts credentials.
+// Vault decrypts what is encrypted of a card. It returns an error if a field was changed, or belongs to another card or field, and
+// card.ErrUnavailable if its key is not there.
 type Vault interface {
-	// OpenCredentials returns an error if a field was changed, or belongs to another card or field.
+	Open(id, account uuid.UUID, field string, ciphertext []byte) (card.Secret, error)
 	OpenCredentials(id, account uuid.UUID, sealed card.Sealed) (card.Credentials, error)
 }
 
-// SealedCard is the encrypted credentials of a card.
+// SealedCard is what is encrypted of a card.
 type SealedCard struct {
 	UUID, AccountID uuid.UUID
-	Sealed          card.Sealed
+	Sealed          *card.Sealed // nil if it has no credentials
+	RefundAddress   []byte       // nil if it has none
 }
 
 // Tx is what happens within one transaction. The rows it locks are locked in the order chain, cards, webhooks, accounts.

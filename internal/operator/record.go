@@ -74,6 +74,8 @@ const (
 	Retry ResolutionKind = "retry"
 	// Attribute is an Attribution to the card, among the card's resolutions.
 	Attribute ResolutionKind = "attribute"
+	// Purge deleted the card's credentials for good, before their time.
+	Purge ResolutionKind = "purge"
 )
 
 // Resolution is a decision, as it is kept for good.
@@ -81,7 +83,7 @@ type Resolution struct {
 	ID        uuid.UUID
 	CardUUID  uuid.UUID
 	Kind      ResolutionKind
-	Amount    card.Amount // accepted, refunded, written off or attributed; 0 with Retry
+	Amount    card.Amount // accepted, refunded, written off or attributed; 0 with Retry and Purge
 	TxID      string      // of a refund; "" if the operator named none
 	Note      string
 	Operator  string

@@ -57,7 +57,7 @@ func TestListCards_AWholePageOfDamagedCredentialsIsNotTheEnd(t *testing.T) {
 		s.db.LogTo(slog.New(slog.DiscardHandler))
 		ids := s.many(502)
 		s.exec("UPDATE cards SET status = 'generated' WHERE uuid NOT IN ($1, $2)", ids[500], ids[501])
-		s.exec("INSERT INTO credentials SELECT uuid, $1, $1, $1, $1, $1 FROM cards WHERE status = 'generated'", []byte("damaged"))
+		s.exec("INSERT INTO credentials (card_uuid, card_number, expiration_date, security_code, url, url_password) SELECT uuid, $1, $1, $1, $1, $1 FROM cards WHERE status = 'generated'", []byte("damaged"))
 		for limit, want := range map[int][]uuid.UUID{0: ids[500:], 2: ids[500:], 1: ids[500:501]} {
 			if got := s.list(order.Filter{Limit: limit}); !slices.Equal(got, want) {
 				t.Errorf("limit %d: %v, want %v", limit, got, want)

@@ -78,16 +78,18 @@ type Store interface {
 	PoolState(ctx context.Context, currency string) (PoolState, error)
 }
 
-// Vault encrypts and decrypts what must not be read from a database, and hashes what must not be guessed from one.
+// Vault encrypts and decrypts what must not be read from a database, and hashes what must not be guessed from one. What decrypts returns an
+// error if a field was changed, or belongs to another card or field, and card.ErrUnavailable if its key is not there.
 type Vault interface {
 	// Seal encrypts a field of a card.
 	Seal(id, account uuid.UUID, field string, plaintext card.Secret) ([]byte, error)
-	// Open decrypts what Seal returned. It returns an error if it was changed, or belongs to another card or field.
+	// Open decrypts what Seal returned.
 	Open(id, account uuid.UUID, field string, ciphertext []byte) (card.Secret, error)
 	// Digest returns a keyed hash; label keeps hashes for different purposes apart.
 	Digest(label string, data []byte) ([]byte, error)
-	// OpenCredentials returns an error if a field was changed, or belongs to another card or field.
 	OpenCredentials(id, account uuid.UUID, sealed card.Sealed) (card.Credentials, error)
+	// MaskCredentials returns the credentials masked (card.MaskCredentials), and decrypts no more than that shows.
+	MaskCredentials(id, account uuid.UUID, sealed card.Sealed) (card.Credentials, error)
 }
 
 // Rates has today's rates in memory.
@@ -133,6 +135,8 @@ type Config struct {
 	FreezeReversed bool
 	// MaxBlind is how long orders are still accepted after passes over their chain began to fail. Defaults to 15 minutes.
 	MaxBlind time.Duration
+	// MaskCredentials has cards read with masked credentials; only RevealCard shows them. Defaults to false.
+	MaskCredentials bool
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
 	// Log defaults to none.

@@ -11,9 +11,18 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// GetCard returns a card of the account, with its credentials once it is issued. It costs one round trip to the store. The error is
-// card.ErrNotFound if the account has no such card.
+// GetCard returns a card of the account, with its credentials once it is issued, masked if the operator wants that. It costs one round trip
+// to the store. The error is card.ErrNotFound if the account has no such card.
 func (s *Service) GetCard(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {
+	return s.getCard(ctx, account, id, reading)
+}
+
+// RevealCard is like GetCard, but never masks credentials.
+func (s *Service) RevealCard(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {
+	return s.getCard(ctx, account, id, revealing)
+}
+
+func (s *Service) getCard(ctx context.Context, account, id uuid.UUID, why purpose) (*card.Card, error) {
 	c, err := s.store.CardByUUID(ctx, account, id)
 	if errors.Is(err, card.ErrNoRow) {
 		return nil, card.ErrNotFound.Saying("Your account has no card with this uuid.")
@@ -21,21 +30,36 @@ func (s *Service) GetCard(ctx context.Context, account, id uuid.UUID) (*card.Car
 	if err != nil {
 		return nil, err
 	}
-	if err := s.open(c); err != nil {
+	if err := s.open(c, why); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// open decrypts the refund address of a card, and the credentials of an issued one unless they are no longer kept.
-func (s *Service) open(c *card.Card) error {
+// purpose is why credentials are read.
+type purpose int
+
+const (
+	reading   purpose = iota // a card as it is
+	revealing                // a card for its credentials
+)
+
+// masks decides whether credentials are masked. It is the only place that does.
+func (s *Service) masks(why purpose) bool { return s.cfg.MaskCredentials && why != revealing }
+
+// open decrypts the refund address of a card, and the credentials of an issued one as far as they are shown, unless they are no longer kept.
+func (s *Service) open(c *card.Card, why purpose) error {
 	if err := s.openRefundAddress(c); err != nil {
 		return err
 	}
 	if c.Status != card.Generated || c.Sealed == nil {
 		return nil
 	}
-	credentials, err := s.vault.OpenCredentials(c.UUID, c.AccountID, *c.Sealed)
+	decrypt := s.vault.OpenCredentials
+	if s.masks(why) {
+		decrypt = s.vault.MaskCredentials
+	}
+	credentials, err := decrypt(c.UUID, c.AccountID, *c.Sealed)
 	if err != nil {
 		return err
 	}
@@ -69,7 +93,11 @@ func (s *Service) ListCards(ctx context.Context, filter Filter, f func(*card.Car
 		}
 		shown := 0
 		for _, c := range page {
-			if err := s.open(c); err != nil {
+			err := s.open(c, reading)
+			if errors.Is(err, card.ErrUnavailable) { // the card is not damaged, so that a list without it would be wrong
+				return err
+			}
+			if err != nil {
 				s.store.ReportDamage(ctx, "card", c.UUID, err)
 				continue
 			}

@@ -201,6 +201,9 @@ func (b *oldBooks) change(r *rand.Rand) string {
 		},
 		func() (string, []any) { return "DELETE FROM credentials WHERE card_uuid = ?", []any{aCard()} },
 		func() (string, []any) {
+			return "UPDATE cards SET credentials_purged_at = ? WHERE uuid = ?", []any{sql.NullInt64{Int64: 1, Valid: amount > 0}, aCard()}
+		},
+		func() (string, []any) {
 			return "INSERT INTO intents (card_uuid, state, due_at) VALUES (?, ?, 0) ON CONFLICT (card_uuid) DO UPDATE SET state = excluded.state",
 				[]any{aCard(), []string{"open", "done", "parked", "refund_due"}[r.IntN(4)]}
 		},
@@ -356,5 +359,40 @@ func TestBooks_AreReadInPieces(t *testing.T) {
 		b.exec("UPDATE cards SET received = 0 WHERE address IN ('address 1', 'address 10000', 'address 10001', 'address 25000')")
 		const first, second = "its received amount does not match its transfers", "its credits do not add up to its received amount"
 		b.wantDoubts(readBooks(t, b.Store), first, first, first, first, second, second, second, second)
+	})
+}
+
+// A purge is no discrepancy, also where the books of the day were kept before. A rotation, which writes every row, makes the next reading
+// look at none of them.
+func TestBooks_NoteAPurgeAndNoRotation(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		b := newOldBooks(t, url)
+		id := b.card(24*5, "an address")
+		b.exec("UPDATE cards SET status = 'generated' WHERE uuid = ?", id)
+		b.exec("INSERT INTO intents (card_uuid, state, attempts, due_at, supplier, key) VALUES (?, 'done', 1, 0, 'sandbox', 'key')", id)
+		insert := func() {
+			b.exec("INSERT INTO credentials (card_uuid, card_number, expiration_date, security_code, url, url_password) VALUES (?, ?, ?, ?, ?, ?)", id,
+				[]byte{1}, []byte{1}, []byte{1}, []byte{1}, []byte{1})
+		}
+		insert()
+		b.wantDoubts(readBooks(t, b.Store))
+		b.exec("UPDATE credentials SET card_number = ?, url = ?", []byte{2}, []byte{2})
+		b.exec("UPDATE cards SET refund_address = ?", []byte{2})
+		var notes int
+		check(t, b.db.QueryRow("SELECT COUNT(*) FROM books_notes").Scan(&notes))
+		if notes > 0 {
+			t.Errorf("%d notes", notes)
+		}
+		purged, _, err := b.PurgeCredentials(t.Context(), 0, 10)
+		check(t, err)
+		if purged != 1 {
+			t.Fatalf("%d purged", purged)
+		}
+		b.wantDoubts(readBooks(t, b.Store))
+		insert()
+		b.wantDoubts(readBooks(t, b.Store), "its credentials were purged, but it has some")
+		b.exec("DELETE FROM credentials")
+		b.exec("UPDATE cards SET credentials_purged_at = NULL")
+		b.wantDoubts(readBooks(t, b.Store), "it is issued, but has no credentials")
 	})
 }

@@ -69,10 +69,10 @@ const selectCards = "SELECT " + cardsSelected + " " + fromCards
 const cardsSelected = ` c.uuid, c.account_id, c.created_at, c.usd_cents, c.currency, c.amount, c.address, c.rate, c.rate_at,
 	c.rate_source, c.expires_at, c.confirmations_required, COALESCE(c.idempotency_key, '') AS idempotency_key, c.request_hash,
 	c.status, c.payment_state, c.received, c.settled, c.height, COALESCE(k.height, 0) AS tip_height, c.accepted, c.refunded, c.written_off,
-	c.credit_paid, c.credit_held, c.credit_surplus, c.credit_refunded, c.credit_lost, c.credit_written_off, c.refund_address,
+	c.credit_paid, c.credit_held, c.credit_surplus, c.credit_refunded, c.credit_lost, c.credit_written_off, c.refund_address, c.credentials_purged_at,
 	CASE WHEN c.refunded > 0 THEN (SELECT MAX(r.created_at) FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'refund' AND r.amount > 0) END AS refunded_at,
 	CASE WHEN c.refunded > 0 THEN (SELECT r.txid FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'refund' ORDER BY r.id DESC LIMIT 1) END AS refund_txid,
-	s.card_number, s.expiration_date, s.security_code, s.url, s.url_password`
+	s.card_number, s.expiration_date, s.security_code, s.url, s.url_password, COALESCE(s.last_four, '') AS last_four`
 
 const fromCards = `FROM cards c LEFT JOIN chains k ON k.currency = c.currency LEFT JOIN credentials s ON s.card_uuid = c.uuid`
 
@@ -114,6 +114,8 @@ type cardRow struct {
 	SecurityCode          []byte            `db:"security_code"`
 	URL                   []byte            `db:"url"`
 	URLPassword           []byte            `db:"url_password"`
+	LastFour              string            `db:"last_four"`
+	PurgedAt              *int64            `db:"credentials_purged_at"`
 }
 
 // card decodes a row. The error says why that is not possible.
@@ -140,6 +142,7 @@ func (s *Store) card(r *cardRow) (*card.Card, error) {
 	if r.RefundedAt.Valid {
 		c.RefundedAt = fromMillis(r.RefundedAt.Int64)
 	}
+	c.CredentialsPurgedAt = fromNullMillis(r.PurgedAt)
 	c.Credit.Due = card.CreditOf(c).Due // earlier releases stored one also after a refund; no sum is made of it
 	if r.CardNumber != nil {
 		c.Sealed = r.sealed()
@@ -148,7 +151,8 @@ func (s *Store) card(r *cardRow) (*card.Card, error) {
 }
 
 func (r *cardRow) sealed() *card.Sealed {
-	return &card.Sealed{CardNumber: r.CardNumber, ExpirationDate: r.ExpirationDate, SecurityCode: r.SecurityCode, URL: r.URL, URLPassword: r.URLPassword}
+	return &card.Sealed{CardNumber: r.CardNumber, ExpirationDate: r.ExpirationDate, SecurityCode: r.SecurityCode, URL: r.URL, URLPassword: r.URLPassword,
+		LastFour: r.LastFour}
 }
 
 func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

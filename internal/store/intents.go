@@ -211,9 +211,10 @@ func (t *tx) SaveIssued(ctx context.Context, cards []issue.IssuedCard) error {
 	if finished != int64(len(cards)) {
 		return card.ErrFenced
 	}
-	err = insertAll(ctx, t, "insert credentials", "credentials (card_uuid, card_number, expiration_date, security_code, url, url_password)",
-		"(?, ?, ?, ?, ?, ?)", "", cards, func(c issue.IssuedCard) []any {
-			return []any{c.Intent.CardUUID, c.Sealed.CardNumber, c.Sealed.ExpirationDate, c.Sealed.SecurityCode, c.Sealed.URL, c.Sealed.URLPassword}
+	err = insertAll(ctx, t, "insert credentials", "credentials (card_uuid, card_number, expiration_date, security_code, url, url_password, last_four, issued_at)",
+		"(?, ?, ?, ?, ?, ?, ?, "+t.s.dialect.now+")", "", cards, func(c issue.IssuedCard) []any {
+			return []any{c.Intent.CardUUID, c.Sealed.CardNumber, c.Sealed.ExpirationDate, c.Sealed.SecurityCode, c.Sealed.URL, c.Sealed.URLPassword,
+				nullString(c.Sealed.LastFour)}
 		})
 	if err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 
 	"github.com/google/uuid"
-	"github.com/jmoiron/sqlx"
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/operator"
@@ -113,7 +112,9 @@ func (t *tx) Resolutions(ctx context.Context, id uuid.UUID) ([]operator.Resoluti
 		CreatedAt int64                   `db:"created_at"`
 	}
 	err := t.s.list(ctx, t.t, &found, "select resolutions", `SELECT id, kind, amount, COALESCE(txid, '') AS txid, note, operator, created_at FROM resolutions WHERE card_uuid = ?
-		UNION ALL SELECT id, CAST(? AS TEXT), amount, '', note, operator, created_at FROM attributions WHERE card_uuid = ? ORDER BY id`, id, operator.Attribute, id)
+		UNION ALL SELECT id, CAST(? AS TEXT), amount, '', note, operator, created_at FROM attributions WHERE card_uuid = ?
+		UNION ALL SELECT id, CAST(? AS TEXT), 0, '', note, operator, created_at FROM purges WHERE card_uuid = ? ORDER BY id`,
+		id, operator.Attribute, id, operator.Purge, id)
 	all := make([]operator.Resolution, len(found))
 	for i, f := range found {
 		all[i] = operator.Resolution{ID: f.ID, CardUUID: id, Kind: f.Kind, Amount: card.Amount(f.Amount), TxID: f.TxID, Note: f.Note, Operator: f.Operator, CreatedAt: fromMillis(f.CreatedAt)}
@@ -143,32 +144,33 @@ func (t *tx) InsertResolution(ctx context.Context, r operator.Resolution, c *car
 	return err
 }
 
-// SealedCredentials implements operator.Store.
-func (s *Store) SealedCredentials(ctx context.Context, from uuid.UUID, n int) ([]operator.SealedCard, error) {
-	return s.sealed(ctx, "(SELECT * FROM credentials WHERE card_uuid >= ? ORDER BY card_uuid LIMIT ?)", from, n)
+// SealedCards implements operator.Store.
+func (s *Store) SealedCards(ctx context.Context, from uuid.UUID, n int) ([]operator.SealedCard, error) {
+	// Without the first condition, PostgreSQL would read all credentials before those.
+	return s.sealedCards(ctx, "AND s.card_uuid >= ?", "c.uuid >= ?", "LIMIT ?", from, from, n)
 }
 
-// SealedCredentialsOf implements operator.Store.
-func (s *Store) SealedCredentialsOf(ctx context.Context, ids []uuid.UUID) (all []operator.SealedCard, err error) {
+// SealedCardsOf implements operator.Store.
+func (s *Store) SealedCardsOf(ctx context.Context, ids []uuid.UUID) (all []operator.SealedCard, err error) {
 	err = inBatches(ids, func(some []uuid.UUID) error {
-		from, args, err := sqlx.In("(SELECT * FROM credentials WHERE card_uuid IN (?))", some)
-		if err != nil {
-			return err
-		}
-		found, err := s.sealed(ctx, from, args...)
+		found, err := s.sealedCards(ctx, "", "c.uuid IN ("+rows("?", len(some))+")", "", anyOf(some)...)
 		all = append(all, found...)
 		return err
 	})
 	return all, err
 }
 
-func (s *Store) sealed(ctx context.Context, from string, args ...any) ([]operator.SealedCard, error) {
+func (s *Store) sealedCards(ctx context.Context, on, where, limit string, args ...any) ([]operator.SealedCard, error) {
 	var found []cardRow
-	err := s.list(ctx, s.r, &found, "select credentials", `SELECT c.uuid, c.account_id, s.card_number, s.expiration_date, s.security_code, s.url,
-		s.url_password FROM `+from+` AS s JOIN cards c ON c.uuid = s.card_uuid ORDER BY s.card_uuid`, args...)
+	err := s.list(ctx, s.r, &found, "select sealed cards", `SELECT c.uuid, c.account_id, c.refund_address, s.card_number, s.expiration_date, s.security_code,
+		s.url, s.url_password FROM cards c LEFT JOIN credentials s ON s.card_uuid = c.uuid `+on+`
+		WHERE `+where+" AND (s.card_uuid IS NOT NULL OR c.refund_address IS NOT NULL) ORDER BY c.uuid "+limit, args...)
 	cards := make([]operator.SealedCard, len(found))
 	for i := range found {
-		cards[i] = operator.SealedCard{UUID: found[i].UUID, AccountID: found[i].AccountID, Sealed: *found[i].sealed()}
+		cards[i] = operator.SealedCard{UUID: found[i].UUID, AccountID: found[i].AccountID, RefundAddress: found[i].RefundAddress}
+		if found[i].CardNumber != nil {
+			cards[i].Sealed = found[i].sealed()
+		}
 	}
 	return cards, err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/custody"
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/order"
@@ -77,6 +78,7 @@ func (c *calls) all() {
 	c.simulated()
 	c.rates()
 	c.stock()
+	c.custody()
 	c.others()
 }
 
@@ -117,6 +119,49 @@ func (c *calls) leases() {
 	})
 	c.tx("CheckLease", func(ctx context.Context, tx *store.Tx) error { return tx.CheckLease(ctx, c.lease) })
 	c.do("ResetFeeds", func(ctx context.Context) error { return s.ResetFeeds(ctx, c.lease, epoch) })
+}
+
+func (c *calls) custody() {
+	s := c.s
+	holder := custody.Holder{Process: "x", Keys: custody.Keys{IDs: []card.KeyID{1, 2}, Primary: 2}}
+	c.do("SaveHolder", func(ctx context.Context) error { return s.SaveHolder(ctx, holder) })
+	c.do("Holders", func(ctx context.Context) error { return first(s.Holders(ctx, time.Minute)) })
+	c.do("DeleteHolder", func(ctx context.Context) error { return s.DeleteHolder(ctx, "x") })
+	c.do("PromoteKey", func(ctx context.Context) error { return s.PromoteKey(ctx, 2) })
+	c.do("RetireKey", func(ctx context.Context) error { return s.RetireKey(ctx, 1) })
+	c.do("KnownKeys", func(ctx context.Context) error { return first(s.KnownKeys(ctx)) })
+	purge := custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: numbered(cardKind, 3), Note: "n", Operator: "o"}
+	c.do("PurgeCard", func(ctx context.Context) error { return first(s.PurgeCard(ctx, purge)) })
+	c.sealed()
+}
+
+// sealed calls what goes through everything that is encrypted.
+func (c *calls) sealed() {
+	s := c.s
+	c.do("SealedSets", func(context.Context) error { s.SealedSets(); return nil })
+	for _, set := range s.SealedSets() {
+		for _, key := range []card.KeyID{1, 2, 3} { // of the older half, of the newer half, and of nothing
+			for _, after := range []uuid.UUID{uuid.Nil, numbered(cardKind, c.n/4)} {
+				var rows []custody.Row
+				c.do("SealedBy "+set.Name, func(ctx context.Context) (err error) {
+					rows, err = s.SealedBy(ctx, set.Name, key, after, page)
+					return err
+				})
+				if len(rows) > 0 {
+					c.do("ReplaceSealed "+set.Name, func(ctx context.Context) error { return first(s.ReplaceSealed(ctx, set.Name, rows, rows)) })
+				}
+			}
+		}
+		c.do("UsersOf "+set.Name, func(ctx context.Context) error {
+			_, _, _, err := s.UsersOf(ctx, set.Name, 1, numbered(cardKind, c.n/4), page)
+			return err
+		})
+	}
+	c.do("CountSealed", func(ctx context.Context) error { return first(s.CountSealed(ctx)) })
+	c.do("PurgeCredentials", func(ctx context.Context) error {
+		_, _, err := s.PurgeCredentials(ctx, time.Hour, page) // PurgeCard purges
+		return err
+	})
 }
 
 func (c *calls) rates() {
@@ -208,11 +253,11 @@ func (c *calls) cards() {
 	c.do("Confirmations of a coin without cards", func(ctx context.Context) error {
 		return first(s.Confirmations(ctx, card.Currency{Code: "new"}))
 	})
-	c.do("SealedCredentials", func(ctx context.Context) error {
-		return first(s.SealedCredentials(ctx, numbered(cardKind, c.n/2), page))
+	c.do("SealedCards", func(ctx context.Context) error {
+		return first(s.SealedCards(ctx, numbered(cardKind, c.n/2), page))
 	})
-	c.do("SealedCredentialsOf", func(ctx context.Context) error {
-		return first(s.SealedCredentialsOf(ctx, []uuid.UUID{numbered(cardKind, c.n/2), numbered(cardKind, 1)}))
+	c.do("SealedCardsOf", func(ctx context.Context) error {
+		return first(s.SealedCardsOf(ctx, []uuid.UUID{numbered(cardKind, c.n/2), numbered(cardKind, 1)}))
 	})
 }
 

@@ -39,9 +39,11 @@ func fillPlans(t testing.TB, url string, n int) {
 	db := rig.OpenSQL(t, url)
 	db.SetMaxOpenConns(1)
 	lite := strings.HasPrefix(url, "sqlite:")
-	hex, uuidType, bytes, nothing := "lpad(to_hex(%s), %d, '0')", "UUID", "convert_to(CAST(i AS TEXT), 'UTF8')", "CAST('' AS BYTEA)"
+	hex, uuidType, blob, bytes, nothing := "lpad(to_hex(%s), %d, '0')", "UUID", "BYTEA", "convert_to(CAST(i AS TEXT), 'UTF8')", "CAST('' AS BYTEA)"
+	sealed := `CAST(CASE WHEN i <= {n} / 2 THEN '\x0100000001' ELSE '\x0100000002' END AS BYTEA) || `
 	if lite {
-		hex, uuidType, bytes, nothing = "printf('%%0%[2]dx', %[1]s)", "TEXT", "CAST(CAST(i AS TEXT) AS BLOB)", "CAST('' AS BLOB)"
+		hex, uuidType, blob, bytes, nothing = "printf('%%0%[2]dx', %[1]s)", "TEXT", "BLOB", "CAST(CAST(i AS TEXT) AS BLOB)", "CAST('' AS BLOB)"
+		sealed = "CASE WHEN i <= {n} / 2 THEN x'0100000001' ELSE x'0100000002' END || "
 	}
 	id := func(kind string) string {
 		digits := func(of string, n int) string { return fmt.Sprintf(hex, of, n) }
@@ -50,9 +52,10 @@ func fillPlans(t testing.TB, url string, n int) {
 	replace := strings.NewReplacer("{n}", fmt.Sprint(n), "{card}", id(cardKind), "{event}", id(eventKind), "{resolution}", id("8002"), "{attribution}", id("8003"), "{token}", id("8004"),
 		"{even}", "CAST('"+even.String()+"' AS "+uuidType+")", "{odd}", "CAST('"+odd.String()+"' AS "+uuidType+")",
 		"{evenHook}", "CAST('"+evenHook.String()+"' AS "+uuidType+")", "{oddHook}", "CAST('"+oddHook.String()+"' AS "+uuidType+")",
+		"{sealed}", "CAST("+strings.ReplaceAll(sealed, "{n}", fmt.Sprint(n))+bytes+" AS "+blob+")",
 		"{bytes}", bytes, "{nothing}", nothing, "{at}", fmt.Sprintf("(%d + i * CAST(1000 AS BIGINT))", time.Now().Add(-time.Duration(n)*time.Second-72*time.Hour).UnixMilli()),
 		"{account}", "CASE WHEN i <= {n} / 8 THEN {old} WHEN i % 2 = 0 THEN {even} ELSE {odd} END", "{old}", "CAST('"+old.String()+"' AS "+uuidType+")", "{sold}", "((i > {n} / 2) = (i % 2 = 0))", "{parked}", "(i > {n} / 2 AND i % ({n} / 40) < 2)", "{lost}", "({issued} AND i % ({n} / 20) < 2)", "{late}", "(i % ({n} / 80) < 2)", "{pending}", "(i % ({n} / 50) < 2)",
-		"{attributed}", "CASE WHEN i > 30 AND i <= {n} / 4 AND i % 2 = 1 THEN 1000 ELSE 0 END", "{issued}", "({sold} AND NOT {parked} AND i <= {n} - 20)")
+		"{attributed}", "CASE WHEN i > 30 AND i <= {n} / 4 AND i % 2 = 1 THEN 1000 ELSE 0 END", "{unwiped}", "(i > {n} - 110)", "{issued}", "({sold} AND NOT {parked} AND i <= {n} - 20)")
 	before, after := []string{"SET session_replication_role = replica", "SET synchronous_commit = off"}, []string{"VACUUM ANALYZE"}
 	if lite {
 		before, after = []string{"PRAGMA synchronous = OFF"}, []string{"ANALYZE"}
@@ -85,13 +88,13 @@ var plansData = []string{
 	"INSERT INTO accounts (id, name, last_seq, created_at) VALUES ({even}, 'even', {n} / 2, 0), ({odd}, 'odd', {n} / 2, 0), ({old}, 'old', {n}, 0)",
 	"INSERT INTO tokens (id, account_id, name, hash, created_at) EACH 50 OF SELECT {token}, {even}, 'x', {bytes}, 0 FROM n",
 	`INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source, expires_at, confirmations_required,
-		idempotency_key, status, payment_state, received, settled, credit_paid, credit_surplus, credit_due, credit_lost)
+		idempotency_key, status, payment_state, received, settled, credit_paid, credit_surplus, credit_due, credit_lost, refund_address)
 	EACH SELECT {card}, {account}, {at}, 15050, 'monero', 1000, 'address ' || i, 1, {at}, 'fixed', {at} + 3600000, 10, 'key ' || i,
 		CASE WHEN {issued} THEN 'generated' ELSE 'awaiting_payment' END,
 		CASE WHEN {lost} THEN 'reversed' WHEN {sold} THEN 'paid' WHEN {late} THEN 'late'
 			WHEN i > {n} - {n} / 50 THEN 'unpaid' WHEN i > {n} - {n} / 40 THEN 'confirming' ELSE 'expired' END,
-		1000 + {attributed}, 0, 1000, {attributed}, 0, CASE WHEN {lost} THEN 1 ELSE 0 END FROM n`,
-	"INSERT INTO credentials (card_uuid, card_number, expiration_date, security_code, url, url_password) EACH SELECT {card}, {bytes}, {bytes}, {bytes}, {bytes}, {bytes} FROM n WHERE {issued}",
+		1000 + {attributed}, 0, 1000, {attributed}, 0, CASE WHEN {lost} THEN 1 ELSE 0 END, CASE WHEN i % 2 = 0 THEN {sealed} END FROM n`,
+	"INSERT INTO credentials (card_uuid, card_number, expiration_date, security_code, url, url_password) EACH SELECT {card}, {sealed}, {bytes}, {bytes}, {bytes}, {bytes} FROM n WHERE {issued}",
 	`INSERT INTO intents (card_uuid, state, attempts, due_at, supplier, key, card_number_hash)
 	EACH SELECT {card}, CASE WHEN {parked} THEN 'parked' WHEN i > {n} - 20 THEN 'open' ELSE 'done' END, 1, 0, 'sandbox', 'key ' || i, {bytes} FROM n WHERE {sold}`,
 	`INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at, attributed)
@@ -110,9 +113,10 @@ var plansData = []string{
 	`INSERT INTO deliveries (webhook_id, account_id, seq, state, due_at, tries)
 	EACH SELECT CASE i % 2 WHEN 0 THEN {evenHook} ELSE {oddHook} END, CASE i % 2 WHEN 0 THEN {even} ELSE {odd} END, (i + 1) / 2,
 		CASE WHEN {pending} THEN 'pending' WHEN {sold} THEN 'failed' ELSE 'delivered' END, CASE WHEN {pending} THEN i / ({n} / 50) % 2 END, 1 FROM n`,
-	`INSERT INTO stock (id, supplier, usd_cents, state, expires_at, card_uuid, reserved_until, imported_at, number_hash)
+	`INSERT INTO stock (id, supplier, usd_cents, state, expires_at, card_uuid, reserved_until, imported_at, number_hash, card_number, expiration_date, security_code, url, url_password)
 	EACH SELECT {card}, CASE i % 2 WHEN 0 THEN 'shelf' ELSE 'another' END, 15050 - i % 5, CASE WHEN i > {n} - 100 THEN 'free' WHEN i > {n} - 110 THEN 'reserved' ELSE 'issued' END,
-		{at} + 4000000000, CASE WHEN i <= {n} - 100 THEN {card} END, {at} + 3600000, 0, {bytes} FROM n`,
+		{at} + 4000000000, CASE WHEN i <= {n} - 100 THEN {card} END, {at} + 3600000, 0, {bytes},
+		CASE WHEN {unwiped} THEN {sealed} END, CASE WHEN {unwiped} THEN {bytes} END, CASE WHEN {unwiped} THEN {bytes} END, CASE WHEN {unwiped} THEN {bytes} END, CASE WHEN {unwiped} THEN {bytes} END FROM n`,
 	"INSERT INTO addresses (currency, position, address) EACH SELECT 'monero', i, 'address ' || i FROM n",
 	"INSERT INTO address_pools (currency, next_position, checked_at) VALUES ('monero', {n} - 100, 0)",
 	"INSERT INTO chains (currency, fingerprint, height, hash, time) VALUES ('monero', 'x', {n} / 10, 'x', 0)",

@@ -39,6 +39,7 @@ var mayRead = map[string]string{
 	"StockCounts":                           "counts the whole stock",
 	"ReleaseStock":                          "looks through the stock of a supplier, when an operator says so",
 	"HoldStock":                             "holds the stock of a supplier, when an operator says so",
+	"CountSealed":                           "counts everything that is encrypted, for an operator",
 	"Confirmations of a coin without cards": "looks at the newest 10,000 cards",
 }
 
@@ -154,9 +155,13 @@ func noticed(t *testing.T, url string, n int) {
 	for _, missing := range []struct{ index, method string }{
 		{"cards_status", "Cards "}, {"cards_state", "FindCards "}, {"cards_losses", "FindCards all  attention"}, {"intents_waiting", "FindCards all  attention"},
 		{"transfers_unattributed", "Unattributed"}, {"transfers_stray", "Strays"}, {"deliveries_delivered", "Deliveries "}, {"transfers_seen", "ReadBooks"},
+		{"credentials_key", "SealedBy credentials"}, {"cards_key", "SealedBy refund address"}, {"stock_key", "SealedBy stock"}, {"credentials_issued", "PurgeCredentials"},
 	} {
 		if missing.index == "cards_losses" && strings.HasPrefix(url, "sqlite:") {
 			continue // cards_lost serves as well
+		}
+		if strings.HasPrefix(missing.index, "credentials_") && strings.HasPrefix(url, "sqlite:") {
+			continue // the ciphertexts here are so short that the whole table has few pages
 		}
 		var made string
 		query := "SELECT sql FROM sqlite_master WHERE name = '" + missing.index + "'"
@@ -165,7 +170,10 @@ func noticed(t *testing.T, url string, n int) {
 		}
 		check(t, db.QueryRow(query).Scan(&made))
 		execPlans(t, db, "DROP INDEX "+missing.index)
-		searches := (*calls).lists
+		searches := func(c *calls) {
+			c.lists()
+			c.sealed()
+		}
 		if missing.method == "ReadBooks" {
 			searches = (*calls).books
 		}

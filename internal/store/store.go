@@ -17,6 +17,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/custody"
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/order"
@@ -42,6 +43,7 @@ type Store struct {
 
 var (
 	_ account.Store  = (*Store)(nil)
+	_ custody.Store  = (*Store)(nil)
 	_ issue.Store    = (*Store)(nil)
 	_ operator.Store = (*Store)(nil)
 	_ order.Store    = (*Store)(nil)

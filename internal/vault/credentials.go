@@ -27,11 +27,11 @@ func credentialFields(c *card.Credentials, sealed *card.Sealed) []struct {
 	}
 }
 
-// SealCredentials encrypts each field separately. Each ciphertext is bound to the card, its account and the field's name.
+// SealCredentials encrypts each field separately, all with one key. Each ciphertext is bound to the card, its account and the field's name.
 func (v *Vault) SealCredentials(id, account uuid.UUID, c card.Credentials) (card.Sealed, error) {
-	var sealed card.Sealed
+	k, sealed := v.current(), card.Sealed{LastFour: card.LastFour(c.CardNumber)}
 	for _, f := range credentialFields(&c, &sealed) {
-		ciphertext, err := v.Seal(id, account, f.name, *f.plain)
+		ciphertext, err := k.seal(id, account, f.name, *f.plain)
 		if err != nil {
 			return card.Sealed{}, err
 		}
@@ -51,4 +51,32 @@ func (v *Vault) OpenCredentials(id, account uuid.UUID, sealed card.Sealed) (card
 		*f.plain = plain
 	}
 	return c, nil
+}
+
+// MaskCredentials decrypts no more than what card.MaskCredentials shows: the card number only where its last four digits are not stored.
+func (v *Vault) MaskCredentials(id, account uuid.UUID, sealed card.Sealed) (card.Credentials, error) {
+	open := func(field string, ciphertext []byte) (card.Secret, error) {
+		plain, err := v.Open(id, account, field, ciphertext)
+		if err != nil {
+			err = fmt.Errorf("credentials of card %s: %w", id, err)
+		}
+		return plain, err
+	}
+	lastFour := sealed.LastFour
+	if lastFour == "" {
+		number, err := open("card_number", sealed.CardNumber)
+		if err != nil {
+			return card.Credentials{}, err
+		}
+		lastFour = card.LastFour(number)
+	}
+	expires, err := open("expiration_date", sealed.ExpirationDate)
+	if err != nil {
+		return card.Credentials{}, err
+	}
+	url, err := open("url", sealed.URL)
+	if err != nil {
+		return card.Credentials{}, err
+	}
+	return card.MaskCredentials(lastFour, expires, url), nil
 }

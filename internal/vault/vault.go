@@ -1,108 +1,101 @@
 // Package vault encrypts card credentials at rest and makes keyed hashes.
 //
 // It may import package card and the actors whose Vault it implements. Keys are Tink keysets in one file: AES256-GCM for encryption,
-// HMAC-SHA256 as a pseudorandom function for hashes. Losing the file means losing the credentials of every card.
+// HMAC-SHA256 as a pseudorandom function for hashes. Losing the file means losing the credentials of every card. The hashing key never
+// changes: hashes can't be computed again from what is stored, so with another key no token would be recognised, and a card number could be
+// given out twice. A change of the file replaces it as a whole, so that after a crash it is the old one or the new one.
 //
 // What is encrypted, each value bound to its row and its account:
 //
 //   - credentials: card_number, expiration_date, security_code, url, url_password, by the card's uuid
 //   - cards: refund_address, by the card's uuid
 //   - webhooks: secret and old_secret, both as webhook_secret, by the webhook's id
+//   - stock: the same fields as of credentials until they are wiped, by the item's id and no account
 package vault
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/tink-crypto/tink-go/v2/aead"
-	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
-	"github.com/tink-crypto/tink-go/v2/keyset"
 	"github.com/tink-crypto/tink-go/v2/prf"
-	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
 	"github.com/tink-crypto/tink-go/v2/tink"
 
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/custody"
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// Vault encrypts, decrypts and hashes with the keys of one file. It is safe for concurrent use.
+// Vault encrypts, decrypts and hashes with the keys of one file. It follows changes of the file's encryption keys. It is safe for concurrent
+// use.
 type Vault struct {
-	aead tink.AEAD
-	prf  *prf.Set
+	path    string
+	keys    atomic.Pointer[keys]
+	reading sync.Mutex
+	looked  atomic.Int64 // when the file was last read, in Unix nanoseconds
+
+	mu        sync.Mutex
+	strangers map[card.KeyID]bool // keys that a ciphertext named and the file does not have; true if there is no such key anywhere
+}
+
+// keys are the keys of the file as it was once.
+type keys struct {
+	text  [sha256.Size]byte // of the file
+	aead  tink.AEAD
+	prf   *prf.Set
+	check []byte // differs with the hashing keys
+	custody.Keys
 }
 
 var (
 	_ account.Vault = (*Vault)(nil)
+	_ custody.Vault = (*Vault)(nil)
 	_ issue.Vault   = (*Vault)(nil)
 	_ order.Vault   = (*Vault)(nil)
 	_ webhook.Vault = (*Vault)(nil)
 )
 
-// keyFile is the content of a key file: two Tink keysets in Tink's JSON format.
+// keyFile is the content of a key file: two Tink keysets in Tink's JSON format, and when encryption keys were made.
 type keyFile struct {
-	Encryption json.RawMessage `json:"encryption"`
-	Hashing    json.RawMessage `json:"hashing"`
+	Encryption json.RawMessage          `json:"encryption"`
+	Hashing    json.RawMessage          `json:"hashing"`
+	Created    map[card.KeyID]time.Time `json:"created,omitempty"` // programs of before do not write it
 }
 
 // Errors that callers distinguish.
 var (
 	ErrExists      = errors.New("key file already exists")
 	ErrPermissions = errors.New("key file can be read by others than its owner")
-)
 
-// Create writes new keys to a file that only its owner may read. It never overwrites a file: the error is then ErrExists.
-func Create(path string) error {
-	encryption, err := newKeyset(aead.AES256GCMKeyTemplate())
-	if err != nil {
-		return err
-	}
-	hashing, err := newKeyset(prf.HMACSHA256PRFKeyTemplate())
-	if err != nil {
-		return err
-	}
-	text, err := json.MarshalIndent(keyFile{encryption, hashing}, "", "  ")
-	if err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%w: %s", ErrExists, path)
-	}
-	if err != nil {
-		return fmt.Errorf("create key file: %w", err)
-	}
-	_, err = f.Write(append(text, '\n'))
-	// The keys must be on the disk before anything is encrypted with them.
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("write key file: %w", err)
-	}
-	return nil
-}
+	errOtherHashing = errors.New("it has other hashing keys")
+)
 
 // Open reads a key file. The error is ErrPermissions if others than its owner may read it.
 func Open(path string) (*Vault, error) {
-	info, err := os.Stat(path)
+	k, err := readKeys(path)
 	if err != nil {
-		return nil, fmt.Errorf("open key file: %w", err)
+		return nil, err
 	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("%w: %s", ErrPermissions, path)
-	}
-	text, err := os.ReadFile(path)
+	v := &Vault{path: path, strangers: map[card.KeyID]bool{}}
+	v.keys.Store(k)
+	v.looked.Store(time.Now().UnixNano())
+	return v, nil
+}
+
+func readKeys(path string) (*keys, error) {
+	file, text, err := readFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read key file: %w", err)
-	}
-	var file keyFile
-	if json.Unmarshal(text, &file) != nil {
-		return nil, fmt.Errorf("key file %s: not made by keys create", path) // without the cause, which could quote a key
+		return nil, err
 	}
 	encryption, err := readKeyset(file.Encryption)
 	if err != nil {
@@ -112,37 +105,141 @@ func Open(path string) (*Vault, error) {
 	if err != nil {
 		return nil, fmt.Errorf("key file %s: hashing keys can't be read", path)
 	}
-	v := &Vault{}
-	if v.aead, err = aead.New(encryption); err != nil {
+	k := &keys{text: sha256.Sum256(text), Keys: keysOf(encryption, file.Created)}
+	if k.aead, err = aead.New(encryption); err != nil {
 		return nil, fmt.Errorf("key file %s: encryption keys: %w", path, err)
 	}
-	if v.prf, err = prf.NewPRFSet(hashing); err != nil {
+	if k.prf, err = prf.NewPRFSet(hashing); err != nil {
 		return nil, fmt.Errorf("key file %s: hashing keys: %w", path, err)
 	}
-	return v, nil
+	if k.check, err = k.prf.ComputePrimaryPRF([]byte("same hashing keys"), 32); err != nil {
+		return nil, fmt.Errorf("key file %s: hashing keys: %w", path, err)
+	}
+	return k, nil
 }
+
+// Reread reads the key file again. If that fails, or the file has other hashing keys, the keys of before stay in use.
+func (v *Vault) Reread() error {
+	v.reading.Lock()
+	defer v.reading.Unlock()
+	v.looked.Store(time.Now().UnixNano())
+	k, err := readKeys(v.path)
+	if err != nil {
+		return err
+	}
+	switch old := v.keys.Load(); {
+	case k.text == old.text:
+	case !bytes.Equal(k.check, old.check):
+		return fmt.Errorf("key file %s: %w: it belongs to another database", v.path, errOtherHashing)
+	default:
+		v.keys.Store(k)
+	}
+	return nil
+}
+
+// rereadAfter is how old the keys may be by which something is encrypted. A loop reads the file more often. But a process that was stopped
+// for a while must not go on with a key that was retired meanwhile.
+const rereadAfter = 5 * time.Second
+
+// current returns the keys to encrypt with.
+func (v *Vault) current() *keys {
+	if age := time.Now().UnixNano() - v.looked.Load(); age > int64(rereadAfter) || age < 0 {
+		_ = v.Reread() // the loop tells of errors
+	}
+	return v.keys.Load()
+}
+
+// Keys implements custody.Vault.
+func (v *Vault) Keys() custody.Keys { return v.keys.Load().Keys }
 
 // Seal implements webhook.Vault and order.Vault. The ciphertext is bound to id, account and field.
 func (v *Vault) Seal(id, account uuid.UUID, field string, plaintext card.Secret) ([]byte, error) {
-	ciphertext, err := v.aead.Encrypt([]byte(plaintext.Reveal()), associatedData(id, account, field))
+	return v.current().seal(id, account, field, plaintext)
+}
+
+func (k *keys) seal(id, account uuid.UUID, field string, plaintext card.Secret) ([]byte, error) {
+	ciphertext, err := k.aead.Encrypt([]byte(plaintext.Reveal()), associatedData(id, account, field))
 	if err != nil {
 		return nil, fmt.Errorf("seal %s: %w", field, err)
 	}
 	return ciphertext, nil
 }
 
-// Open implements webhook.Vault and order.Vault.
+// Open implements webhook.Vault and order.Vault. If the ciphertext names a key that is not in use here, Open reads the key file again. If the
+// file does not have the key either, the error is card.ErrUnavailable, until NoSuchKeys says that there is none.
 func (v *Vault) Open(id, account uuid.UUID, field string, ciphertext []byte) (card.Secret, error) {
-	plaintext, err := v.aead.Decrypt(ciphertext, associatedData(id, account, field))
+	k := v.keys.Load()
+	key, named := card.KeyOf(ciphertext)
+	if named && !k.Has(key) {
+		_ = v.Reread()
+		if k = v.keys.Load(); !k.Has(key) && v.meet(key) {
+			return "", card.ErrUnavailable.Because(fmt.Errorf("open %s of %s: the key file does not have its key %s", field, id, key))
+		}
+	}
+	plaintext, err := k.aead.Decrypt(ciphertext, associatedData(id, account, field))
 	if err != nil {
 		return "", fmt.Errorf("open %s of %s: %w", field, id, err)
 	}
 	return card.Secret(plaintext), nil
 }
 
+// Reseal implements custody.Vault.
+func (v *Vault) Reseal(id, account uuid.UUID, fields []string, ciphertexts [][]byte) ([][]byte, error) {
+	resealed, k := make([][]byte, len(ciphertexts)), v.current()
+	for i, text := range ciphertexts {
+		plain, err := v.Open(id, account, fields[i], text)
+		if err != nil {
+			return nil, err
+		}
+		if resealed[i], err = k.seal(id, account, fields[i], plain); err != nil {
+			return nil, err
+		}
+	}
+	return resealed, nil
+}
+
+// mostStrangers limits how many keys are remembered that ciphertexts named and nobody here has. Damaged ones may name any.
+const mostStrangers = 1000
+
+// meet notes a key that a ciphertext named, and reports whether somebody may have it.
+func (v *Vault) meet(key card.KeyID) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	nobodys, met := v.strangers[key]
+	if !met {
+		if len(v.strangers) == mostStrangers {
+			clear(v.strangers)
+		}
+		v.strangers[key] = false
+	}
+	return !nobodys
+}
+
+// Strangers implements custody.Vault.
+func (v *Vault) Strangers() []card.KeyID {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var open []card.KeyID
+	for key, nobodys := range v.strangers {
+		if !nobodys {
+			open = append(open, key)
+		}
+	}
+	return open
+}
+
+// NoSuchKeys implements custody.Vault.
+func (v *Vault) NoSuchKeys(all []card.KeyID) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, key := range all {
+		v.strangers[key] = true
+	}
+}
+
 // Digest implements account.Vault, issue.Vault and order.Vault.
 func (v *Vault) Digest(label string, data []byte) ([]byte, error) {
-	digest, err := v.prf.ComputePrimaryPRF(append([]byte(label+"\x00"), data...), 32)
+	digest, err := v.keys.Load().prf.ComputePrimaryPRF(append([]byte(label+"\x00"), data...), 32)
 	if err != nil {
 		return nil, fmt.Errorf("digest %s: %w", label, err)
 	}
@@ -152,21 +249,4 @@ func (v *Vault) Digest(label string, data []byte) ([]byte, error) {
 // associatedData binds a ciphertext to its place, so that it can't be decrypted anywhere else.
 func associatedData(id, account uuid.UUID, field string) []byte {
 	return []byte("cardmint/1/" + account.String() + "/" + id.String() + "/" + field)
-}
-
-func newKeyset(template *tinkpb.KeyTemplate) (json.RawMessage, error) {
-	handle, err := keyset.NewHandle(template)
-	if err != nil {
-		return nil, fmt.Errorf("make keys: %w", err)
-	}
-	var text bytes.Buffer
-	// Not encrypted: the file itself is the secret. A key management service would wrap the keysets here.
-	if err := insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&text)); err != nil {
-		return nil, fmt.Errorf("make keys: %w", err)
-	}
-	return text.Bytes(), nil
-}
-
-func readKeyset(text json.RawMessage) (*keyset.Handle, error) {
-	return insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(text)))
 }

@@ -84,6 +84,9 @@ func (s *Sender) claimWebhooks(ctx context.Context, n int) ([]*Claim, error) {
 	for _, c := range claims {
 		if c.Secrets, err = secrets(s.vault, c.Webhook, s.cfg.Now()); err != nil {
 			failed = append(failed, err) // it is tried again when the claim expires
+			if errors.Is(err, card.ErrUnavailable) {
+				failed = append(failed, s.store.ReleaseWebhook(ctx, c)) // its key may be there at any moment, here or in another process
+			}
 			continue
 		}
 		good = append(good, c)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/webhook"
 )
@@ -66,6 +67,26 @@ func TestSender_ADamagedSecretHoldsUpNoOtherWebhook(t *testing.T) {
 		list, err := s.webhooks.ListWebhooks(t.Context(), s.account)
 		if err != nil || len(list) != 2 {
 			t.Errorf("%d webhooks are listed, %v", len(list), err)
+		}
+	})
+}
+
+// A secret whose key this process lacks is no damaged one: another process may have the key, or this one in a second.
+func TestSender_ASecretOfAMissingKeyIsNotKeptFromOthers(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		r := newReceiver(t, nil)
+		w, _ := s.register(r.URL)
+		sealed := s.webhook(w.ID).Sealed
+		s.exec("UPDATE webhooks SET secret = $1", append((s.vault.Keys().Primary^1).Prefix(), sealed[5:]...))
+		s.happen(3)
+		wantError(t, s.sender.Tick(t.Context()), card.ErrUnavailable)
+		check(t, s.sender.Close(t.Context()))
+		_, err := s.webhooks.TestWebhook(t.Context(), s.account, w.ID, card.EventGenerated)
+		wantError(t, err, card.ErrUnavailable)
+		s.exec("UPDATE webhooks SET secret = $1", sealed)
+		s.pass()
+		if n := len(r.all()); n != 3 || !s.webhook(w.ID).Enabled {
+			t.Errorf("%d events were sent", n)
 		}
 	})
 }

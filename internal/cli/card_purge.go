@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/custody"
+)
+
+type cardPurgeCommand struct {
+	UUID     string `arg:"" help:"The card's uuid."`
+	Note     string `required:"" placeholder:"TEXT" help:"Why, for those who ask later. It is kept with the card."`
+	Operator string `placeholder:"NAME" help:"Who decided. Without it, the user of this machine."`
+	Yes      bool   `help:"Do it. Without it, the command only says what it would do."`
+}
+
+func (cardPurgeCommand) Help() string {
+	return `Deletes the credentials of a card that is issued: nobody can read them afterwards, the customer included. The card stays generated, and the API says
+when they were purged. The keyed hash of the card number stays, so that no other order can get the same card. Backups from before still have
+the credentials. To purge all credentials of a certain age, see: cardmint serve --help (--credentials-retention)
+
+Examples:
+  cardmint card purge 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --note "the customer asked for it"
+  cardmint card purge 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --note "the customer asked for it" --yes`
+}
+
+// Run purges a card's credentials, or says what it would do.
+func (c cardPurgeCommand) Run(ctx context.Context, g *globals) error {
+	id, err := cardID(c.UUID)
+	if err != nil {
+		return err
+	}
+	who, err := decider(c.Note, c.Operator)
+	if err != nil {
+		return err
+	}
+	return g.office(ctx, func(o office) error {
+		r, err := o.db.Record(ctx, id)
+		if err != nil {
+			return noCard(err, id)
+		}
+		switch {
+		case r.Card.CredentialsPurgedAt != nil && !r.Credentials:
+			fmt.Fprintf(g.stdout, "nothing to do: the credentials of card %s were purged at %s\n", id, day(r.Card.CredentialsPurgedAt))
+			return nil
+		case r.Credentials && !c.Yes:
+			fmt.Fprintf(g.stdout, "would delete the credentials of card %s of account %s for good, %s USD. Nothing was changed.\n", id, r.Account, r.Card.USD)
+			fmt.Fprintf(g.stdout, "to do it: %s\n", command("card", "purge", id.String(), "--note", c.Note, "--operator", who, "--yes"))
+			return nil
+		}
+		purged, err := o.db.PurgeCard(ctx, custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: id, Note: c.Note, Operator: who})
+		switch {
+		case errors.Is(err, custody.ErrNotIssued):
+			return hint(err, "what the card waits for is shown by: %s", command("card", "show", id.String()))
+		case err != nil:
+			return err
+		case !purged:
+			fmt.Fprintf(g.stdout, "nothing to do: card %s has no credentials\n", id)
+			return nil
+		}
+		fmt.Fprintf(g.stdout, "purged: card %s has no credentials any more\n", id)
+		return nil
+	})
+}

@@ -1,0 +1,262 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/custody"
+	"github.com/cardmint/cardmint/internal/vault"
+)
+
+type keysCreateCommand struct{}
+
+func (keysCreateCommand) Help() string {
+	return "Keep a copy of the file in a safe place, apart from the backups of the database: without it no credentials can be read.\n\nExample:\n  cardmint keys create --keys /etc/cardmint/cardmint.keys"
+}
+
+// Run creates a key file.
+func (keysCreateCommand) Run(g *globals) error {
+	if err := vault.Create(g.Keys); err != nil {
+		return hint(err, "choose another file with --keys; an existing one is never overwritten")
+	}
+	fmt.Fprintf(g.stdout, "made %s; keep a copy in a safe place, apart from the database\n", g.Keys)
+	return nil
+}
+
+type keysAddCommand struct{}
+
+func (keysAddCommand) Help() string {
+	return `The first step of a rotation. The key file gets another encryption key, which nothing is encrypted with yet. Processes that run with this file
+have the key within seconds; copy the file to the other hosts. The key that hashes tokens and card numbers stays: what it hashed is not stored.
+
+A rotation:
+  cardmint keys add              # prints the id of the new key; copy the file to every host
+  cardmint keys list             # until every process has it
+  cardmint keys promote ID       # from now on it encrypts; copy the file again
+  cardmint keys list             # until the old key has no rows
+  cardmint keys retire OLD-ID    # removes the old key; copy the file once more, and keep a copy apart from the database
+
+Example:
+  cardmint keys add --keys /etc/cardmint/cardmint.keys`
+}
+
+// Run adds a key.
+func (keysAddCommand) Run(g *globals) error {
+	id, err := vault.AddKey(g.Keys)
+	if err != nil {
+		return g.cantChangeKeys(err)
+	}
+	fmt.Fprintf(g.stdout, "added key %s to %s; nothing is encrypted with it yet\n", id, g.Keys)
+	fmt.Fprintf(g.stdout, "copy the file to every host, then run: %s\n", command("keys", "promote", id.String()))
+	return nil
+}
+
+type keysPromoteCommand struct {
+	ID    string `arg:"" help:"The key's id, from 'keys list'."`
+	Force bool   `help:"Promote it although a process lacks it. What that process can't decrypt it answers with 503 until its key file has the key."`
+}
+
+func (keysPromoteCommand) Help() string {
+	return "From now on everything new is encrypted with the key, and workers re-encrypt the rest. It is refused unless every process that runs has the key. Processes of versions without rotation are not seen: replace them first.\n\nExample:\n  cardmint keys promote 3f2a91bc"
+}
+
+// Run promotes a key.
+func (c keysPromoteCommand) Run(ctx context.Context, g *globals) error {
+	id, err := keyID(c.ID)
+	if err != nil {
+		return err
+	}
+	return g.office(ctx, func(o office) error {
+		if !o.vault.Keys().Has(id) {
+			return g.cantChangeKeys(vault.ErrNoKey)
+		}
+		err := custody.Promote(ctx, o.db, id, c.Force)
+		if errors.Is(err, custody.ErrNotEverywhere) {
+			return hint(err, "copy the key file to their hosts; they read it within seconds, as 'cardmint keys list' shows. --force does it nevertheless")
+		}
+		if err != nil {
+			return err
+		}
+		if err := vault.PromoteKey(g.Keys, id); err != nil {
+			return g.cantChangeKeys(err)
+		}
+		if c.Force {
+			g.log.Warn("processes that lack the key answer with 503 what they can't decrypt", "key", id.String())
+		}
+		fmt.Fprintf(g.stdout, "key %s encrypts from now on; workers re-encrypt what other keys have encrypted\n", id)
+		fmt.Fprintf(g.stdout, "copy %s to every host, and follow the progress with: cardmint keys list\n", g.Keys)
+		return nil
+	})
+}
+
+type keysRetireCommand struct {
+	ID string `arg:"" help:"The key's id, from 'keys list'."`
+}
+
+func (keysRetireCommand) Help() string {
+	return "Removes a key from the key file. It is refused while anything is encrypted with it, which is counted row by row, and while a process encrypts with it. Backups of the database from before need the key: keep a copy of the file for as long as you keep them.\n\nExample:\n  cardmint keys retire 9b01c44d"
+}
+
+// Run retires a key.
+func (c keysRetireCommand) Run(ctx context.Context, g *globals) error {
+	id, err := keyID(c.ID)
+	if err != nil {
+		return err
+	}
+	return g.office(ctx, func(o office) error {
+		switch keys := o.vault.Keys(); {
+		case !keys.Has(id):
+			return g.cantChangeKeys(vault.ErrNoKey)
+		case keys.Primary == id:
+			return g.cantChangeKeys(vault.ErrIsPrimary)
+		case o.db.Schema().Newer():
+			return hint(errors.New("a newer version may have encrypted what this one does not know"), "retire the key with the newest version of cardmint that has used this database")
+		}
+		err := custody.Retire(ctx, o.db, id)
+		switch {
+		case errors.Is(err, custody.ErrStillPrimary):
+			return hint(err, "copy the key file to the host of that process, which reads it within seconds")
+		case errors.Is(err, custody.ErrTooSoon):
+			return hint(err, "run this command again in a minute")
+		case errors.Is(err, custody.ErrStillUsed):
+			return hint(err, "wait until a worker has re-encrypted them, as 'cardmint keys list' shows. If it does not go on, the log of the worker names "+
+				"the rows that can't be decrypted: mend them by a backup, 'card purge' such a card, or delete such a webhook")
+		case err != nil:
+			return err
+		}
+		if err := vault.RetireKey(g.Keys, id); err != nil {
+			return g.cantChangeKeys(err)
+		}
+		fmt.Fprintf(g.stdout, "retired key %s: nothing was encrypted with it any more; copy %s to every host\n", id, g.Keys)
+		return nil
+	})
+}
+
+type keysListCommand struct{}
+
+func (keysListCommand) Help() string {
+	return "Shows each encryption key, how many rows it has encrypted, and which running processes have it; never the keys themselves.\n\nExample:\n  cardmint keys list"
+}
+
+// Run lists the keys.
+func (keysListCommand) Run(ctx context.Context, g *globals) error {
+	return g.office(ctx, func(o office) error {
+		keys, holders, err := custody.Report(ctx, o.db, o.vault.Keys())
+		if err != nil {
+			return err
+		}
+		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "KEY\tCREATED\tSTATE\tROWS\tPROCESSES")
+		for _, k := range keys {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d of %d\n", k.ID, day(k.Created), keyState(k), k.Rows, k.Holders, len(holders))
+		}
+		if len(holders) > 0 {
+			fmt.Fprintln(table, "\nPROCESS\tPRIMARY\tKEYS\tSEEN")
+		}
+		for _, h := range holders {
+			ids := make([]string, len(h.Keys.IDs))
+			for i, id := range h.Keys.IDs {
+				ids[i] = id.String()
+			}
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s ago\n", h.Process, h.Keys.Primary, strings.Join(ids, " "), h.SeenAgo.Round(time.Second))
+		}
+		if err := table.Flush(); err != nil {
+			return err
+		}
+		return nextForKeys(g, keys, len(holders))
+	})
+}
+
+// keyState says what a key is used for.
+func keyState(k custody.KeyReport) string {
+	switch {
+	case k.RetiredAt != nil && k.Rows == 0:
+		return "retired"
+	case !k.Here && k.Promoted:
+		return "primary, but not in this file"
+	case !k.Here:
+		return "not in this file"
+	case k.Primary && !k.Promoted:
+		return "primary here, but another was promoted"
+	case k.Primary:
+		return "primary"
+	case k.Promoted:
+		return "promoted, but not primary in this file"
+	case k.Rows > 0:
+		return "being replaced"
+	}
+	return "not used"
+}
+
+// nextForKeys says what to do next about a rotation that is under way.
+func nextForKeys(g *globals, keys []custody.KeyReport, processes int) error {
+	at := slices.IndexFunc(keys, func(k custody.KeyReport) bool { return k.Promoted })
+	for i, k := range keys {
+		text := ""
+		switch {
+		case !k.Here || k.Primary || k.Promoted:
+		case i > at && k.Rows == 0 && k.Holders == processes:
+			text = "every process has key " + k.ID.String() + ": " + command("keys", "promote", k.ID.String())
+		case i > at && k.Rows == 0:
+			text = "not every process has key " + k.ID.String() + " yet: copy the key file to its host"
+		case k.Rows == 0:
+			text = "nothing is encrypted with key " + k.ID.String() + " any more: " + command("keys", "retire", k.ID.String())
+		}
+		if text != "" {
+			if _, err := fmt.Fprintf(g.stdout, "\n%s\n", text); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func keyID(text string) (card.KeyID, error) {
+	id, err := card.ParseKeyID(text)
+	return id, hint(err, "see the ids with: cardmint keys list")
+}
+
+// cantChangeKeys adds a hint to an error of a change of the key file.
+func (g *globals) cantChangeKeys(err error) error {
+	switch {
+	case errors.Is(err, vault.ErrPermissions):
+		return explain(err)
+	case errors.Is(err, vault.ErrInUse):
+		return hint(err, "wait for the other command to end; if none runs, delete that file and run this one again")
+	case errors.Is(err, vault.ErrNoKey):
+		return hint(err, "see the keys with: cardmint keys list; or copy the newest key file to --keys")
+	case errors.Is(err, vault.ErrIsPrimary):
+		return hint(err, "new data is encrypted with it: add and promote another key first, as 'cardmint keys add --help' says")
+	}
+	return hint(err, "--keys must name a key file of your own in a directory that you can write to; if there is none: cardmint keys create")
+}
+
+const (
+	keysEvery   = 2 * time.Second
+	rotateEvery = 5 * time.Second
+	purgeEvery  = time.Minute
+)
+
+// addCustody adds the loops that look after keys and what they encrypt. Containers may have the same host name and process id.
+func (g *globals) addCustody(w *wired, v *vault.Vault, dbs stores, p plan) error {
+	reporter := custody.NewReporter(dbs.api, v, fmt.Sprintf("%s#%06x", processName(), rand.Uint32N(1<<24)), g.log.With("loop", "keys"), nil)
+	w.add(loop{name: "keys", every: keysEvery, longest: keysEvery, tick: reporter.Tick, close: reporter.Close, grace: closeGrace})
+	if !p.worker {
+		return nil
+	}
+	rotator := custody.NewRotator(dbs.worker, v, g.log.With("loop", "rotate"))
+	w.add(loop{name: "rotate", every: rotateEvery, tick: rotator.Tick})
+	purger, err := custody.NewPurger(dbs.worker, p.credentials.Retention, g.log.With("loop", "purge"))
+	if err != nil {
+		return err
+	}
+	w.add(loop{name: "purge", every: purgeEvery, tick: purger.Tick})
+	return nil
+}

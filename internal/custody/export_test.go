@@ -1,0 +1,7 @@
+package custody
+
+// InPagesOf has a rotator replace so many rows at once.
+func (r *Rotator) InPagesOf(n int) *Rotator {
+	r.page = n
+	return r
+}

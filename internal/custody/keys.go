@@ -1,0 +1,141 @@
+package custody
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// Errors of decisions about keys.
+var (
+	ErrNotEverywhere = errors.New("not every process has the key")
+	ErrStillPrimary  = errors.New("a process still encrypts with the key")
+	ErrTooSoon       = errors.New("a process may still store what it has encrypted with the key")
+	ErrStillUsed     = errors.New("the key is still needed to decrypt")
+)
+
+// KeyReport is what is known of one key.
+type KeyReport struct {
+	ID        card.KeyID
+	Created   *time.Time // nil if it is not known
+	Here      bool       // the key file has it
+	Primary   bool       // the key file encrypts with it
+	Promoted  bool       // it was promoted last, or never another
+	RetiredAt *time.Time
+	Rows      int64 // that it has sealed
+	Holders   int   // live processes that have it
+}
+
+// Report returns what is known of every key, oldest first, and the processes that live.
+func Report(ctx context.Context, store Store, here Keys) ([]KeyReport, []Holder, error) {
+	known, err := store.KnownKeys(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	holders, err := store.Holders(ctx, liveFor)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := store.CountSealed(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var all []KeyReport
+	add := func(id card.KeyID) *KeyReport {
+		if i := slices.IndexFunc(all, func(r KeyReport) bool { return r.ID == id }); i >= 0 {
+			return &all[i]
+		}
+		all = append(all, KeyReport{ID: id, Rows: rows[id], Here: here.Has(id), Primary: here.Primary == id})
+		r := &all[len(all)-1]
+		if at, known := here.Created[id]; known {
+			r.Created = &at
+		}
+		for _, h := range holders {
+			if h.Keys.Has(id) {
+				r.Holders++
+			}
+		}
+		return r
+	}
+	for _, k := range known {
+		r := add(k.ID)
+		r.RetiredAt = k.RetiredAt
+		if r.Created == nil {
+			r.Created = &k.Since
+		}
+	}
+	for _, id := range here.IDs {
+		add(id)
+	}
+	for id := range rows {
+		add(id)
+	}
+	if last := promoted(known); last != nil {
+		add(last.ID).Promoted = true
+	} else {
+		add(here.Primary).Promoted = true
+	}
+	return all, holders, nil
+}
+
+// Promote records that a key is to encrypt from now on. The error is ErrNotEverywhere if a live process does not have it, unless force is
+// true. The caller must change the key file next.
+func Promote(ctx context.Context, store Store, id card.KeyID, force bool) error {
+	holders, err := store.Holders(ctx, liveFor)
+	if err != nil {
+		return err
+	}
+	if without := names(holders, func(h Holder) bool { return !h.Keys.Has(id) }); without != "" && !force {
+		return fmt.Errorf("%w: %s", ErrNotEverywhere, without)
+	}
+	return store.PromoteKey(ctx, id)
+}
+
+// settleFor is for how long a process may take to store what it has encrypted. Requests and batches of cards end within half of that.
+const settleFor = time.Minute
+
+// Retire records that a key is not used any more, if that is so. The error is ErrStillPrimary if a live process encrypts with it, ErrTooSoon
+// if one did until lately or has just started, and ErrStillUsed if it has sealed anything. The caller must change the key file next.
+func Retire(ctx context.Context, store Store, id card.KeyID) error {
+	known, err := store.KnownKeys(ctx)
+	if err != nil {
+		return err
+	}
+	if last := promoted(known); last != nil && last.ID == id {
+		return fmt.Errorf("%w: it was promoted last", ErrStillPrimary)
+	}
+	holders, err := store.Holders(ctx, liveFor)
+	if err != nil {
+		return err
+	}
+	if with := names(holders, func(h Holder) bool { return h.Keys.Primary == id }); with != "" {
+		return fmt.Errorf("%w: %s", ErrStillPrimary, with)
+	}
+	if late := names(holders, func(h Holder) bool { return h.PrimaryFor < settleFor }); late != "" {
+		return fmt.Errorf("%w: %s", ErrTooSoon, late)
+	}
+	users, err := Users(ctx, store, id)
+	if err != nil {
+		return err
+	}
+	if users > 0 {
+		return fmt.Errorf("%w %d rows", ErrStillUsed, users)
+	}
+	return store.RetireKey(ctx, id)
+}
+
+// names returns the names of the processes that match.
+func names(holders []Holder, match func(Holder) bool) string {
+	var all []string
+	for _, h := range holders {
+		if match(h) {
+			all = append(all, h.Process)
+		}
+	}
+	return strings.Join(all, ", ")
+}

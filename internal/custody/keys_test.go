@@ -1,0 +1,185 @@
+package custody_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/custody"
+	"github.com/cardmint/cardmint/internal/vault"
+)
+
+func TestPromote_OnlyOnceEveryProcessHasTheKey(t *testing.T) {
+	onEach(t, func(t *testing.T, s *safe) {
+		other := s.beside()
+		ours, theirs := s.reporter("a/1", nil), other.reporter("b/2", nil)
+		check(t, ours.Tick(t.Context()))
+		check(t, theirs.Tick(t.Context()))
+		added, err := vault.AddKey(s.path)
+		check(t, err)
+		check(t, ours.Tick(t.Context()))
+		err = custody.Promote(t.Context(), s.db, added, false)
+		wantError(t, err, custody.ErrNotEverywhere)
+		if !strings.HasSuffix(err.Error(), ": b/2") {
+			t.Errorf("%v", err)
+		}
+		if known, err := s.db.KnownKeys(t.Context()); err != nil || known[0].PromotedAt != nil || known[1].PromotedAt != nil {
+			t.Errorf("promoted all the same: %+v, %v", known, err)
+		}
+		check(t, theirs.Tick(t.Context()))
+		check(t, custody.Promote(t.Context(), s.db, added, false))
+		check(t, vault.PromoteKey(s.path, added))
+
+		// The other one still encrypts with the old key until it has read the file again.
+		old := other.vault.Keys().Primary
+		check(t, ours.Tick(t.Context()))
+		err = custody.Retire(t.Context(), s.db, old)
+		wantError(t, err, custody.ErrStillPrimary)
+		if !strings.HasSuffix(err.Error(), ": b/2") {
+			t.Errorf("%v", err)
+		}
+		wantError(t, custody.Retire(t.Context(), s.db, added), custody.ErrStillPrimary)
+		check(t, theirs.Close(t.Context())) // or until it has ended
+		wantError(t, custody.Retire(t.Context(), s.db, old), custody.ErrTooSoon)
+		s.exec("UPDATE key_holders SET primary_since = primary_since - 60000")
+		check(t, ours.Tick(t.Context()))
+		check(t, custody.Retire(t.Context(), s.db, old))
+	})
+}
+
+func TestPromote_AProcessThatDiedIsNotWaitedForForEver(t *testing.T) {
+	onEach(t, func(t *testing.T, s *safe) {
+		check(t, s.reporter("dead/1", nil).Tick(t.Context()))
+		added, err := vault.AddKey(s.path)
+		check(t, err)
+		wantError(t, custody.Promote(t.Context(), s.db, added, false), custody.ErrNotEverywhere)
+		check(t, custody.Promote(t.Context(), s.db, added, true))
+		s.exec("UPDATE key_holders SET seen_at = seen_at - 31000")
+		check(t, custody.Promote(t.Context(), s.db, added, false))
+		s.exec("UPDATE key_holders SET seen_at = seen_at - 86400000")
+		check(t, s.reporter("new/1", nil).Tick(t.Context()))
+		if all, err := s.db.Holders(t.Context(), 1000*time.Hour); err != nil || len(all) != 1 || all[0].Process != "new/1" {
+			t.Errorf("%+v, %v", all, err)
+		}
+	})
+}
+
+func TestReporter_SaysWhatChangedAtOnceAndTheRestFromTimeToTime(t *testing.T) {
+	onEach(t, func(t *testing.T, s *safe) {
+		now := time.Now()
+		r := s.reporter("a/1", func() time.Time { return now })
+		told := func() int64 {
+			t.Helper()
+			check(t, r.Tick(t.Context()))
+			all, err := s.db.Holders(t.Context(), time.Hour)
+			check(t, err)
+			if len(all) == 0 {
+				return 0
+			}
+			check(t, s.db.DeleteHolder(t.Context(), "a/1"))
+			return 1
+		}
+		for i, step := range []struct {
+			wait time.Duration
+			want int64
+		}{{0, 1}, {9 * time.Second, 0}, {time.Second, 1}, {0, 0}} {
+			if now = now.Add(step.wait); told() != step.want {
+				t.Errorf("step %d: want %d reports", i, step.want)
+			}
+		}
+		_, err := vault.AddKey(s.path)
+		check(t, err)
+		if told() != 1 || !strings.Contains(s.log.String(), "the key file has changed") {
+			t.Errorf("a new key was not told of, or not logged:\n%s", s.log)
+		}
+		// A broken file is an error each time, and others still learn what this process has.
+		check(t, os.WriteFile(s.path, []byte("broken"), 0o600))
+		now = now.Add(10 * time.Second)
+		if err := r.Tick(t.Context()); err == nil || len(s.vault.Keys().IDs) != 2 {
+			t.Errorf("%v, %+v", err, s.vault.Keys())
+		}
+		if all, err := s.db.Holders(t.Context(), time.Hour); err != nil || len(all) != 1 || len(all[0].Keys.IDs) != 2 {
+			t.Errorf("%+v, %v", all, err)
+		}
+	})
+}
+
+// Whether the key of a ciphertext is missing here, or a bit of the ciphertext has flipped, shows in the keys that anybody ever had.
+func TestReporter_TellsAMissingKeyFromADamagedRow(t *testing.T) {
+	onEach(t, func(t *testing.T, s *safe) {
+		ids := s.issue(2)
+		behind := s.beside()
+		text, err := os.ReadFile(s.path)
+		check(t, err)
+		stale := s.path + ".stale"
+		check(t, os.WriteFile(stale, text, 0o600))
+		behind.vault, err = vault.Open(stale) // a host that nobody copied the file to
+		check(t, err)
+		_, key := s.promote()
+		check(t, s.rotator().Tick(t.Context()))
+		flipped := card.KeyID(uint32(key) ^ 1)
+		c, err := s.db.CardByUUID(t.Context(), s.account, ids[0])
+		check(t, err)
+		s.exec("UPDATE credentials SET url = $1 WHERE card_uuid = $2", append(flipped.Prefix(), c.Sealed.URL[5:]...), ids[0])
+
+		read := func(s *safe, i int) error {
+			t.Helper()
+			c, err := s.db.CardByUUID(t.Context(), s.account, ids[i])
+			check(t, err)
+			_, err = s.vault.OpenCredentials(ids[i], s.account, *c.Sealed)
+			return err
+		}
+		wantError(t, read(s, 0), card.ErrUnavailable) // not known yet
+		check(t, s.reporter("a/1", nil).Tick(t.Context()))
+		if err := read(s, 0); err == nil || strings.HasPrefix(err.Error(), "unavailable") {
+			t.Errorf("damaged: %v", err)
+		}
+		check(t, read(s, 1))
+
+		wantError(t, read(behind, 1), card.ErrUnavailable)
+		reporter := behind.reporter("b/2", nil)
+		for range 2 { // as long as that lasts
+			wantError(t, reporter.Tick(t.Context()), card.ErrMissingKey)
+		}
+		wantError(t, read(behind, 1), card.ErrUnavailable)
+		wantError(t, custody.CheckKeys(t.Context(), behind.db, behind.vault), card.ErrMissingKey)
+		check(t, custody.CheckKeys(t.Context(), s.db, s.vault))
+		text, err = os.ReadFile(s.path)
+		check(t, err)
+		check(t, os.WriteFile(stale, text, 0o600))
+		check(t, read(behind, 1))
+		check(t, reporter.Tick(t.Context()))
+	})
+}
+
+func TestReport_OfEveryKeyAndProcess(t *testing.T) {
+	onEach(t, func(t *testing.T, s *safe) {
+		s.issue(3)
+		check(t, s.reporter("a/1", nil).Tick(t.Context()))
+		all, holders, err := custody.Report(t.Context(), s.db, s.vault.Keys())
+		check(t, err)
+		if len(all) != 1 || !all[0].Primary || !all[0].Promoted || all[0].Rows != 3 || all[0].Holders != 1 || len(holders) != 1 || holders[0].Process != "a/1" {
+			t.Errorf("%+v, %+v", all, holders)
+		}
+		old, key := s.promote()
+		s.issue(1)
+		all, _, err = custody.Report(t.Context(), s.db, s.vault.Keys())
+		check(t, err)
+		at := func(id card.KeyID) custody.KeyReport {
+			i := slices.IndexFunc(all, func(k custody.KeyReport) bool { return k.ID == id })
+			if i < 0 {
+				t.Fatalf("%s is not in %+v", id, all)
+			}
+			return all[i]
+		}
+		if k := at(old); k.Primary || k.Promoted || k.Rows != 3 || k.Holders != 1 || !k.Here || k.Created == nil {
+			t.Errorf("old %+v", k)
+		}
+		if k := at(key); !k.Primary || !k.Promoted || k.Rows != 1 || k.Holders != 0 {
+			t.Errorf("new %+v", k)
+		}
+	})
+}

@@ -1,0 +1,97 @@
+package store
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/custody"
+)
+
+// forgetHolders is after how long a process is forgotten that did not say that it has ended.
+const forgetHolders = 24 * time.Hour
+
+// SaveHolder implements custody.Store.
+func (s *Store) SaveHolder(ctx context.Context, h custody.Holder) error {
+	now, names := s.dialect.now, make([]string, len(h.Keys.IDs))
+	return s.inTx(ctx, func(t *tx) error {
+		for i, id := range h.Keys.IDs {
+			names[i] = id.String()
+			if _, err := s.exec(ctx, t.t, "insert key", "INSERT INTO encryption_keys (id, known_since) VALUES (?, "+now+") ON CONFLICT (id) DO NOTHING", int64(id)); err != nil {
+				return err
+			}
+		}
+		_, err := s.exec(ctx, t.t, "save key holder", `INSERT INTO key_holders (process, key_ids, primary_key, primary_since, seen_at) VALUES (?, ?, ?, `+now+`, `+now+`)
+			ON CONFLICT (process) DO UPDATE SET key_ids = excluded.key_ids, primary_key = excluded.primary_key, seen_at = excluded.seen_at,
+			primary_since = CASE WHEN key_holders.primary_key = excluded.primary_key THEN key_holders.primary_since ELSE excluded.primary_since END`,
+			h.Process, strings.Join(names, " "), int64(h.Keys.Primary))
+		if err != nil {
+			return err
+		}
+		_, err = s.exec(ctx, t.t, "forget key holders", "DELETE FROM key_holders WHERE seen_at < "+now+" - ?", forgetHolders.Milliseconds())
+		return err
+	})
+}
+
+// DeleteHolder implements custody.Store.
+func (s *Store) DeleteHolder(ctx context.Context, process string) error {
+	_, err := s.exec(ctx, s.w, "delete key holder", "DELETE FROM key_holders WHERE process = ?", process)
+	return err
+}
+
+// Holders implements custody.Store.
+func (s *Store) Holders(ctx context.Context, within time.Duration) ([]custody.Holder, error) {
+	var found []struct {
+		Process string `db:"process"`
+		Keys    string `db:"key_ids"`
+		Primary int64  `db:"primary_key"`
+		Ago     int64  `db:"ago"`
+		Since   int64  `db:"since"`
+	}
+	now := s.dialect.now
+	err := s.list(ctx, s.r, &found, "select key holders", "SELECT process, key_ids, primary_key, "+now+" - seen_at AS ago, "+now+" - primary_since AS since FROM key_holders WHERE seen_at > "+now+
+		" - ? ORDER BY process", within.Milliseconds())
+	all := make([]custody.Holder, len(found))
+	for i, f := range found {
+		all[i] = custody.Holder{Process: f.Process, Keys: custody.Keys{Primary: card.KeyID(f.Primary)}, SeenAgo: time.Duration(f.Ago) * time.Millisecond,
+			PrimaryFor: time.Duration(f.Since) * time.Millisecond}
+		for _, text := range strings.Fields(f.Keys) {
+			if id, err := card.ParseKeyID(text); err == nil {
+				all[i].Keys.IDs = append(all[i].Keys.IDs, id)
+			}
+		}
+	}
+	return all, err
+}
+
+// KnownKeys implements custody.Store.
+func (s *Store) KnownKeys(ctx context.Context) ([]custody.KnownKey, error) {
+	var found []struct {
+		ID         int64  `db:"id"`
+		Since      int64  `db:"known_since"`
+		PromotedAt *int64 `db:"promoted_at"`
+		RetiredAt  *int64 `db:"retired_at"`
+	}
+	err := s.list(ctx, s.r, &found, "select keys", "SELECT id, known_since, promoted_at, retired_at FROM encryption_keys ORDER BY known_since, id")
+	all := make([]custody.KnownKey, len(found))
+	for i, f := range found {
+		all[i] = custody.KnownKey{ID: card.KeyID(f.ID), Since: fromMillis(f.Since), PromotedAt: fromNullMillis(f.PromotedAt), RetiredAt: fromNullMillis(f.RetiredAt)}
+	}
+	return all, err
+}
+
+// PromoteKey implements custody.Store. Two promotions within a millisecond keep their order.
+func (s *Store) PromoteKey(ctx context.Context, id card.KeyID) error {
+	now := s.dialect.now
+	next := "(SELECT CASE WHEN MAX(k.promoted_at) >= " + now + " THEN MAX(k.promoted_at) + 1 ELSE " + now + " END FROM encryption_keys k)"
+	_, err := s.exec(ctx, s.w, "promote key", "INSERT INTO encryption_keys (id, known_since, promoted_at) VALUES (?, "+now+", "+next+
+		") ON CONFLICT (id) DO UPDATE SET promoted_at = excluded.promoted_at, retired_at = NULL", int64(id))
+	return err
+}
+
+// RetireKey implements custody.Store.
+func (s *Store) RetireKey(ctx context.Context, id card.KeyID) error {
+	_, err := s.exec(ctx, s.w, "retire key", "UPDATE encryption_keys SET retired_at = COALESCE(retired_at, "+s.dialect.now+") WHERE id = ?", int64(id))
+	return err
+}
