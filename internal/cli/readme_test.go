@@ -12,20 +12,23 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-func readme(t *testing.T) string {
+func readme(t *testing.T) string { return page(t, "README.md") }
+
+// page returns a page of the documentation.
+func page(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../README.md")
+	text, err := os.ReadFile("../../" + path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(text)
 }
 
-// table returns the rows of the README whose first column has the prefix.
-func table(t *testing.T, prefix string) []string {
+// table returns the rows of a page whose first column has the prefix.
+func table(t *testing.T, text, prefix string) []string {
 	t.Helper()
 	var rows []string
-	for line := range strings.Lines(readme(t)) {
+	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "| "+prefix) {
 			rows = append(rows, strings.TrimSpace(line))
 		}
@@ -75,7 +78,7 @@ func TestREADME_ListsTheFlagsOfServe(t *testing.T) {
 		}
 	})
 	var got []string
-	for _, row := range table(t, "`--") {
+	for _, row := range table(t, page(t, "docs/flags.md"), "`--") {
 		got = append(got, row[:strings.LastIndex(strings.TrimSuffix(row, "|"), "|")+1])
 	}
 	slices.Sort(got)
@@ -87,12 +90,12 @@ func TestREADME_ListsTheFlagsOfServe(t *testing.T) {
 		want[i] = strings.ReplaceAll(row, "|  |", "| |")
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("README:\n%s\nflags:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("page:\n%s\nflags:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
 func TestREADME_ListsTheErrorCodes(t *testing.T) {
-	rows := table(t, "<a name")
+	rows := table(t, readme(t), "<a name")
 	for _, e := range card.PublicErrors() {
 		if !slices.ContainsFunc(rows, func(row string) bool {
 			return strings.HasPrefix(row, fmt.Sprintf("| <a name=%q></a>`%s` |", e.Code, e.Code))
