@@ -57,7 +57,7 @@ drill: deps ## Restore backups, promote standbys and use one wallet twice, ROUND
 	tools/in-memory 4 go test -tags=nomsgpack,drill -count=1 -v -vet=off -timeout 3h -run 'TestDrill|TestChaos$$|TestFailpoints$$' ./internal/cli -drill-rounds $(ROUNDS) -drill-age $(AGE)
 
 CHAOS ?= 10m
-# FAILPOINTS=all kills workers at each point where a crash would be worst, KILLS times at each, instead.
+# TEST_FLAGS=-chaos-monero has it on a real monerod and wallet. FAILPOINTS=all kills workers at each point where a crash would be worst, KILLS times at each, instead.
 KILLS ?= 50
 chaos: deps ## Have processes, connections, databases and suppliers fail at random for CHAOS: nothing acknowledged may be lost or happen twice
 ifeq ($(FAILPOINTS),all)

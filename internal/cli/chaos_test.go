@@ -63,7 +63,7 @@ const (
 	theStandby
 	theSupplier
 	theNetwork
-	targets
+	theChain // only if it is real
 )
 
 // chaos is everything that may fail, and who causes it.
@@ -74,6 +74,7 @@ type chaos struct {
 	primary, standby *rig.Cluster
 	lines            [2]*rig.Line // to the databases
 	supplier         *makes
+	nodes            *nodes // nil if the chain is simulated
 	replicas         [replicas]*replica
 	shop             *shop
 
@@ -104,6 +105,11 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 		c.replicas[i] = &replica{url: fmt.Sprintf("http://127.0.0.1:%d", rig.FreePort(t))}
 	}
 	c.openSupplier()
+	serve := simulated()
+	if *chaosMonero {
+		c.nodes = newNodes(t)
+		serve = c.nodes.flags()
+	}
 	for i := range c.replicas {
 		address := strings.TrimPrefix(c.replicas[i].url, "http://")
 		role := "all"
@@ -111,14 +117,14 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 			role = "api"
 		}
 		c.replicas[i] = &replica{url: "http://" + address, log: filepath.Join(t.ArtifactDir(), fmt.Sprintf("replica-%d.log", i)),
-			args: simulated("--role", role, "--listen", address, "--webhook-insecure", "--webhook-timeout", "2s", "--suppliers", c.supplier.config)}
+			args: append(slices.Clone(serve), "--role", role, "--listen", address, "--webhook-insecure", "--webhook-timeout", "2s", "--suppliers", c.supplier.config)}
 		c.start(i)
 		urls = append(urls, c.replicas[i].url)
 	}
 	t.Cleanup(c.explain)
 	c.heal()
 	c.began = time.Now()
-	c.shop = openShop(t, urls, token, seed)
+	c.shop = openShop(t, urls, token, seed, c.nodes)
 	return c
 }
 
@@ -164,6 +170,10 @@ func (c *chaos) pick() (faults []fault) {
 	n := 1
 	for n < 4 && c.chance.IntN(3) == 0 {
 		n++
+	}
+	targets := int(theChain)
+	if c.nodes != nil {
+		targets++
 	}
 	which := c.chance.Perm(targets)
 	if c.chance.IntN(3) == 0 { // it has the most ways to fail
@@ -225,6 +235,8 @@ func (c *chaos) fault(target int) fault {
 		return c.supplierFault()
 	case theNetwork:
 		return c.networkFault()
+	case theChain:
+		return c.chainFault()
 	}
 	r := c.replicas[target]
 	restart := func() { c.start(target) }

@@ -159,7 +159,17 @@ func TestServe_AFrozenDatabase(t *testing.T) {
 	}
 	all.Wait()
 	c.Thaw()
+	thawed := time.Now()
 	becomes(t, s.url+"/readyz", http.StatusOK, 6*time.Second)
+	for { // readiness may be a moment ahead of the first address
+		status, body := ask(t, http.MethodPost, s.url+"/api/cards", token, "")
+		if status == http.StatusCreated {
+			break
+		}
+		if status != http.StatusServiceUnavailable || time.Since(thawed) > 10*time.Second {
+			t.Fatalf("%s after the thaw: %d %s", time.Since(thawed), status, body)
+		}
+	}
 	for range 20 {
 		if status, body := ask(t, http.MethodPost, s.url+"/api/cards", token, ""); status != http.StatusCreated {
 			t.Errorf("%d %s", status, body)

@@ -289,6 +289,14 @@ func (n *MoneroNet) Pay(tb testing.TB, address string, amount int64) (txID strin
 	return n.PayMany(tb, MoneroOutput{address, amount})
 }
 
+// TryPay is Pay for a payer that may have nothing to spend at the moment: then it returns an error, and nothing was sent.
+func (n *MoneroNet) TryPay(tb testing.TB, address string, amount int64) error {
+	tb.Helper()
+	n.refresh(tb, n.Payer)
+	_, err := n.transfer(tb, n.Payer, 0, MoneroOutput{address, amount})
+	return err
+}
+
 // PayMany sends one transaction with up to 15 outputs, and waits until it can be mined. It does not work after Pop, until new blocks
 // replace the dropped ones.
 func (n *MoneroNet) PayMany(tb testing.TB, outputs ...MoneroOutput) (txID string) {
