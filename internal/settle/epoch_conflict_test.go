@@ -1,0 +1,75 @@
+package settle_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// Two databases that use one wallet find each other within two passes, and neither sells or issues until an operator has decided.
+func TestWatcher_TwoDatabasesWithOneWalletStop(t *testing.T) {
+	t.Parallel()
+	one := newBranch(t)
+	sold := map[string]bool{}
+	one.sell(5, sold)
+	copied := one.backup()
+	older(t, copied, time.Second)
+	two := openBranch(t, copied, one.purse, one.account)
+	two.pass()
+	for _, b := range []*branch{one, two, one, two} {
+		if err := b.watcher.Tick(t.Context()); !errors.Is(err, card.ErrWalletShared) || b.watcher.Health() == nil {
+			t.Errorf("error %v, health %v", err, b.watcher.Health())
+		}
+	}
+	for _, b := range []*branch{one, two} {
+		if got, err := b.store.TakeAddresses(t.Context(), "monero", 1); err != nil || len(got) != 0 {
+			t.Errorf("took %v, error %v", got, err)
+		}
+		if state, err := b.store.PoolState(t.Context(), "monero"); err != nil || !state.Conflict {
+			t.Errorf("%+v, error %v", state, err)
+		}
+	}
+	third := openBranch(t, copied, one.purse, one.account) // a restart decides nothing
+	check(t, two.watcher.Close(t.Context()))
+	if err := third.watcher.Tick(t.Context()); !errors.Is(err, card.ErrWalletShared) {
+		t.Errorf("error %v", err)
+	}
+	check(t, third.store.ClaimWallet(t.Context(), "monero"))
+	third.sell(2*branchPool, sold)
+	for range 2 {
+		if err := one.watcher.Tick(t.Context()); !errors.Is(err, card.ErrWalletShared) {
+			t.Errorf("the other one goes on: %v", err)
+		}
+		check(t, third.watcher.Tick(t.Context()))
+	}
+	if n := third.resets(); n != 2 { // since the copy, and since the claim
+		t.Errorf("%d resets", n)
+	}
+}
+
+// A process that has stood by goes on with the epoch, so that nothing is skipped when it takes over.
+func TestWatcher_WhoeverStoodByGoesOnWithTheEpoch(t *testing.T) {
+	t.Parallel()
+	b := newBranch(t)
+	sold := map[string]bool{}
+	b.sell(5, sold)
+	standby := openBranch(t, b.path, b.purse, b.account)
+	for range 2 {
+		check(t, standby.watcher.Tick(t.Context()))
+		b.beats()
+	}
+	check(t, standby.watcher.Tick(t.Context()))
+	before, err := b.store.AddressPool(t.Context(), "monero")
+	check(t, err)
+	check(t, b.watcher.Close(t.Context()))
+	check(t, standby.watcher.Mark(t.Context()))
+	standby.beats()
+	after, err := b.store.AddressPool(t.Context(), "monero")
+	check(t, err)
+	if after.LastEpoch != before.LastEpoch || after.Next != before.Next {
+		t.Errorf("%+v became %+v", before, after)
+	}
+	standby.sell(branchPool, sold)
+}
