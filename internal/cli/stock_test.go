@@ -137,3 +137,27 @@ func TestCLI_AStockIsImportedOnlyFromASafeFile(t *testing.T) {
 		})
 	}
 }
+
+// What the page about stocks shows can be imported as it stands.
+func TestDocs_TheExampleOfAStockCanBeImported(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/suppliers-stock.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for file, block := range map[string]string{"suppliers.toml": "toml", "cards.csv": "csv"} {
+		_, after, found := strings.Cut(string(page), "```"+block+"\n")
+		text, _, closed := strings.Cut(after, "```")
+		if !found || !closed {
+			t.Fatalf("the page has no %s", block)
+		}
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := newProgram(t, "")
+	p.account(t)
+	wantOutput(t, p.must(t, "stock", "import", filepath.Join(dir, "cards.csv"), "--supplier", "shelf", "--suppliers", filepath.Join(dir, "suppliers.toml"), "--yes"),
+		"imported 1 cards into the stock of shelf")
+}
