@@ -142,6 +142,8 @@ var (
 	ErrWalletShared = errors.New("another database uses the wallet")
 	// ErrOutOfStock means that no card of an amount is left in a stock.
 	ErrOutOfStock = errors.New("out of stock")
+	// ErrStockHeld means that it is not known whether a card was given something of a stock before the database went back in time.
+	ErrStockHeld = errors.New("the stock is held because the database went back in time: cardmint stock release")
 	// ErrNoRow means that the store has no such row. Whether that is a public ErrNotFound is for an actor to decide.
 	ErrNoRow = errors.New("there is no such row")
 	// ErrDuplicate means that a row with this key exists already.

@@ -151,6 +151,9 @@ func openStripe(e supplierEntry, needs supplierNeeds) (maker, error) {
 	if err != nil {
 		return nil, err
 	}
+	if needs.mode != card.LiveMode && s.Live() {
+		return nil, errors.New("test mode: key_file has a key that makes real cards, rk_live_...")
+	}
 	if needs.mode == card.LiveMode && !s.Live() {
 		return nil, errors.New("live mode: key_file has a key for tests, not one that begins with rk_live_")
 	}

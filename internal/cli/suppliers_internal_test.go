@@ -200,3 +200,19 @@ func write(t *testing.T, path, text string, mode os.FileMode) {
 		t.Fatal(err)
 	}
 }
+
+func TestSuppliers_TestModeBuysNoRealCards(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"key": "rk_live_1", "page": strings.Repeat("x", 32)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries, err := parseSuppliers([]byte("[[supplier]]\nname = \"s\"\nkind = \"stripe\"\nkey_file = \"key\"\npage_secret_file = \"page\"\ncardholder = \"ich_1\"\npage = \"https://cards.example\"\n"), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := (suppliers{entries: entries}).open(supplierNeeds{mode: card.TestMode}); err == nil {
+		t.Error("test mode, where money is simulated, makes real cards")
+	}
+}

@@ -249,6 +249,8 @@ func (s *Issuer) try(ctx context.Context, intent Intent, c *card.Card) (attempt,
 		return attempt{intent: intent.unasked().later(undecodable)}, nil
 	case c.State != card.Paid:
 		return attempt{intent: intent.unasked().later(unpaidAgain)}, nil
+	case intent.Supplier != s.supplier.Name() && s.cfg.Routes.have(intent.Supplier): // another process gave it to that one meanwhile
+		return attempt{intent: intent.unasked()}, nil
 	case intent.Supplier != s.supplier.Name():
 		return s.park(ctx, intent, fmt.Sprintf("supplier %s was asked and may have made the card, but it is configured no more: configure it again and retry", intent.Supplier)), nil
 	case !intent.Asked && !s.route.makes(c.USD):
@@ -261,6 +263,7 @@ func (s *Issuer) try(ctx context.Context, intent Intent, c *card.Card) (attempt,
 	var busy *BusyError
 	switch {
 	case errors.Is(err, errForgotten):
+		intent.FirstAskedAt = time.Time{} // an operator who retries has asked the supplier: then it is submitted
 		return s.park(ctx, intent, err.Error()), nil
 	case errors.As(err, &busy):
 		a := attempt{intent: intent.unasked().later(busy.Error())}
@@ -294,6 +297,8 @@ func (s *Issuer) ask(ctx context.Context, intent Intent, usd card.USD) (Answer, 
 			return Answer{}, fmt.Errorf("look up: %w", err)
 		case found.Outcome == Unknown && !s.keepsKey(intent):
 			return Answer{}, errForgotten
+		case found.Outcome == Unknown && !s.route.makes(usd): // it was never asked for such a card, or is to be no longer
+			return Answer{Outcome: Declined, Reason: fmt.Sprintf("is not asked for cards of %s US dollars", usd)}, nil
 		case found.Outcome == Declined && intent.Answer == Declined && s.route.makes(usd): // an operator saw that, and retries
 		case found.Outcome != Unknown:
 			return found.clear()

@@ -48,21 +48,26 @@ func NewOffers(store OfferStore, routes Routes, index int) (*Offers, error) {
 // Tick asks the supplier, and stores that part of its offers which it is asked for. If it fails, what it offered last is withdrawn once it
 // is older than card.OfferLasts.
 func (o *Offers) Tick(ctx context.Context) error {
-	if o.index == 0 {
-		var names []string
-		for _, r := range o.routes {
-			names = append(names, r.Supplier.Name())
-		}
-		if err := o.store.DeleteOffers(ctx, names); err != nil {
-			return err
-		}
-	}
 	asking, cancel := context.WithTimeout(ctx, offersTimeout)
 	defer cancel()
 	offers, err := o.supplier.Offers(asking)
 	if err != nil {
-		return errors.Join(errors.New("offers: "+clean(err.Error())), o.store.KeepOffers(ctx, o.supplier.Name(), o.index))
+		err = errors.Join(errors.New("offers: "+clean(err.Error())), o.store.KeepOffers(ctx, o.supplier.Name(), o.index))
+	} else {
+		r := o.routes[o.index]
+		err = o.store.SaveOffers(ctx, card.SupplierOffers{Supplier: o.supplier.Name(), Priority: o.index, Offers: card.Clip(offers, r.Min, r.Max)})
 	}
-	r := o.routes[o.index]
-	return o.store.SaveOffers(ctx, card.SupplierOffers{Supplier: o.supplier.Name(), Priority: o.index, Offers: card.Clip(offers, r.Min, r.Max)})
+	return errors.Join(err, o.forget(ctx))
+}
+
+// forget deletes the offers of suppliers that there are no more, once there are others: without any, everything is sold.
+func (o *Offers) forget(ctx context.Context) error {
+	if o.index != 0 {
+		return nil
+	}
+	var names []string
+	for _, r := range o.routes {
+		names = append(names, r.Supplier.Name())
+	}
+	return o.store.DeleteOffers(ctx, names)
 }

@@ -23,6 +23,16 @@ type Routes []Route
 // Only returns routes with one supplier, which makes every card.
 func Only(s Supplier) Routes { return Routes{{Supplier: s, Min: card.MinUSD, Max: card.MaxUSD}} }
 
+// have reports whether there is a supplier of that name.
+func (r Routes) have(supplier string) bool {
+	for _, x := range r {
+		if x.Supplier.Name() == supplier {
+			return true
+		}
+	}
+	return false
+}
+
 // Share is an amount of cards that a supplier is asked for.
 type Share struct {
 	Supplier string

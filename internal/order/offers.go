@@ -26,6 +26,7 @@ func anything() []card.Offer {
 func (s *Service) FollowOffers(ctx context.Context) error {
 	all, err := s.store.Offers(ctx)
 	if err != nil {
+		s.offers.CompareAndSwap(nil, &offers{old: true}) // not known is not everything
 		return err
 	}
 	now := &offers{all: all, old: true}
@@ -39,7 +40,7 @@ func (s *Service) FollowOffers(ctx context.Context) error {
 		together = append(together, all[i].Offers...)
 	}
 	now.merged = card.Merge(card.Clip(together, card.MinUSD, card.MaxUSD))
-	if len(all) == 0 {
+	if len(all) == 0 && !s.cfg.NeedOffers {
 		now = nil
 	}
 	s.offers.Store(now)

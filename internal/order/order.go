@@ -133,6 +133,9 @@ type Config struct {
 	MaxOpenUSD card.USD
 	// FreezeReversed refuses new cards to an account while one of its issued cards is reversed. Defaults to false.
 	FreezeReversed bool
+	// NeedOffers refuses orders until a worker has stored what can be had of suppliers. Otherwise everything is sold until then: the
+	// worker may be older than offers. Defaults to false.
+	NeedOffers bool
 	// MaxBlind is how long orders are still accepted after passes over their chain began to fail. Defaults to 15 minutes.
 	MaxBlind time.Duration
 	// MaskCredentials has cards read with masked credentials; only RevealCard shows them. Defaults to false.

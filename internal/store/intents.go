@@ -233,12 +233,12 @@ func (t *tx) SaveIssued(ctx context.Context, cards []issue.IssuedCard) error {
 	})
 }
 
-// ReopenIntent implements operator.Tx. The next attempt looks up before it submits, as every attempt after the first. It may submit
-// again, for as long as the supplier keeps the key from now on: the operator has seen what happened, and the last answer stays known,
-// so that a request which the supplier declined is submitted again. What was declined may be asked of another supplier.
+// ReopenIntent implements operator.Tx. What was parked is looked up before it is submitted again, and submitted only while the supplier
+// keeps its key, or after an operator was told to ask. What all suppliers refused is asked of them anew.
 func (t *tx) ReopenIntent(ctx context.Context, id uuid.UUID) error {
-	_, err := t.s.exec(ctx, t.t, "reopen intent", `UPDATE intents SET state = 'open', due_at = 0, first_asked_at = NULL, refusals = NULL,
-		opened_at = NULL, supplier = CASE state WHEN 'refund_due' THEN NULL ELSE supplier END, reference = CASE state WHEN 'refund_due' THEN NULL ELSE reference END
+	_, err := t.s.exec(ctx, t.t, "reopen intent", `UPDATE intents SET state = 'open', due_at = 0, refusals = NULL, opened_at = NULL,
+		first_asked_at = CASE state WHEN 'refund_due' THEN NULL ELSE first_asked_at END,
+		supplier = CASE state WHEN 'refund_due' THEN NULL ELSE supplier END, reference = CASE state WHEN 'refund_due' THEN NULL ELSE reference END
 		WHERE card_uuid = ? AND state IN ('parked', 'refund_due')`, id)
 	return err
 }

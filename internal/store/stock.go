@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -138,17 +139,32 @@ func (s *Store) takeStock(ctx context.Context, supplier string, id uuid.UUID, us
 		default:
 			return t.issueStock(ctx, &item, id, "?", row.ID)
 		}
-		err = t.issueStock(ctx, &item, id, freeItem+s.dialect.skipLocked, supplier, int64(usd), after.UnixMilli())
-		if errors.Is(err, card.ErrNoRow) {
-			item = card.StockItem{}
-			return nil // but the item that expires too soon is free
+		// What is held may have been given out to this very card, in a time that the database forgot.
+		if held, err := t.hasStock(ctx, "state = 'held'", supplier, int64(usd)); err != nil || held {
+			return cmp.Or(err, card.ErrStockHeld)
 		}
-		return err
+		err = t.issueStock(ctx, &item, id, freeItem+s.dialect.skipLocked, supplier, int64(usd), after.UnixMilli())
+		if !errors.Is(err, card.ErrNoRow) {
+			return err
+		}
+		item = card.StockItem{}
+		// One that another transaction has locked may be free again, or be this card's by an attempt whose commit is late.
+		locked, err := t.hasStock(ctx, "state = 'free' AND expires_at > ?", supplier, int64(usd), after.UnixMilli())
+		if err == nil && locked {
+			err = card.ErrUnavailable
+		}
+		return err // without one, the item that expires too soon is free
 	})
 	if err == nil && item.ID == uuid.Nil {
 		err = card.ErrOutOfStock
 	}
 	return item, err
+}
+
+// hasStock reports whether a supplier has items of an amount that meet a condition, whoever has locked them.
+func (t *tx) hasStock(ctx context.Context, condition string, args ...any) (yes bool, err error) {
+	err = t.s.get(ctx, t.t, &yes, "look for stock", "SELECT EXISTS (SELECT 1 FROM stock WHERE supplier = ? AND usd_cents = ? AND "+condition+")", args...)
+	return yes, err
 }
 
 const freeStock = "UPDATE stock SET state = 'free', card_uuid = NULL, reserved_until = NULL"

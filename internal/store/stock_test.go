@@ -316,7 +316,7 @@ func TestBeginEpoch_AStaleOneHoldsTheStock(t *testing.T) {
 		_, err = s.InsertCardReserving(t.Context(), newCard(owner), 0, shelf, time.Hour)
 		wantError(t, err, card.ErrOutOfStock)
 		_, err = s.TakeStock(t.Context(), shelf, uuid.New(), 150_50, epoch)
-		wantError(t, err, card.ErrOutOfStock)
+		wantError(t, err, card.ErrStockHeld)
 		if item, err := s.TakeStock(t.Context(), shelf, reserved.UUID, 150_50, epoch); err != nil || item.State != card.StockHeld {
 			t.Errorf("item %s, error %v", item.State, err)
 		}

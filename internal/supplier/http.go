@@ -31,6 +31,7 @@ const (
 	largestHeaders  = 32 << 10
 	longestKey      = 64
 	connectionsKept = 16 // as many cards as package issue asks for at once
+	notTold         = -1 // nanoseconds: the supplier was not asked yet how long it keeps keys
 )
 
 // HTTPConfig says how to reach a supplier that keeps the contract openapi/supplier.yaml.
@@ -68,7 +69,7 @@ type HTTP struct {
 	timeout   time.Duration
 	validFor  time.Duration
 	retention time.Duration
-	told      atomic.Int64 // what the supplier said last of its retention, in nanoseconds; 0 for good, or if it did not say
+	told      atomic.Int64 // what the supplier said last of its retention, in nanoseconds; 0 for good, notTold before it was asked
 	transport *http.Transport
 	now       func() time.Time
 }
@@ -105,6 +106,7 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	}
 	s := &HTTP{name: cfg.Name, base: strings.TrimRight(base.String(), "/"), secrets: secrets, timeout: cmp.Or(cfg.Timeout, defaultTimeout),
 		validFor: cfg.ValidFor, retention: cfg.KeyRetention, now: cfg.Now}
+	s.told.Store(notTold)
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -152,7 +154,7 @@ func (s *HTTP) Secrets() Secrets { return s.secrets }
 // KeyRetention implements issue.Supplier. It is the shorter one of what is configured and what the supplier said last to Offers.
 func (s *HTTP) KeyRetention() time.Duration {
 	told := time.Duration(s.told.Load())
-	if told == 0 || s.retention != 0 && s.retention < told {
+	if told == 0 || told == notTold || s.retention != 0 && s.retention < told {
 		return s.retention
 	}
 	return told
@@ -210,6 +212,11 @@ func (s *HTTP) ask(ctx context.Context, r issue.Request, op func(key string) ope
 		return issue.Answer{}, err
 	}
 	if o.method == http.MethodGet && reply.unknownKey() {
+		if s.told.Load() == notTold { // it may be unknown because it is forgotten
+			if _, err := s.Offers(ctx); err != nil {
+				return issue.Answer{}, fmt.Errorf("ask how long keys are kept: %w", err)
+			}
+		}
 		return issue.Answer{}, nil
 	}
 	return reply.answer(key)

@@ -249,3 +249,21 @@ func FuzzHTTP_Answers(f *testing.F) {
 		}
 	})
 }
+
+func TestHTTP_AKeyIsNotKeptForGoodBeforeTheSupplierSaidSo(t *testing.T) {
+	s := connect(t, start(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/offers" {
+			says(`{"offers":[],"key_retention_seconds":86400}`)(w, r)
+			return
+		}
+		gives(404, "application/problem+json", unknownBody)(w, r)
+	}))
+	found, err := s.Lookup(t.Context(), asked)
+	if got := s.KeyRetention(); err == nil && found.Outcome == issue.Unknown && got != 24*time.Hour {
+		t.Errorf("the supplier does not know the key, and it is taken to be kept for %v (0 is for ever), not 24h", got)
+	}
+	_, err = s.Offers(t.Context())
+	if s.KeyRetention() != 24*time.Hour {
+		t.Error(s.KeyRetention(), err)
+	}
+}

@@ -129,7 +129,13 @@ func TestHTTP_AnswersAreReadAsTheContractSays(t *testing.T) {
 			t.Errorf("the contract does not have %s", reason)
 		}
 	}
-	s := connect(t, start(t, gives(404, problem, unknownBody)))
+	s := connect(t, start(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/offers") { // it is asked how long it keeps keys
+			says(`{"offers":[],"key_retention_seconds":86400}`)(w, r)
+			return
+		}
+		gives(404, problem, unknownBody)(w, r)
+	}))
 	if a, err := s.Lookup(t.Context(), asked); err != nil || a != (issue.Answer{}) {
 		t.Errorf("unknown: %+v, %v", a, err)
 	}
@@ -351,6 +357,7 @@ func TestHTTP_RequestsAreSignedAndSayWhatTheContractSays(t *testing.T) {
 		{"PUT", "/v1/cards/" + vectorKey, body, "application/json"},
 		{"PUT", "/v1/cards/" + vectorKey + ".2", body, "application/json"},
 		{"GET", "/v1/cards/" + vectorKey + ".2", "", ""},
+		{"GET", "/v1/offers", "", ""}, // for how long keys are kept
 		{"POST", "/v1/cards/" + vectorKey + "/cancel", "", ""},
 		{"GET", "/v1/offers", "", ""},
 		{"PUT", "/cards/" + vectorKey, `{"currency":"USD","usd_amount":"150.50"}`, "application/json"},

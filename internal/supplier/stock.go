@@ -17,7 +17,7 @@ import (
 type StockStore interface {
 	// TakeStock returns the item that was issued to a card, or issues one: the item that is reserved for the card, else the first to expire
 	// of those that are free and of the amount. What it issues can be used until later than after. An item that is held is returned as it
-	// is. The error is card.ErrOutOfStock if there is none.
+	// is. The error is card.ErrOutOfStock if there is none, and card.ErrStockHeld if a card without one may have been given one that is held.
 	TakeStock(ctx context.Context, supplier string, id uuid.UUID, usd card.USD, after time.Time) (card.StockItem, error)
 	// StockItem returns the item that is reserved for a card or was issued to it. The error is card.ErrNoRow if there is none.
 	StockItem(ctx context.Context, supplier string, id uuid.UUID) (card.StockItem, error)
@@ -151,7 +151,8 @@ func (s *Stock) find(ctx context.Context, r issue.Request) (card.StockItem, erro
 func (s *Stock) answer(item card.StockItem) (issue.Answer, error) {
 	switch {
 	case item.State == card.StockHeld:
-		return issue.Answer{Outcome: issue.Declined, Reason: "the stock is held because the database went back in time: cardmint stock release", Temporary: true}, nil
+		return issue.Answer{Outcome: issue.Issued, USD: item.USD,
+			Flaw: "the item of this card may have been given out before the database went back in time: find out, then retry or refund"}, nil
 	case item.Sealed == nil:
 		return issue.Answer{Outcome: issue.Issued, USD: item.USD, Flaw: "the item of this card was given out before, and its credentials are no longer in stock"}, nil
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/supplier"
 	"github.com/cardmint/cardmint/internal/vault"
@@ -26,6 +27,7 @@ import (
 type shelf struct {
 	*supplier.Stock
 	t   *testing.T
+	url string
 	db  *store.Store
 	v   *vault.Vault
 	now time.Time
@@ -37,7 +39,7 @@ func onShelf(t *testing.T, f func(t *testing.T, s *shelf)) {
 	t.Helper()
 	t.Parallel()
 	databases.Each(t, func(t *testing.T, url string) {
-		s := &shelf{t: t, now: november}
+		s := &shelf{t: t, url: url, now: november}
 		keys := filepath.Join(t.TempDir(), "x.keys")
 		need(t, vault.Create(keys))
 		var err error
@@ -285,6 +287,22 @@ func TestImport_AllOrNothing(t *testing.T) {
 		s.shelve(lines...)
 		if offers, err := s.Offers(t.Context()); err != nil || offers[0].Left != 1200 {
 			t.Errorf("%v, %v", offers, err)
+		}
+	})
+}
+
+// A card was given an item; then the database goes back to where that item was free. Declined would have another supplier make a second card.
+func TestStock_WhileItIsHeldItDeclinesNothing(t *testing.T) {
+	onShelf(t, func(t *testing.T, s *shelf) {
+		s.shelve(row("100", 1, "11/27"))
+		r := request(100_00)
+		want(t, s.Submit, r, issue.Issued)
+		_, err := rig.OpenSQL(t, s.url).Exec("UPDATE stock SET state = 'free', card_uuid = NULL") // the restored backup
+		need(t, err)
+		_, err = s.db.HoldStock(t.Context(), "shelf")
+		need(t, err)
+		if a, err := s.Submit(t.Context(), r); err == nil && a.Outcome == issue.Declined {
+			t.Errorf("the stock says that it gave out no card, though it did: %s", a.Reason)
 		}
 	})
 }

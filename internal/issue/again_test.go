@@ -1,0 +1,116 @@
+package issue_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/issue"
+)
+
+func TestIssue_ARetryOfAForgottenRequestBuysNoSecondCard(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		m := r.market(2, 0)
+		a, b := m.presses[0], m.presses[1]
+		a.submit = these(issue.Answer{Outcome: issue.Declined, Reason: "none"}, nil)
+		b.retention = 24 * time.Hour
+		bought := 0
+		b.submit = func(context.Context, issue.Request) (issue.Answer, error) {
+			bought++
+			return issue.Answer{}, errors.New("timeout")
+		}
+		c := r.paid()
+		m.work() // b made it; nobody heard
+		both := m.routes
+		m.routes = both[:1]
+		m.restart()
+		r.due()
+		m.work()
+		r.want(c, issue.StateParked, "unknown", r.reason(c))
+		// three days later; b has forgotten the key
+		r.exec("UPDATE intents SET first_asked_at = first_asked_at - 259200000, opened_at = opened_at - 259200000")
+		m.routes = both
+		m.restart()
+		r.retry(c)
+		m.work()
+		if bought != 1 {
+			t.Errorf("bought %d cards for one payment", bought)
+		}
+	})
+}
+
+func TestIssue_ARetryAsksNobodyForAnAmountThatItDoesNotMake(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		m := r.market(2, 0)
+		a, b := m.presses[0], m.presses[1]
+		m.routes[0].Max = 100_00
+		m.restart()
+		b.submit = these(issue.Answer{Outcome: issue.Declined, Reason: "none"}, nil)
+		c := r.paid() // 150.50
+		m.work()
+		m.routes = m.routes[:1]
+		m.restart()
+		r.retry(c)
+		m.work()
+		if n := strings.Count(strings.Join(a.calls, " "), "submit"); n > 0 {
+			t.Errorf("a, which makes up to 100, was asked for 150.50: %v", a.calls)
+		}
+	})
+}
+
+type watched struct {
+	shop
+	before func()
+}
+
+func (w *watched) Offers(ctx context.Context) ([]card.Offer, error) {
+	w.before()
+	return w.shop.Offers(ctx)
+}
+
+func TestOffers_ThereAreAlwaysSomeWhileSuppliersChange(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		check(t, r.db.SaveOffers(t.Context(), card.SupplierOffers{Supplier: "old"}))
+		s := &watched{shop: shop{press: press{name: "new"}}}
+		s.before = func() {
+			all, err := r.db.Offers(t.Context())
+			check(t, err)
+			if len(all) == 0 {
+				t.Error("no offers are stored: every amount is sold")
+			}
+		}
+		o, err := issue.NewOffers(r.db, issue.Routes{{Supplier: s, Min: 50_00, Max: 100_00}}, 0)
+		check(t, err)
+		check(t, o.Tick(t.Context()))
+	})
+}
+
+// racing returns what PostgreSQL returns if the supplier of an intent changes between the snapshot of a claim and its lock.
+type racing struct{ *disk }
+
+func (s racing) ClaimIntents(ctx context.Context, c issue.Claim, n int, ttl time.Duration) ([]issue.Intent, error) {
+	c.Supplier = "b"
+	return s.disk.ClaimIntents(ctx, c, n, ttl)
+}
+
+func TestIssue_AnIntentOfAnotherSupplierIsNotParked(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		m := r.market(2, 0)
+		m.presses[0].submit = these(issue.Answer{Outcome: issue.Declined, Reason: "none"}, nil)
+		c := r.paid()
+		_, err := m.issuers[0].IssueDue(t.Context()) // now b is to be asked
+		check(t, err)
+		late, err := issue.New(racing{r.disk}, r.disk, issue.Wake{}, slog.New(slog.NewTextHandler(io.Discard, nil)), issue.Config{Routes: m.routes})
+		check(t, err)
+		_, err = late.IssueDue(t.Context())
+		check(t, err)
+		r.due()
+		m.work()
+		r.want(c, issue.StateDone, "issued", "")
+	})
+}
