@@ -76,7 +76,7 @@ func TestSimulation_CatchesBrokenRules(t *testing.T) {
 		{"replaced blocks are not read", "chain.go", "v.Since = min(q.Since, kept)", "v.Since = max(q.Since, kept)"},
 		{"what the mempool still lists is not in a block", "pass.go", "known && lingers(old, t)", "known && lingers(t, t) && old.Height == 0"},
 	}
-	most := 400
+	most := 1000
 	if !*allMutants {
 		mutants = mutants[:3]
 	}
