@@ -2,11 +2,11 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/custody"
 )
 
@@ -46,15 +46,18 @@ func (c cardPurgeCommand) Run(ctx context.Context, g *globals) error {
 		case r.Card.CredentialsPurgedAt != nil && !r.Credentials:
 			fmt.Fprintf(g.stdout, "nothing to do: the credentials of card %s were purged at %s\n", id, day(r.Card.CredentialsPurgedAt))
 			return nil
-		case r.Credentials && !c.Yes:
+		case r.Card.Status != card.Generated:
+			return hint(custody.ErrNotIssued, "what the card waits for is shown by: %s", command("card", "show", id.String()))
+		case !r.Credentials:
+			fmt.Fprintf(g.stdout, "nothing to do: card %s has no credentials, although they were never purged\n", id)
+			return nil
+		case !c.Yes:
 			fmt.Fprintf(g.stdout, "would delete the credentials of card %s of account %s for good, %s USD. Nothing was changed.\n", id, r.Account, r.Card.USD)
 			fmt.Fprintf(g.stdout, "to do it: %s\n", command("card", "purge", id.String(), "--note", c.Note, "--operator", who, "--yes"))
 			return nil
 		}
 		purged, err := o.db.PurgeCard(ctx, custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: id, Note: c.Note, Operator: who})
 		switch {
-		case errors.Is(err, custody.ErrNotIssued):
-			return hint(err, "what the card waits for is shown by: %s", command("card", "show", id.String()))
 		case err != nil:
 			return err
 		case !purged:

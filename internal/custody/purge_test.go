@@ -113,6 +113,22 @@ func TestPurgeCard_OnceAndOnlyOfAnIssuedCard(t *testing.T) {
 	})
 }
 
+// Credentials that were lost are what the books doubt: a purge that deletes nothing must not say that it did.
+func TestPurgeCard_HidesNoLostCredentials(t *testing.T) {
+	onEach(t, func(t *testing.T, s *safe) {
+		id := s.issue(1)[0]
+		s.exec("DELETE FROM credentials WHERE card_uuid = $1", id)
+		if purged, err := s.db.PurgeCard(t.Context(), custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: id, Note: "why", Operator: "who"}); err != nil || purged {
+			t.Errorf("%v, %v", purged, err)
+		}
+		c, err := s.db.CardByUUID(t.Context(), s.account, id)
+		check(t, err)
+		if c.CredentialsPurgedAt != nil {
+			t.Error("what was lost is said to be purged")
+		}
+	})
+}
+
 func TestCheckRetention_NotWithinTheHour(t *testing.T) {
 	t.Parallel()
 	for retention, ok := range map[time.Duration]bool{0: true, time.Hour: true, 720 * time.Hour: true, time.Hour - 1: false, -time.Hour: false} {

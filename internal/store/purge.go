@@ -33,30 +33,38 @@ func (s *Store) PurgeCredentials(ctx context.Context, age time.Duration, n int) 
 	return purged, dated, err
 }
 
-// purge deletes credentials. Cards are locked before, in the order of their uuids, as everybody does.
+// purge deletes credentials, and what the stock still has of them, and returns how many cards had some. A card that has none is left as it
+// is: what was lost must not look as if it had been deleted on purpose. Cards are locked before, in the order of their uuids, as everybody
+// does.
 func (t *tx) purge(ctx context.Context, ids []uuid.UUID) (int64, error) {
 	query, args, err := sqlx.In("SELECT uuid FROM cards WHERE uuid IN (?) AND status = ? ORDER BY uuid"+t.s.dialect.forUpdate, ids, card.Generated)
 	if err != nil {
 		return 0, err
 	}
-	var locked []uuid.UUID
+	var locked, purged []uuid.UUID
 	if err := t.s.list(ctx, t.t, &locked, "lock cards", query, args...); err != nil || len(locked) == 0 {
 		return 0, err
 	}
-	query, args, err = sqlx.In("DELETE FROM credentials WHERE card_uuid IN (?)", locked)
+	query, args, err = sqlx.In("DELETE FROM credentials WHERE card_uuid IN (?) RETURNING card_uuid", locked)
 	if err != nil {
 		return 0, err
 	}
-	purged, err := t.s.exec(ctx, t.t, "purge credentials", query, args...)
-	if err != nil {
+	if err := t.s.list(ctx, t.t, &purged, "purge credentials", query, args...); err != nil || len(purged) == 0 {
 		return 0, err
 	}
-	query, args, err = sqlx.In("UPDATE cards SET credentials_purged_at = "+t.s.dialect.now+" WHERE uuid IN (?) AND credentials_purged_at IS NULL", locked)
-	if err != nil {
-		return 0, err
+	for _, then := range []struct{ what, query string }{
+		{"update cards", "UPDATE cards SET credentials_purged_at = " + t.s.dialect.now + " WHERE uuid IN (?) AND credentials_purged_at IS NULL"},
+		{"wipe stock", wipeStock + " WHERE id IN (" + unwipedStock + " AND q.card_uuid IN (?))"},
+	} {
+		query, args, err := sqlx.In(then.query, purged)
+		if err != nil {
+			return 0, err
+		}
+		if _, err := t.s.exec(ctx, t.t, then.what, query, args...); err != nil {
+			return 0, err
+		}
 	}
-	_, err = t.s.exec(ctx, t.t, "update cards", query, args...)
-	return purged, err
+	return int64(len(purged)), nil
 }
 
 // PurgeCard implements custody.Store.

@@ -213,11 +213,17 @@ func (s *Store) TidyStock(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.exec(ctx, s.w, "wipe stock", `UPDATE stock SET card_number = NULL, expiration_date = NULL, security_code = NULL, url = NULL, url_password = NULL
-		WHERE id IN (SELECT q.id FROM stock q WHERE q.state = 'issued' AND q.card_number IS NOT NULL
-			AND (SELECT i.state FROM intents i WHERE i.card_uuid = q.card_uuid AND i.card_number_hash = q.number_hash) = 'done'`+s.dialect.skipLocked+")")
+	_, err = s.exec(ctx, s.w, "wipe stock", wipeStock+" WHERE id IN ("+unwipedStock+s.dialect.skipLocked+")")
 	return err
 }
+
+// wipeStock deletes the credentials of items. The hash of the card number stays, so that nobody imports it again.
+const wipeStock = "UPDATE stock SET card_number = NULL, expiration_date = NULL, security_code = NULL, url = NULL, url_password = NULL"
+
+// unwipedStock selects the items q that still have the credentials of the cards which were made of them. The item of a card that another
+// supplier made is none of these.
+const unwipedStock = `SELECT q.id FROM stock q WHERE q.state = 'issued' AND q.card_number IS NOT NULL
+	AND (SELECT i.state FROM intents i WHERE i.card_uuid = q.card_uuid AND i.card_number_hash = q.number_hash) = 'done'`
 
 // holdStock has every item that is not issued wait for an operator.
 const holdStock = "UPDATE stock SET state = 'held' WHERE state IN ('free', 'reserved')"

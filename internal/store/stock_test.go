@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/custody"
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
@@ -292,6 +293,34 @@ func TestTidyStock_WipesWhatIsStoredElsewhere(t *testing.T) {
 			check(t, err)
 			if (item.Sealed == nil) != (i == 0) || item.State != card.StockIssued || len(item.NumberHash) == 0 {
 				t.Errorf("card %d: %+v", i, item)
+			}
+		}
+	})
+}
+
+// Nobody tidies the stock of a supplier that is no longer configured: a purge leaves no copy there.
+func TestPurgeCard_WipesTheStock(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		stockUp(t, s, 2)
+		payCards(t, s, 2)
+		claimed, err := s.ClaimIntents(t.Context(), claimOf(shelf), 2, time.Hour)
+		check(t, err)
+		for i, intent := range claimed {
+			item, err := s.TakeStock(t.Context(), shelf, intent.CardUUID, 150_50, epoch)
+			check(t, err)
+			made := issued(intent, "x")
+			if i == 0 { // the other was made by another supplier, so that its item is still good
+				made.NumberHash = item.NumberHash
+			}
+			check(t, s.IssueTx(t.Context(), func(tx issue.Tx) error { return tx.SaveIssued(t.Context(), []issue.IssuedCard{made}) }))
+		}
+		for i, intent := range claimed {
+			purged, err := s.PurgeCard(t.Context(), custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: intent.CardUUID, Note: "why", Operator: "who"})
+			check(t, err)
+			item, err := s.StockItem(t.Context(), shelf, intent.CardUUID)
+			check(t, err)
+			if !purged || (item.Sealed == nil) != (i == 0) || item.State != card.StockIssued || len(item.NumberHash) == 0 {
+				t.Errorf("card %d: purged %t, %+v", i, purged, item)
 			}
 		}
 	})
