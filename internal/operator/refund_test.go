@@ -90,6 +90,35 @@ func TestResolve_ATransactionIsThatOfTheRefundThatHasNone(t *testing.T) {
 	})
 }
 
+// A transaction gives money back once, however often it is named.
+func TestResolve_ATransactionIsThatOfOneRefund(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		c := s.late(coin / 2)
+		_, err := s.sent(c, firstTx, nil, false)
+		check(t, err)
+		s.pay(c, coin/4, 10)
+		s.tick()
+		_, err = s.sent(c, secondTx, nil, false)
+		check(t, err)
+		wantNothing := func() {
+			t.Helper()
+			if done, err := s.sent(c, firstTx, nil, false); err != nil || !done.Nothing || done.Noted == nil || done.Noted.Amount != coin/2 {
+				t.Errorf("%+v, %v", done, err)
+			}
+			s.wantRefund(c, coin*3/4, secondTx)
+		}
+		wantNothing()
+		s.pay(c, coin/8, 10)
+		s.tick()
+		wantNothing()
+		record, err := s.store.Record(t.Context(), c.UUID)
+		check(t, err)
+		if len(record.Resolutions) != 2 {
+			t.Errorf("%+v", record.Resolutions)
+		}
+	})
+}
+
 func TestResolve_OnlyARefundHasATransaction(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.late(coin / 2)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/google/uuid"
 
@@ -56,12 +55,12 @@ func (s *Service) ResolveCard(ctx context.Context, d Decision) (Resolved, error)
 		if err != nil {
 			return err
 		}
-		noted, err := sentBy(ctx, tx, d, found[0], on)
+		noted, named, err := sentBy(ctx, tx, d, found[0], on)
 		switch {
 		case err != nil:
 			return err
 		case noted != nil:
-			done, err = note(ctx, tx, d, r, found[0], noted)
+			done, err = note(ctx, tx, d, r, found[0], noted, named)
 		default:
 			done, err = s.resolve(ctx, tx, d, r, found[0], on)
 		}
@@ -106,33 +105,35 @@ func (s *Service) resolve(ctx context.Context, tx Tx, d Decision, r Resolution, 
 	return done, tx.SaveVerdicts(ctx, []card.Verdict{v})
 }
 
-// sentBy returns the refund, recorded before, that the transaction of a decision belongs to: the last one, if it has no transaction or
-// this one, or if nothing else is to be given back. It returns nil for a refund that is yet to be recorded.
-func sentBy(ctx context.Context, tx Tx, d Decision, c *card.Card, on ground) (*Resolution, error) {
+// sentBy returns the refund, recorded before, that the transaction of a decision belongs to, and whether it was named already: the one
+// for which it was named, or else the last one, if that has no transaction or if nothing else is to be given back. It returns nil for a
+// refund that is yet to be recorded.
+func sentBy(ctx context.Context, tx Tx, d Decision, c *card.Card, on ground) (last *Resolution, named bool, err error) {
 	if d.TxID == "" || c.Refunded == 0 {
-		return nil, nil
-	}
-	if c.RefundTxID != "" && c.RefundTxID != d.TxID {
-		decided := *c
-		if _, nothing, err := decide(&decided, Refund, on); err == nil && !nothing {
-			return nil, nil
-		}
+		return nil, false, nil
 	}
 	all, err := tx.Resolutions(ctx, c.UUID)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	for _, r := range slices.Backward(all) {
-		if r.Kind == Refund && r.Amount > 0 {
-			return &r, nil
+	for _, r := range all {
+		if r.Kind == Refund && r.Amount > 0 && (last == nil || !named) {
+			last = &r
+		}
+		named = named || r.TxID == d.TxID
+	}
+	if !named && c.RefundTxID != "" {
+		decided := *c
+		if _, nothing, err := decide(&decided, Refund, on); err == nil && !nothing {
+			return nil, false, nil
 		}
 	}
-	return nil, nil
+	return last, named, nil
 }
 
-// note names the transaction of a refund that was recorded before.
-func note(ctx context.Context, tx Tx, d Decision, r Resolution, c *card.Card, refund *Resolution) (Resolved, error) {
-	done := Resolved{Resolution: r, Card: c, After: c.State, Noted: refund, Nothing: c.RefundTxID == d.TxID}
+// note names the transaction of a refund that was recorded before, unless it was named already.
+func note(ctx context.Context, tx Tx, d Decision, r Resolution, c *card.Card, refund *Resolution, named bool) (Resolved, error) {
+	done := Resolved{Resolution: r, Card: c, After: c.State, Noted: refund, Nothing: named}
 	switch {
 	case done.Nothing:
 		return done, nil
