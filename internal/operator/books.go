@@ -126,14 +126,12 @@ func (s *Service) Reconcile(ctx context.Context, a Audit) (Books, error) {
 		}
 	}
 	if a.Vault != nil {
-		damaged, err := s.checkSealed(ctx, a.Vault, r)
+		doubts, damaged, err := s.checkSealed(ctx, a.Vault, r)
 		if err != nil {
 			return Books{}, err
 		}
-		for _, d := range damaged {
-			r.Doubted = append(r.Doubted, d.ID)
-			b.Doubts = append(b.Doubts, d)
-		}
+		r.Doubted = append(r.Doubted, damaged...)
+		b.Doubts = append(b.Doubts, doubts...)
 	}
 	if err := s.store.KeepBooks(ctx, r); err != nil {
 		s.log.WarnContext(ctx, "the books were read, but can't be kept", "error", err)
@@ -146,34 +144,31 @@ const (
 	someDamaged   = 20  // how many are said to be damaged at most
 )
 
-// checkSealed decrypts what is encrypted of the cards that were read, and returns what can't be, at most some.
-func (s *Service) checkSealed(ctx context.Context, vault Vault, r Reading) (damaged []Doubt, err error) {
-	check := func(page []SealedCard) (enough bool) {
+// checkSealed decrypts what is encrypted of the cards that were read. It returns what can't be, at most some, and all cards that this is
+// of: none is forgotten before it was said.
+func (s *Service) checkSealed(ctx context.Context, vault Vault, r Reading) (doubts []Doubt, damaged []uuid.UUID, err error) {
+	check := func(page []SealedCard) {
 		for _, c := range page {
-			damaged = append(damaged, c.doubts(vault)...)
-			if len(damaged) >= someDamaged {
-				damaged = damaged[:someDamaged]
-				return true
+			if found := c.doubts(vault); len(found) > 0 {
+				damaged = append(damaged, c.UUID)
+				doubts = append(doubts, found[:min(len(found), someDamaged-len(doubts))]...)
 			}
 		}
-		return false
 	}
 	for some := range slices.Chunk(r.Others, checkedAtOnce) {
 		page, err := s.store.SealedCardsOf(ctx, some)
 		if err != nil {
-			return nil, fmt.Errorf("check what is encrypted: %w", err)
+			return nil, nil, fmt.Errorf("check what is encrypted: %w", err)
 		}
-		if check(page) {
-			return damaged, nil
-		}
+		check(page)
 	}
 	for from := r.From; ; {
 		page, err := s.store.SealedCards(ctx, from, checkedAtOnce)
 		if err != nil {
-			return nil, fmt.Errorf("check what is encrypted: %w", err)
+			return nil, nil, fmt.Errorf("check what is encrypted: %w", err)
 		}
-		if check(page) || len(page) < checkedAtOnce {
-			return damaged, nil
+		if check(page); len(page) < checkedAtOnce {
+			return doubts, damaged, nil
 		}
 		from = After(page[len(page)-1].UUID)
 	}

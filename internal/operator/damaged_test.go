@@ -94,6 +94,23 @@ func TestReconcile_NamesTheCardsThatCantBeDecrypted(t *testing.T) {
 	})
 }
 
+// What is not said, for there is too much of it, is read again next time.
+func TestReconcile_ForgetsNoneOfManyDamagedCards(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		const n = 23
+		for range n {
+			s.order()
+		}
+		s.exec("UPDATE cards SET refund_address = $1", []byte("canary"))
+		f := &faulty{Store: s.store}
+		books, err := operator.New(f, s.rates, nil).Reconcile(t.Context(), operator.Audit{Vault: s.vault})
+		check(t, err)
+		if len(books.Doubts) != 20 || len(f.kept.Doubted) != n {
+			t.Errorf("%d doubts, %d cards to be read again", len(books.Doubts), len(f.kept.Doubted))
+		}
+	})
+}
+
 func TestReconcile_NamesTheCardsWhoseRefundAddressCantBeDecrypted(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		good, bad := s.order(), s.order()

@@ -25,6 +25,8 @@ type faulty struct {
 	call   string // the call of a transaction that fails
 	twice  bool   // what a transaction does is done again, as after a failure to serialise
 	lost   error  // instead of the reply to COMMIT, which succeeds
+
+	kept operator.Reading // last
 }
 
 var errAgain = errors.New("could not serialise")
@@ -40,6 +42,7 @@ func (f *faulty) KeepBooks(ctx context.Context, r operator.Reading) error {
 	if f.keep != nil {
 		return f.keep
 	}
+	f.kept = r
 	return f.Store.KeepBooks(ctx, r)
 }
 
