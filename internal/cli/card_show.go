@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"text/tabwriter"
@@ -34,7 +35,7 @@ func (c cardShowCommand) Run(ctx context.Context, g *globals) error {
 			return noCard(err, id)
 		}
 		refundTo, err := o.refundAddress(r.Card)
-		if err != nil {
+		if err != nil && (c.To || errors.Is(err, card.ErrUnavailable)) {
 			return err
 		}
 		if c.To {
@@ -106,6 +107,8 @@ func showCard(table *tabwriter.Writer, r operator.Record, x operator.Explanation
 	}
 	if masked := card.Mask(c.RefundAddress); masked != "" {
 		row("refund to", "%s", masked)
+	} else if c.SealedRefundAddress != nil {
+		row("refund to", "an address that can't be decrypted: ask the customer")
 	}
 	if c.WrittenOff > 0 {
 		row("written off", "%s", amount(c.WrittenOff))

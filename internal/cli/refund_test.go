@@ -9,6 +9,7 @@ import (
 	"github.com/shopspring/decimal"
 
 	"github.com/cardmint/cardmint/client"
+	"github.com/cardmint/cardmint/internal/rig"
 )
 
 // A card that can't be had is given back, to the address that its order named, and its customer sees by which transaction.
@@ -80,5 +81,23 @@ func TestCLI_ARefundThatIsDueIsGivenBack(t *testing.T) {
 	wantOutput(t, p.must(t, "reconcile"), "everything agrees")
 	if strings.Contains(s.Output(), to) {
 		t.Error("the log has the address")
+	}
+}
+
+// An address that is damaged hides nothing else of the card.
+func TestCardShow_ADamagedRefundAddressHidesNothingElse(t *testing.T) {
+	t.Parallel()
+	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
+	p := newProgram(t, url)
+	token := p.account(t)
+	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150")
+	id := s.order(t, token, "0.5").UUID.String()
+	s.stop(t)
+	if _, err := rig.OpenSQL(t, url).Exec("UPDATE cards SET refund_address = $1", []byte("canary")); err != nil {
+		t.Fatal(err)
+	}
+	wantOutput(t, p.must(t, "card", "show", id), "card           "+id, "refund to      an address that can't be decrypted: ask the customer")
+	if _, stderr, code := p.run("card", "show", "--refund-address", id); code != 1 || !strings.Contains(stderr, "hint: ") {
+		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }

@@ -114,7 +114,7 @@ func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, o Order, ke
 	if !bytes.Equal(earlier.RequestHash, hash) {
 		return nil, false, card.ErrKeyReused
 	}
-	if err := s.openRefundAddress(earlier); err != nil {
+	if err := s.openRefundAddress(ctx, earlier); err != nil {
 		return nil, false, err
 	}
 	if err := s.store.AwaitReplication(ctx); err != nil {

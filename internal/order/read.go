@@ -30,7 +30,7 @@ func (s *Service) getCard(ctx context.Context, account, id uuid.UUID, why purpos
 	if err != nil {
 		return nil, err
 	}
-	if err := s.open(c, why); err != nil {
+	if err := s.open(ctx, c, why); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -48,8 +48,8 @@ const (
 func (s *Service) masks(why purpose) bool { return s.cfg.MaskCredentials && why != revealing }
 
 // open decrypts the refund address of a card, and the credentials of an issued one as far as they are shown, unless they are no longer kept.
-func (s *Service) open(c *card.Card, why purpose) error {
-	if err := s.openRefundAddress(c); err != nil {
+func (s *Service) open(ctx context.Context, c *card.Card, why purpose) error {
+	if err := s.openRefundAddress(ctx, c); err != nil {
 		return err
 	}
 	if c.Status != card.Generated || c.Sealed == nil {
@@ -67,10 +67,18 @@ func (s *Service) open(c *card.Card, why purpose) error {
 	return nil
 }
 
-func (s *Service) openRefundAddress(c *card.Card) (err error) {
-	if c.SealedRefundAddress != nil {
-		c.RefundAddress, err = s.vault.Open(c.UUID, c.AccountID, card.RefundAddressField, c.SealedRefundAddress)
+// openRefundAddress decrypts the refund address of a card. One that is damaged is reported and left out: it must not hide the card, which
+// its customer has paid for.
+func (s *Service) openRefundAddress(ctx context.Context, c *card.Card) error {
+	if c.SealedRefundAddress == nil {
+		return nil
 	}
+	address, err := s.vault.Open(c.UUID, c.AccountID, card.RefundAddressField, c.SealedRefundAddress)
+	if err != nil && !errors.Is(err, card.ErrUnavailable) {
+		s.store.ReportDamage(ctx, card.RefundAddressField, c.UUID, err)
+		return nil
+	}
+	c.RefundAddress = address
 	return err
 }
 
@@ -93,7 +101,7 @@ func (s *Service) ListCards(ctx context.Context, filter Filter, f func(*card.Car
 		}
 		shown := 0
 		for _, c := range page {
-			err := s.open(c, reading)
+			err := s.open(ctx, c, reading)
 			if errors.Is(err, card.ErrUnavailable) { // the card is not damaged, so that a list without it would be wrong
 				return err
 			}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -100,10 +101,24 @@ func TestCreateCard_TheRefundAddressIsEncryptedAndReadAgain(t *testing.T) {
 		if diff := cmp.Diff([]string{"", home}, listed); diff != "" {
 			t.Error(diff)
 		}
-		// Another card's ciphertext is not this card's.
+		// Another card's ciphertext is not this card's, and hides the card no more than it is shown.
+		var log bytes.Buffer
+		s.db.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
 		s.exec("UPDATE cards SET refund_address = (SELECT refund_address FROM cards WHERE uuid = $1) WHERE uuid = $2", c.UUID, without.UUID)
-		if _, err := s.orders.GetCard(t.Context(), s.account, without.UUID); err == nil {
-			t.Error("the address of another card is shown")
+		for range 2 {
+			if got, err := s.orders.GetCard(t.Context(), s.account, without.UUID); err != nil || got.RefundAddress != "" {
+				t.Errorf("%v, or the address of another card is shown", err)
+			}
+		}
+		if n := len(s.list(order.Filter{})); n != 2 {
+			t.Errorf("%d cards are listed", n)
+		}
+		if text := log.String(); strings.Count(text, "level=ERROR") != 1 || !strings.Contains(text, "refund_address="+without.UUID.String()) {
+			t.Errorf("logged:\n%s", text)
+		}
+		s.exec("UPDATE cards SET refund_address = $1 WHERE uuid = $2", []byte("canary"), c.UUID)
+		if again, replay, err := s.to(home, "k"); err != nil || !replay || again.UUID != c.UUID || again.RefundAddress != "" {
+			t.Errorf("replay %t, %v", replay, err)
 		}
 	})
 }

@@ -19,7 +19,13 @@ import (
 type damage struct {
 	mu       sync.Mutex
 	log      *slog.Logger // slog.Default() if it is nil
-	reported map[uuid.UUID]bool
+	reported map[damagedThing]bool
+}
+
+// damagedThing is a row, or a part of one that can be read without.
+type damagedThing struct {
+	what string
+	id   uuid.UUID
 }
 
 // mostReported limits how many reported rows are remembered. Beyond that, some are reported again.
@@ -37,13 +43,14 @@ func (s *Store) ReportDamage(ctx context.Context, what string, id uuid.UUID, err
 	d := &s.damage
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.reported[id] {
+	thing := damagedThing{what, id}
+	if d.reported[thing] {
 		return
 	}
 	if d.reported == nil || len(d.reported) == mostReported {
-		d.reported = map[uuid.UUID]bool{}
+		d.reported = map[damagedThing]bool{}
 	}
-	d.reported[id] = true
+	d.reported[thing] = true
 	log := d.log
 	if log == nil {
 		log = slog.Default()
