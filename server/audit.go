@@ -41,7 +41,7 @@ func (a *api) audit(gc context.Context, operation string, d disclosure) {
 	} else {
 		attrs = append(attrs, slog.Int("cards", d.cards), slog.String("newest", d.newest.String()), slog.String("oldest", d.oldest.String()))
 	}
-	a.log.LogAttrs(gc, slog.LevelInfo, "credentials shown", attrs...)
+	a.auditLog.LogAttrs(gc, slog.LevelInfo, "credentials shown", attrs...)
 }
 
 // auditedCard converts a card that is the whole response, and audits that.

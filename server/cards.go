@@ -25,7 +25,7 @@ type api struct {
 	orders   *order.Service
 	webhooks *webhook.Service
 	lists    lists
-	log      *slog.Logger // of the audit
+	auditLog *slog.Logger
 }
 
 var _ StrictServerInterface = (*api)(nil)

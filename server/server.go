@@ -25,6 +25,7 @@ type Config struct {
 	Accounts *account.Service
 	Webhooks *webhook.Service
 	Log      *slog.Logger // Defaults to slog.Default().
+	Audit    *slog.Logger // is told who reads credentials, at level info. Defaults to Log.
 	// Checks are what readiness depends on. They run in this order. Defaults to none.
 	Checks []Check
 	// Callbacks are what others call that are not clients, by path. They authenticate the caller themselves. Defaults to none.
@@ -35,6 +36,9 @@ type Config struct {
 func New(cfg Config) (http.Handler, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
+	}
+	if cfg.Audit == nil {
+		cfg.Audit = cfg.Log
 	}
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New()
@@ -61,7 +65,7 @@ func New(cfg Config) (http.Handler, error) {
 		return nil, err
 	}
 	spec.register(engine)
-	a := &api{orders: cfg.Orders, webhooks: cfg.Webhooks, log: cfg.Log}
+	a := &api{orders: cfg.Orders, webhooks: cfg.Webhooks, auditLog: cfg.Audit}
 	RegisterHandlersWithOptions(
 		engine.Group("",
 			noStore,

@@ -76,7 +76,7 @@ func showRefundAddress(ctx context.Context, g *globals, c *card.Card, address ca
 	if err != nil {
 		return err
 	}
-	g.log.WarnContext(ctx, "operator read a refund address", "card", c.UUID, "operator", who)
+	g.audit.WarnContext(ctx, "operator read a refund address", "card", c.UUID, "operator", who)
 	_, err = fmt.Fprintln(g.stdout, address.Reveal())
 	return err
 }

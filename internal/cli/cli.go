@@ -30,7 +30,8 @@ type globals struct {
 
 	stdout, stderr io.Writer
 	log            *slog.Logger
-	newer          sync.Once // tells of a newer schema
+	audit          *slog.Logger // of who reads secrets, whatever the level of the log
+	newer          sync.Once    // tells of a newer schema
 }
 
 type commands struct {
@@ -150,7 +151,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return report(stderr, 2, hint(err, "run 'cardmint%s --help' to see what it takes", commandOf(err)))
 	}
-	c.log = slog.New(c.logHandler())
+	c.log, c.audit = c.loggers()
 	slog.SetDefault(c.log)
 	slog.SetLogLoggerLevel(slog.LevelDebug) // net/http logs there what receivers of webhooks send unasked
 	role, _, _ := strings.Cut(parsed.Command(), " ")
@@ -188,14 +189,32 @@ func report(stderr io.Writer, code int, err error) int {
 	return code
 }
 
-func (g *globals) logHandler() slog.Handler {
+// loggers returns the log, and that of the audit. They write to the same place, one line at a time.
+func (g *globals) loggers() (log, audit *slog.Logger) {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(g.LogLevel)) // one of the flag's values
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: min(level, slog.LevelInfo)}
+	var all slog.Handler = slog.NewTextHandler(g.stderr, options)
 	if g.LogFormat == "json" {
-		return slog.NewJSONHandler(g.stderr, options)
+		all = slog.NewJSONHandler(g.stderr, options)
 	}
-	return slog.NewTextHandler(g.stderr, options)
+	return slog.New(atLeast{all, level}), slog.New(all)
+}
+
+// atLeast is a handler of what has a level or a higher one.
+type atLeast struct {
+	slog.Handler
+	level slog.Level
+}
+
+func (h atLeast) Enabled(_ context.Context, level slog.Level) bool { return level >= h.level }
+
+func (h atLeast) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return atLeast{h.Handler.WithAttrs(attrs), h.level}
+}
+
+func (h atLeast) WithGroup(name string) slog.Handler {
+	return atLeast{h.Handler.WithGroup(name), h.level}
 }
 
 type versionCommand struct{}

@@ -44,7 +44,7 @@ func TestCLI_ARefundThatIsDueIsGivenBack(t *testing.T) {
 		t.Error("the whole address is shown")
 	}
 
-	stdout, stderr, code := p.run("card", "show", "--refund-address", id)
+	stdout, stderr, code := p.run("card", "show", "--refund-address", id, "--log-level", "error")
 	if code != 0 || strings.TrimSpace(stdout) != to || strings.Contains(stderr, to) {
 		t.Errorf("exit code %d, %s", code, stdout)
 	}

@@ -198,7 +198,7 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 	if err != nil {
 		return nil, err
 	}
-	w := &wired{offered: make(wake, 1), config: server.Config{Log: g.log, Checks: []server.Check{{Name: "database", Ask: dbs.api.Ping}}}}
+	w := &wired{offered: make(wake, 1), config: server.Config{Log: g.log, Audit: g.audit, Checks: []server.Check{{Name: "database", Ask: dbs.api.Ping}}}}
 	if w.accounts, err = account.New(dbs.api, v, account.Config{Mode: g.Mode}); err != nil {
 		return nil, err
 	}
