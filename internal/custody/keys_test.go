@@ -150,8 +150,8 @@ func TestReporter_TellsAMissingKeyFromADamagedRow(t *testing.T) {
 		text, err = os.ReadFile(s.path)
 		check(t, err)
 		check(t, os.WriteFile(stale, text, 0o600))
-		check(t, read(behind, 1))
 		check(t, reporter.Tick(t.Context()))
+		check(t, read(behind, 1))
 	})
 }
 

@@ -104,7 +104,9 @@ func TestRotation_FromOneKeyToTheNext(t *testing.T) {
 
 // A process may meet what another one encrypted with a key that this one has not read yet: it reads the file at once. As long as the file
 // does not have it, the answer is to come again, not that the data is damaged.
-func TestOpen_AKeyThatComesLater(t *testing.T) {
+func TestOpen_AKeyThatComesLater(t *testing.T) { synctest.Test(t, testKeyThatComesLater) }
+
+func testKeyThatComesLater(t *testing.T) {
 	v, path := newVault(t)
 	other := filepath.Join(t.TempDir(), "other.keys")
 	text, err := os.ReadFile(path)
@@ -141,6 +143,11 @@ func TestOpen_AKeyThatComesLater(t *testing.T) {
 	text, err = os.ReadFile(other)
 	check(t, err)
 	check(t, os.WriteFile(path, text, 0o600))
+	time.Sleep(time.Second - 1)
+	if _, err = v.Open(id, id, "f", sealed); err == nil {
+		t.Error("the file was read twice within a second")
+	}
+	time.Sleep(1)
 	if plain, err := v.Open(id, id, "f", sealed); err != nil || plain.Reveal() != "text" {
 		t.Errorf("once the file has it: %v", err)
 	}

@@ -122,6 +122,27 @@ func readKeys(path string) (*keys, error) {
 func (v *Vault) Reread() error {
 	v.reading.Lock()
 	defer v.reading.Unlock()
+	return v.reread()
+}
+
+// rereadAtMost is how often the key file is read for a key that is known not to be there. One answer may have thousands of its ciphertexts.
+const rereadAtMost = time.Second
+
+// rereadFor reads the key file again for a key that is not in use, unless it was read for that key before and was read just now. The loop
+// tells of errors.
+func (v *Vault) rereadFor(key card.KeyID) {
+	v.mu.Lock()
+	_, met := v.strangers[key]
+	v.mu.Unlock()
+	v.reading.Lock()
+	defer v.reading.Unlock()
+	if age := time.Now().UnixNano() - v.looked.Load(); !met || age >= int64(rereadAtMost) || age < 0 {
+		_ = v.reread()
+	}
+}
+
+// reread is Reread for a caller that holds v.reading.
+func (v *Vault) reread() error {
 	v.looked.Store(time.Now().UnixNano())
 	k, err := readKeys(v.path)
 	if err != nil {
@@ -165,13 +186,14 @@ func (k *keys) seal(id, account uuid.UUID, field string, plaintext card.Secret) 
 	return ciphertext, nil
 }
 
-// Open implements webhook.Vault and order.Vault. If the ciphertext names a key that is not in use here, Open reads the key file again. If the
-// file does not have the key either, the error is card.ErrUnavailable, until NoSuchKeys says that there is none.
+// Open implements webhook.Vault and order.Vault. If the ciphertext names a key that is not in use here, Open reads the key file again: at
+// once for a key that it meets for the first time, and once a second at most for others. If the file does not have the key either, the error
+// is card.ErrUnavailable, until NoSuchKeys says that there is none.
 func (v *Vault) Open(id, account uuid.UUID, field string, ciphertext []byte) (card.Secret, error) {
 	k := v.keys.Load()
 	key, named := card.KeyOf(ciphertext)
 	if named && !k.Has(key) {
-		_ = v.Reread()
+		v.rereadFor(key)
 		if k = v.keys.Load(); !k.Has(key) && v.meet(key) {
 			return "", card.ErrUnavailable.Because(fmt.Errorf("open %s of %s: the key file does not have its key %s", field, id, key))
 		}
