@@ -101,7 +101,7 @@ type keysRetireCommand struct {
 }
 
 func (keysRetireCommand) Help() string {
-	return "Removes a key from the key file. It is refused while anything is encrypted with it, which is counted row by row, and while a process encrypts with it. Backups of the database from before need the key: keep a copy of the file for as long as you keep them.\n\nExample:\n  cardmint keys retire 9b01c44d"
+	return "Removes a key from the key file. It is refused while anything is encrypted with it, which is counted row by row, and while a process encrypts with it, or one did or has started within the last six minutes. Backups of the database from before need the key: keep a copy of the file for as long as you keep them.\n\nExample:\n  cardmint keys retire 9b01c44d"
 }
 
 // Run retires a key.
@@ -124,7 +124,7 @@ func (c keysRetireCommand) Run(ctx context.Context, g *globals) error {
 		case errors.Is(err, custody.ErrStillPrimary):
 			return hint(err, "copy the key file to the host of that process, which reads it within seconds")
 		case errors.Is(err, custody.ErrTooSoon):
-			return hint(err, "run this command again in a minute")
+			return hint(err, "run this command again in %d minutes at the latest", custody.SettleTime(o.db)/time.Minute)
 		case errors.Is(err, custody.ErrStillUsed):
 			return hint(err, "wait until a worker has re-encrypted them, as 'cardmint keys list' shows. If it does not go on, the log of the worker names "+
 				"the rows that can't be decrypted: mend them by a backup, 'card purge' such a card, or delete such a webhook")

@@ -81,6 +81,9 @@ type Store interface {
 	// RetireKey has a key known as one that is not used any more.
 	RetireKey(ctx context.Context, id card.KeyID) error
 
+	// LongestWrite returns after how long a transaction has ended for certain: committed, or not.
+	LongestWrite() time.Duration
+
 	// SealedSets returns everything that is sealed.
 	SealedSets() []Set
 	// SealedBy returns up to n rows of a set that a key has sealed and whose id is greater than after, by id.

@@ -96,8 +96,13 @@ func Promote(ctx context.Context, store Store, id card.KeyID, force bool) error 
 	return store.PromoteKey(ctx, id)
 }
 
-// settleFor is for how long a process may take to store what it has encrypted. Requests and batches of cards end within half of that.
-const settleFor = time.Minute
+// settleMargin is what may pass between the moment when a process says that its primary key is another one and the last transaction that
+// stores something sealed with the one before: it uses keys until it reads the file again, which takes seconds, and an answer of a supplier
+// is sealed before its transaction begins, which may wait for a connection.
+const settleMargin = time.Minute
+
+// SettleTime is for how long a process may take to store what it has encrypted. A commit that waits for a standby is part of the longest write.
+func SettleTime(store Store) time.Duration { return store.LongestWrite() + settleMargin }
 
 // Retire records that a key is not used any more, if that is so. The error is ErrStillPrimary if a live process encrypts with it, ErrTooSoon
 // if one did until lately or has just started, and ErrStillUsed if it has sealed anything. The caller must change the key file next.
@@ -116,8 +121,9 @@ func Retire(ctx context.Context, store Store, id card.KeyID) error {
 	if with := names(holders, func(h Holder) bool { return h.Keys.Primary == id }); with != "" {
 		return fmt.Errorf("%w: %s", ErrStillPrimary, with)
 	}
-	if late := names(holders, func(h Holder) bool { return h.PrimaryFor < settleFor }); late != "" {
-		return fmt.Errorf("%w: %s", ErrTooSoon, late)
+	settle := SettleTime(store)
+	if late := names(holders, func(h Holder) bool { return h.PrimaryFor < settle }); late != "" {
+		return fmt.Errorf("%w: %s has had its primary key for less than %d minutes", ErrTooSoon, late, settle/time.Minute)
 	}
 	users, err := Users(ctx, store, id)
 	if err != nil {

@@ -44,6 +44,9 @@ func TestPromote_OnlyOnceEveryProcessHasTheKey(t *testing.T) {
 		wantError(t, custody.Retire(t.Context(), s.db, added), custody.ErrStillPrimary)
 		check(t, theirs.Close(t.Context())) // or until it has ended
 		wantError(t, custody.Retire(t.Context(), s.db, old), custody.ErrTooSoon)
+		s.exec("UPDATE key_holders SET primary_since = primary_since - 300000") // five transactions that take as long as they may, but no more
+		check(t, ours.Tick(t.Context()))
+		wantError(t, custody.Retire(t.Context(), s.db, old), custody.ErrTooSoon)
 		s.exec("UPDATE key_holders SET primary_since = primary_since - 60000")
 		check(t, ours.Tick(t.Context()))
 		check(t, custody.Retire(t.Context(), s.db, old))

@@ -163,9 +163,15 @@ func (s *Store) WebhookTx(ctx context.Context, f func(webhook.Tx) error) error {
 	})
 }
 
+// mostAttempts limits how often a transaction is run that the database could not serialise.
+const mostAttempts = 5
+
+// LongestWrite implements custody.Store.
+func (s *Store) LongestWrite() time.Duration { return mostAttempts * longestTx }
+
 func (s *Store) inTx(ctx context.Context, f func(*tx) error) error {
 	var err error
-	for range 5 { // repeat the whole transaction if the database could not serialise it
+	for range mostAttempts { // repeat the whole transaction if the database could not serialise it
 		if err = s.tryTx(ctx, f); err == nil || !s.dialect.retryable(err) {
 			break
 		}
