@@ -154,6 +154,8 @@ var (
 	ErrWrongKeys = errors.New("the key file is not the one that this database was first used with")
 	// ErrMissingKey means that the key file lacks a key that the database is encrypted with.
 	ErrMissingKey = errors.New("the key file lacks a key that this database is encrypted with")
+	// ErrRetiredKey means that the key file encrypts with a key that was retired.
+	ErrRetiredKey = errors.New("the key file encrypts with a key that was retired")
 	// ErrWrongChain means that a node or wallet is not the one the stored data belongs to.
 	ErrWrongChain = errors.New("not the chain or wallet this database belongs to")
 	// ErrChainNotReady means that a chain can't be trusted at the moment: syncing, stale, or node and wallet disagree.

@@ -42,6 +42,8 @@ func explain(err error) error {
 		return hint(err, "point --keys to the key file of this database; without it its tokens and credentials can't be read")
 	case errors.Is(err, card.ErrMissingKey):
 		return hint(err, "copy the newest key file here, from the host where 'cardmint keys promote' was run")
+	case errors.Is(err, card.ErrRetiredKey):
+		return hint(err, "copy the newest key file here, from the host where 'cardmint keys retire' was run, and try again")
 	case errors.Is(err, vault.ErrPermissions):
 		return hint(err, "take the rights away from others: chmod 600 FILE")
 	}

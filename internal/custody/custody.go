@@ -78,8 +78,9 @@ type Store interface {
 	KnownKeys(ctx context.Context) ([]KnownKey, error)
 	// PromoteKey makes a key known, as the one that was promoted last.
 	PromoteKey(ctx context.Context, id card.KeyID) error
-	// RetireKey has a key known as one that is not used any more.
-	RetireKey(ctx context.Context, id card.KeyID) error
+	// MarkRetired has a key known as one that is not used any more, or takes that back. It waits for transactions that have made sure that
+	// the key is not retired.
+	MarkRetired(ctx context.Context, id card.KeyID, retired bool) error
 
 	// LongestWrite returns after how long a transaction has ended for certain: committed, or not.
 	LongestWrite() time.Duration

@@ -129,15 +129,25 @@ func (s *safe) issueOne() (uuid.UUID, error) {
 	})
 }
 
+// items seals cards that can be put in stock.
+func (s *safe) items(n int) []card.StockItem {
+	s.t.Helper()
+	items := make([]card.StockItem, n)
+	for i := range items {
+		id := uuid.Must(uuid.NewV7())
+		sealed, err := s.vault.SealCredentials(id, uuid.Nil, plainOf(id))
+		check(s.t, err)
+		items[i] = card.StockItem{ID: id, Supplier: "shelf", USD: 150_00, ExpiresAt: time.Now().AddDate(1, 0, 0), NumberHash: []byte(id.String()), Sealed: &sealed}
+	}
+	return items
+}
+
 // stock puts cards in stock, and returns the ids of the items.
 func (s *safe) stock(n int) []uuid.UUID {
 	s.t.Helper()
-	ids, items := make([]uuid.UUID, n), make([]card.StockItem, n)
-	for i := range ids {
-		ids[i] = uuid.Must(uuid.NewV7())
-		sealed, err := s.vault.SealCredentials(ids[i], uuid.Nil, plainOf(ids[i]))
-		check(s.t, err)
-		items[i] = card.StockItem{ID: ids[i], Supplier: "shelf", USD: 150_00, ExpiresAt: time.Now().AddDate(1, 0, 0), NumberHash: []byte(ids[i].String()), Sealed: &sealed}
+	ids, items := make([]uuid.UUID, n), s.items(n)
+	for i, item := range items {
+		ids[i] = item.ID
 	}
 	check(s.t, s.db.ImportStock(s.t.Context(), func(add func([]card.StockItem) error) error { return add(items) }))
 	return ids

@@ -105,7 +105,8 @@ const settleMargin = time.Minute
 func SettleTime(store Store) time.Duration { return store.LongestWrite() + settleMargin }
 
 // Retire records that a key is not used any more, if that is so. The error is ErrStillPrimary if a live process encrypts with it, ErrTooSoon
-// if one did until lately or has just started, and ErrStillUsed if it has sealed anything. The caller must change the key file next.
+// if one did until lately or has just started, and ErrStillUsed if it has sealed anything. A crash may leave
+// a key retired that has: run it again. The caller must change the key file next.
 func Retire(ctx context.Context, store Store, id card.KeyID) error {
 	known, err := store.KnownKeys(ctx)
 	if err != nil {
@@ -125,14 +126,18 @@ func Retire(ctx context.Context, store Store, id card.KeyID) error {
 	if late := names(holders, func(h Holder) bool { return h.PrimaryFor < settle }); late != "" {
 		return fmt.Errorf("%w: %s has had its primary key for less than %d minutes", ErrTooSoon, late, settle/time.Minute)
 	}
-	users, err := Users(ctx, store, id)
-	if err != nil {
+	// What is committed before the mark is counted. A long transaction that comes later, an import, sees the mark and fails.
+	if err := store.MarkRetired(ctx, id, true); err != nil {
 		return err
 	}
-	if users > 0 {
-		return fmt.Errorf("%w %d rows", ErrStillUsed, users)
+	users, err := Users(ctx, store, id)
+	if err == nil && users > 0 {
+		err = fmt.Errorf("%w %d rows", ErrStillUsed, users)
 	}
-	return store.RetireKey(ctx, id)
+	if err != nil {
+		return errors.Join(err, store.MarkRetired(context.WithoutCancel(ctx), id, false))
+	}
+	return nil
 }
 
 // names returns the names of the processes that match.

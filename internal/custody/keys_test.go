@@ -186,3 +186,47 @@ func TestReport_OfEveryKeyAndProcess(t *testing.T) {
 		}
 	})
 }
+
+// An import that is not committed yet is invisible to whoever counts what a key has sealed.
+func TestRetire_DuringAnImport(t *testing.T) {
+	onEach(t, func(t *testing.T, s *safe) {
+		old := s.vault.Keys().Primary
+		items := s.items(2)
+		s.promote()
+		retired := make(chan error, 1)
+		imported := s.db.ImportStock(t.Context(), func(add func([]card.StockItem) error) error {
+			if err := add(items[:1]); err != nil {
+				return err
+			}
+			go func() { retired <- custody.Retire(t.Context(), s.db, old) }()
+			if !s.db.SingleWriter() { // otherwise it waits for this transaction
+				err := <-retired
+				retired <- err
+			}
+			return nil
+		})
+		if err := <-retired; s.db.SingleWriter() {
+			check(t, imported)
+			wantError(t, err, custody.ErrStillUsed)
+			known, err := s.db.KnownKeys(t.Context())
+			check(t, err)
+			for _, k := range known {
+				if k.RetiredAt != nil {
+					t.Errorf("key %s was left retired", k.ID)
+				}
+			}
+			check(t, s.rotator().Tick(t.Context()))
+			check(t, custody.Retire(t.Context(), s.db, old))
+		} else {
+			check(t, err)
+			wantError(t, imported, card.ErrRetiredKey)
+			if n := s.users(old); n != 0 {
+				t.Errorf("%d rows were imported that nobody can read", n)
+			}
+		}
+		err := s.db.ImportStock(t.Context(), func(add func([]card.StockItem) error) error { return add(items[1:]) })
+		wantError(t, err, card.ErrRetiredKey)
+		check(t, s.db.PromoteKey(t.Context(), old)) // not retired any more
+		check(t, s.db.ImportStock(t.Context(), func(add func([]card.StockItem) error) error { return add(items[1:]) }))
+	})
+}

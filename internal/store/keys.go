@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -90,8 +91,25 @@ func (s *Store) PromoteKey(ctx context.Context, id card.KeyID) error {
 	return err
 }
 
-// RetireKey implements custody.Store.
-func (s *Store) RetireKey(ctx context.Context, id card.KeyID) error {
-	_, err := s.exec(ctx, s.w, "retire key", "UPDATE encryption_keys SET retired_at = COALESCE(retired_at, "+s.dialect.now+") WHERE id = ?", int64(id))
+// MarkRetired implements custody.Store. A key that is not known yet is inserted, so that an import that knows it waits, or is waited for.
+func (s *Store) MarkRetired(ctx context.Context, id card.KeyID, retired bool) error {
+	now := s.dialect.now
+	if !retired {
+		_, err := s.exec(ctx, s.w, "unretire key", "UPDATE encryption_keys SET retired_at = NULL WHERE id = ?", int64(id))
+		return err
+	}
+	_, err := s.exec(ctx, s.w, "retire key", "INSERT INTO encryption_keys (id, known_since, retired_at) VALUES (?, "+now+", "+now+
+		") ON CONFLICT (id) DO UPDATE SET retired_at = COALESCE(encryption_keys.retired_at, excluded.retired_at)", int64(id))
+	return err
+}
+
+// notRetired returns card.ErrRetiredKey if a key is retired. Otherwise it can't become so before the transaction has ended: the row is locked,
+// and made if there is none. The statement changes nothing else.
+func (t *tx) notRetired(ctx context.Context, id card.KeyID) error {
+	n, err := t.s.exec(ctx, t.t, "check key", "INSERT INTO encryption_keys (id, known_since) VALUES (?, "+t.s.dialect.now+
+		") ON CONFLICT (id) DO UPDATE SET known_since = encryption_keys.known_since WHERE encryption_keys.retired_at IS NULL", int64(id))
+	if err == nil && n == 0 {
+		err = fmt.Errorf("%w: %s", card.ErrRetiredKey, id)
+	}
 	return err
 }

@@ -128,7 +128,7 @@ func (c *calls) custody() {
 	c.do("Holders", func(ctx context.Context) error { return first(s.Holders(ctx, time.Minute)) })
 	c.do("DeleteHolder", func(ctx context.Context) error { return s.DeleteHolder(ctx, "x") })
 	c.do("PromoteKey", func(ctx context.Context) error { return s.PromoteKey(ctx, 2) })
-	c.do("RetireKey", func(ctx context.Context) error { return s.RetireKey(ctx, 1) })
+	c.do("MarkRetired", func(ctx context.Context) error { return s.MarkRetired(ctx, 1, true) })
 	c.do("KnownKeys", func(ctx context.Context) error { return first(s.KnownKeys(ctx)) })
 	purge := custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: numbered(cardKind, 3), Note: "n", Operator: "o"}
 	c.do("PurgeCard", func(ctx context.Context) error { return first(s.PurgeCard(ctx, purge)) })
@@ -139,6 +139,7 @@ func (c *calls) custody() {
 func (c *calls) sealed() {
 	s := c.s
 	c.do("SealedSets", func(context.Context) error { s.SealedSets(); return nil })
+	c.do("LongestWrite", func(context.Context) error { s.LongestWrite(); return nil })
 	for _, set := range s.SealedSets() {
 		for _, key := range []card.KeyID{1, 2, 3} { // of the older half, of the newer half, and of nothing
 			for _, after := range []uuid.UUID{uuid.Nil, numbered(cardKind, c.n/4)} {

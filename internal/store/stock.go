@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -291,12 +294,28 @@ func (s *Store) KnownNumbers(ctx context.Context, hashes [][]byte) (known [][]by
 	return known, err
 }
 
-// ImportStock implements supplier.Shelf.
+// ImportStock implements supplier.Shelf. An import may take long, and sealed its items before anybody can see them. Therefore their keys are
+// looked at last, so that they are locked for the commit alone.
 func (s *Store) ImportStock(ctx context.Context, f func(add func([]card.StockItem) error) error) error {
 	return s.inTx(ctx, func(t *tx) error {
-		return f(func(items []card.StockItem) error {
+		keys := map[card.KeyID]bool{}
+		err := f(func(items []card.StockItem) error {
+			for _, item := range items {
+				if key, named := card.KeyOf(item.Sealed.CardNumber); named {
+					keys[key] = true
+				}
+			}
 			return inBatches(items, func(some []card.StockItem) error { return t.insertStock(ctx, some) })
 		})
+		if err != nil {
+			return err
+		}
+		for _, key := range slices.Sorted(maps.Keys(keys)) { // in one order for all
+			if err := t.notRetired(ctx, key); err != nil {
+				return fmt.Errorf("import stock: %w", err)
+			}
+		}
+		return nil
 	})
 }
 

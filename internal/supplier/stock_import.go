@@ -20,7 +20,8 @@ type Shelf interface {
 	// KnownNumbers returns those of the keyed hashes that belong to a card that is in stock, or that was ever issued by whatever supplier.
 	KnownNumbers(ctx context.Context, hashes [][]byte) ([][]byte, error)
 	// ImportStock runs f in a transaction, with a function that adds items. f may run again if the transaction failed to serialise. The
-	// error is card.ErrDuplicate if a number is in stock already.
+	// error is card.ErrDuplicate if a number is in stock already, and card.ErrRetiredKey if an item was encrypted with a key that was
+	// retired, be it meanwhile. Then nothing is imported.
 	ImportStock(ctx context.Context, f func(add func([]card.StockItem) error) error) error
 }
 
