@@ -73,7 +73,8 @@ func (c keysPromoteCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	return g.office(ctx, func(o office) error {
+	// A file whose primary key was retired may be all that is left.
+	return g.officeDespite(ctx, card.ErrRetiredKey, func(o office) error {
 		if !o.vault.Keys().Has(id) {
 			return g.cantChangeKeys(vault.ErrNoKey)
 		}
@@ -147,7 +148,7 @@ func (keysListCommand) Help() string {
 
 // Run lists the keys.
 func (keysListCommand) Run(ctx context.Context, g *globals) error {
-	return g.office(ctx, func(o office) error {
+	return g.officeDespite(ctx, card.ErrRetiredKey, func(o office) error {
 		keys, holders, err := custody.Report(ctx, o.db, o.vault.Keys())
 		if err != nil {
 			return err

@@ -149,6 +149,31 @@ func TestKeys_RotatedWhileProcessesRunAndDie(t *testing.T) {
 	}
 }
 
+// A host that was down during a rotation comes back with a file that encrypts with a key that was retired.
+func TestKeys_AFileThatEncryptsWithARetiredKeyIsRefused(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t, "")
+	p.account(t)
+	keys := p.setting("CARDMINT_KEYS")
+	added := regexp.MustCompile(`added key ([0-9a-f]{8})`).FindStringSubmatch(p.must(t, "keys", "add"))[1]
+	before, err := os.ReadFile(keys)
+	must(t, err)
+	v, err := vault.Open(keys)
+	must(t, err)
+	old := v.Keys().Primary.String()
+	p.must(t, "keys", "promote", added)
+	p.must(t, "keys", "retire", old)
+	must(t, os.WriteFile(keys, before, 0o600))
+	for _, args := range [][]string{{"serve", "--simulated", "--rate", "monero=150"}, {"card", "list"}} {
+		if _, stderr, code := p.run(args...); code != 1 || !strings.Contains(stderr, "hint: copy the newest key file here") || !strings.Contains(stderr, old) {
+			t.Errorf("%v: exit code %d, %s", args, code, stderr)
+		}
+	}
+	p.must(t, "keys", "list")
+	p.must(t, "keys", "promote", added) // as if the newest file were lost
+	p.must(t, "card", "list")
+}
+
 // A host with an old copy of the key file would encrypt with the old key, and could not read what others wrote.
 func TestKeys_AnOldCopyOfTheFileIsRefused(t *testing.T) {
 	t.Parallel()

@@ -121,6 +121,8 @@ type Vault interface {
 	Strangers() []card.KeyID
 	// NoSuchKeys says that ciphertexts which name these keys are damaged.
 	NoSuchKeys(all []card.KeyID)
+	// Retired says which keys were retired. As long as the primary key is one of them, nothing can be encrypted: that is card.ErrUnavailable.
+	Retired(all []card.KeyID)
 }
 
 const (
@@ -138,7 +140,7 @@ type Reporter struct {
 
 	told  Keys
 	at    time.Time
-	lacks error // a key that it ought to have
+	lacks error // why it should have other keys
 }
 
 // NewReporter returns a reporter for a process. now is the clock; nil for time.Now.
@@ -150,7 +152,8 @@ func NewReporter(store Store, vault Vault, process string, log *slog.Logger, now
 }
 
 // Tick reads the key file, and says which keys there are if that has changed or was not said for a while. It also finds out which of the
-// keys that ciphertexts named do not exist. The error is card.ErrMissingKey as long as the key that was promoted last is not there.
+// keys that ciphertexts named do not exist. The error is card.ErrMissingKey as long as the key that was promoted last is not there, and
+// card.ErrRetiredKey as long as the primary key is one that was retired.
 func (r *Reporter) Tick(ctx context.Context) error {
 	before := r.vault.Keys()
 	unread := r.vault.Reread()
@@ -169,7 +172,8 @@ func (r *Reporter) Tick(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(unread, err)
 	}
-	r.told, r.at, r.lacks = keys, r.now(), missing(keys, known)
+	r.told, r.at, r.lacks = keys, r.now(), unfit(keys, known)
+	r.vault.Retired(retired(known))
 	r.vault.NoSuchKeys(slices.DeleteFunc(strangers, func(id card.KeyID) bool {
 		return slices.ContainsFunc(known, func(k KnownKey) bool { return k.ID == id && k.RetiredAt == nil })
 	}))
@@ -179,12 +183,25 @@ func (r *Reporter) Tick(ctx context.Context) error {
 // Close says that the process has ended.
 func (r *Reporter) Close(ctx context.Context) error { return r.store.DeleteHolder(ctx, r.process) }
 
-// missing returns card.ErrMissingKey if the key that was promoted last is not one of keys.
-func missing(keys Keys, known []KnownKey) error {
+// unfit returns card.ErrRetiredKey if the primary key was retired, and card.ErrMissingKey if the key that was promoted last is not one of keys.
+func unfit(keys Keys, known []KnownKey) error {
+	if slices.Contains(retired(known), keys.Primary) {
+		return fmt.Errorf("%w: %s", card.ErrRetiredKey, keys.Primary)
+	}
 	if k := promoted(known); k != nil && !keys.Has(k.ID) {
 		return fmt.Errorf("%w: %s", card.ErrMissingKey, k.ID)
 	}
 	return nil
+}
+
+// retired returns the keys that were retired.
+func retired(known []KnownKey) (ids []card.KeyID) {
+	for _, k := range known {
+		if k.RetiredAt != nil {
+			ids = append(ids, k.ID)
+		}
+	}
+	return ids
 }
 
 // promoted returns the key that was promoted last; nil if none ever was.
@@ -197,11 +214,13 @@ func promoted(known []KnownKey) (last *KnownKey) {
 	return last
 }
 
-// CheckKeys returns card.ErrMissingKey if the vault lacks the key that was promoted last.
+// CheckKeys returns card.ErrMissingKey if the vault lacks the key that was promoted last, and card.ErrRetiredKey if it encrypts with one that
+// was retired. It tells the vault which keys were.
 func CheckKeys(ctx context.Context, store Store, vault Vault) error {
 	known, err := store.KnownKeys(ctx)
 	if err != nil {
 		return fmt.Errorf("check keys: %w", err)
 	}
-	return missing(vault.Keys(), known)
+	vault.Retired(retired(known))
+	return unfit(vault.Keys(), known)
 }

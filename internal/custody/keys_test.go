@@ -230,3 +230,59 @@ func TestRetire_DuringAnImport(t *testing.T) {
 		check(t, s.db.ImportStock(t.Context(), func(add func([]card.StockItem) error) error { return add(items[1:]) }))
 	})
 }
+
+// A host that was down during a rotation comes back with a file that has both keys, but encrypts with the one that was retired meanwhile.
+func TestRetire_AHostThatComesBackDoesNotEncrypt(t *testing.T) {
+	onEach(t, func(t *testing.T, s *safe) {
+		behind := s.beside()
+		ids := s.issue(1)
+		added, err := vault.AddKey(s.path)
+		check(t, err)
+		text, err := os.ReadFile(s.path)
+		check(t, err)
+		stale := s.path + ".stale"
+		check(t, os.WriteFile(stale, text, 0o600))
+		old := s.vault.Keys().Primary
+		check(t, custody.Promote(t.Context(), s.db, added, false))
+		check(t, vault.PromoteKey(s.path, added))
+		check(t, s.vault.Reread())
+		check(t, s.rotator().Tick(t.Context()))
+		check(t, custody.Retire(t.Context(), s.db, old))
+		check(t, vault.RetireKey(s.path, old))
+
+		open := func() {
+			t.Helper()
+			behind.vault, err = vault.Open(stale)
+			check(t, err)
+		}
+		open()
+		wantError(t, custody.CheckKeys(t.Context(), behind.db, behind.vault), card.ErrRetiredKey)
+		open() // as if it had started before
+		sealed, err := behind.vault.Seal(ids[0], s.account, "f", "x")
+		check(t, err)
+		reporter := behind.reporter("b/2", nil)
+		for range 2 { // as long as that lasts
+			wantError(t, reporter.Tick(t.Context()), card.ErrRetiredKey)
+		}
+		_, err = behind.vault.Seal(ids[0], s.account, "f", "x")
+		wantError(t, err, card.ErrUnavailable)
+		_, err = behind.vault.SealCredentials(ids[0], s.account, plainOf(ids[0]))
+		wantError(t, err, card.ErrUnavailable)
+		_, err = behind.vault.Reseal(ids[0], s.account, []string{"f"}, [][]byte{sealed})
+		wantError(t, err, card.ErrUnavailable)
+		behind.wantReadable(ids)
+
+		text, err = os.ReadFile(s.path)
+		check(t, err)
+		check(t, os.WriteFile(stale, text, 0o600))
+		check(t, reporter.Tick(t.Context()))
+		_, err = behind.vault.Seal(ids[0], s.account, "f", "x")
+		check(t, err)
+
+		check(t, s.vault.Reread())
+		// What it sealed before has a key that is in no file any more: somebody must be told.
+		check(t, s.rotator().Tick(t.Context()))
+		s.exec("UPDATE cards SET refund_address = $1 WHERE uuid = $2", sealed, ids[0])
+		wantError(t, s.rotator().Tick(t.Context()), card.ErrMissingKey)
+	})
+}

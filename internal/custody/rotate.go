@@ -31,7 +31,8 @@ func NewRotator(store Store, vault Vault, log *slog.Logger) *Rotator {
 }
 
 // Tick re-encrypts everything that is left. It does nothing unless a key was promoted, and that is the primary one here too: two processes
-// with different primary keys would undo each other's work. What can't be decrypted is reported and left as it is.
+// with different primary keys would undo each other's work. What can't be decrypted is reported and left as it is;
+// the error is card.ErrMissingKey as long as a key is not here that somebody had and that has sealed something.
 func (r *Rotator) Tick(ctx context.Context) error {
 	known, err := r.store.KnownKeys(ctx)
 	if err != nil {
@@ -59,6 +60,26 @@ func (r *Rotator) Tick(ctx context.Context) error {
 			}
 			if err != nil {
 				return err
+			}
+		}
+	}
+	return r.unreadable(ctx, keys, known)
+}
+
+// unreadable returns card.ErrMissingKey if a known key that is not in the file has sealed a row: nobody re-encrypts that one here. It asks for
+// one row of each, by the index, and so costs little.
+func (r *Rotator) unreadable(ctx context.Context, keys Keys, known []KnownKey) error {
+	for _, k := range known {
+		if keys.Has(k.ID) {
+			continue
+		}
+		for _, set := range r.store.SealedSets() {
+			rows, err := r.store.SealedBy(ctx, set.Name, k.ID, uuid.Nil, 1)
+			if err != nil {
+				return err
+			}
+			if len(rows) > 0 {
+				return fmt.Errorf("%w: %s, which has sealed %s %s and perhaps more", card.ErrMissingKey, k.ID, set.Name, rows[0].ID)
 			}
 		}
 	}

@@ -27,9 +27,13 @@ func credentialFields(c *card.Credentials, sealed *card.Sealed) []struct {
 	}
 }
 
-// SealCredentials encrypts each field separately, all with one key. Each ciphertext is bound to the card, its account and the field's name.
+// SealCredentials encrypts each field separately, all with one key. It fails as Seal does. Each ciphertext is bound to the card, its account and the field's name.
 func (v *Vault) SealCredentials(id, account uuid.UUID, c card.Credentials) (card.Sealed, error) {
-	k, sealed := v.current(), card.Sealed{LastFour: card.LastFour(c.CardNumber)}
+	k, err := v.current()
+	if err != nil {
+		return card.Sealed{}, fmt.Errorf("seal credentials: %w", err)
+	}
+	sealed := card.Sealed{LastFour: card.LastFour(c.CardNumber)}
 	for _, f := range credentialFields(&c, &sealed) {
 		ciphertext, err := k.seal(id, account, f.name, *f.plain)
 		if err != nil {

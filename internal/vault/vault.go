@@ -19,6 +19,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,6 +44,7 @@ type Vault struct {
 	keys    atomic.Pointer[keys]
 	reading sync.Mutex
 	looked  atomic.Int64 // when the file was last read, in Unix nanoseconds
+	retired atomic.Pointer[[]card.KeyID]
 
 	mu        sync.Mutex
 	strangers map[card.KeyID]bool // keys that a ciphertext named and the file does not have; true if there is no such key anywhere
@@ -88,6 +90,7 @@ func Open(path string) (*Vault, error) {
 	}
 	v := &Vault{path: path, strangers: map[card.KeyID]bool{}}
 	v.keys.Store(k)
+	v.retired.Store(new([]card.KeyID))
 	v.looked.Store(time.Now().UnixNano())
 	return v, nil
 }
@@ -162,20 +165,33 @@ func (v *Vault) reread() error {
 // for a while must not go on with a key that was retired meanwhile.
 const rereadAfter = 5 * time.Second
 
-// current returns the keys to encrypt with.
-func (v *Vault) current() *keys {
+// current returns the keys to encrypt with. The error is card.ErrUnavailable if the primary key was retired: what it encrypts now could not be
+// read anywhere else, nor here once the file is replaced.
+func (v *Vault) current() (*keys, error) {
 	if age := time.Now().UnixNano() - v.looked.Load(); age > int64(rereadAfter) || age < 0 {
 		_ = v.Reread() // the loop tells of errors
 	}
-	return v.keys.Load()
+	k := v.keys.Load()
+	if slices.Contains(*v.retired.Load(), k.Primary) {
+		return nil, card.ErrUnavailable.Because(fmt.Errorf("%w: %s", card.ErrRetiredKey, k.Primary))
+	}
+	return k, nil
 }
+
+// Retired implements custody.Vault.
+func (v *Vault) Retired(all []card.KeyID) { v.retired.Store(&all) }
 
 // Keys implements custody.Vault.
 func (v *Vault) Keys() custody.Keys { return v.keys.Load().Keys }
 
-// Seal implements webhook.Vault and order.Vault. The ciphertext is bound to id, account and field.
+// Seal implements webhook.Vault and order.Vault. The ciphertext is bound to id, account and field. The error is card.ErrUnavailable if the
+// primary key was retired.
 func (v *Vault) Seal(id, account uuid.UUID, field string, plaintext card.Secret) ([]byte, error) {
-	return v.current().seal(id, account, field, plaintext)
+	k, err := v.current()
+	if err != nil {
+		return nil, fmt.Errorf("seal %s: %w", field, err)
+	}
+	return k.seal(id, account, field, plaintext)
 }
 
 func (k *keys) seal(id, account uuid.UUID, field string, plaintext card.Secret) ([]byte, error) {
@@ -207,7 +223,11 @@ func (v *Vault) Open(id, account uuid.UUID, field string, ciphertext []byte) (ca
 
 // Reseal implements custody.Vault.
 func (v *Vault) Reseal(id, account uuid.UUID, fields []string, ciphertexts [][]byte) ([][]byte, error) {
-	resealed, k := make([][]byte, len(ciphertexts)), v.current()
+	k, err := v.current()
+	if err != nil {
+		return nil, fmt.Errorf("reseal: %w", err)
+	}
+	resealed := make([][]byte, len(ciphertexts))
 	for i, text := range ciphertexts {
 		plain, err := v.Open(id, account, fields[i], text)
 		if err != nil {
