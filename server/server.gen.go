@@ -243,7 +243,7 @@ type Card struct {
 	// Example: 2026-12-20T14:57:00.000Z
 	CredentialsPurgedAt *Time `json:"credentials_purged_at,omitempty"`
 
-	// RefundAddress The first and last six characters of the `refund_address` that the card was created with. Null if there was none.
+	// RefundAddress The first and last six characters of the `refund_address` that the card was created with. Null if there was none, or if it is damaged.
 	//
 	// Example: 4AdUnd...684Rge
 	RefundAddress *string `json:"refund_address"`
