@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -195,6 +196,9 @@ func TestCards_OfAKeyThatThisProcessLacks(t *testing.T) {
 	text, err = os.ReadFile(ahead)
 	need(t, err)
 	need(t, os.WriteFile(d.keys, text, 0o600))
+	for since := time.Now(); d.send(t, http.MethodGet, paths[0], token, "").status != http.StatusOK && time.Since(since) < 10*time.Second; {
+		time.Sleep(50 * time.Millisecond) // it reads the file once a second at most
+	}
 	for _, path := range paths {
 		d.send(t, http.MethodGet, path, token, "").want(t, http.StatusOK)
 	}

@@ -254,7 +254,7 @@ func TestRotator_ReplacesStockAndRefundAddresses(t *testing.T) {
 		ids, stock := s.issue(4), s.stock(5)
 		s.refundAddress(ids[1])
 		s.refundAddress(ids[2])
-		s.exec("UPDATE stock SET card_number = NULL, expiration_date = NULL, security_code = NULL, url = NULL, url_password = NULL, state = 'held' WHERE id = $1", stock[0])
+		s.exec("UPDATE stock SET card_number = NULL, expiration_date = NULL, security_code = NULL, url = NULL, url_password = NULL, state = 'issued', card_uuid = $2 WHERE id = $1", stock[0], ids[0])
 		old, key := s.promote()
 		if n := s.users(old); n != 10 {
 			t.Errorf("%d rows before", n)

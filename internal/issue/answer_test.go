@@ -50,8 +50,8 @@ func TestIssue_APaidCardIsSubmittedOnceAndStored(t *testing.T) {
 		}
 		r.due()
 		r.issue(0)
-		if r.woken != 1 {
-			t.Errorf("woken %d times", r.woken)
+		if r.woken.Load() != 1 {
+			t.Errorf("woken %d times", r.woken.Load())
 		}
 	})
 }
@@ -78,8 +78,8 @@ func TestIssue_WhatIsNoCardIsTriedAgainOrLeftToAnOperator(t *testing.T) {
 				r.wantCalls("submit")
 				r.wantWait(c, tt.least, tt.most)
 				events := r.count("events WHERE type = 'card.refund_due'")
-				if due := tt.state == issue.StateRefundDue; (r.woken == 1) != due || (events == 1) != due || r.woken > 1 || events > 1 {
-					t.Errorf("woke the sender %d times for %d events", r.woken, events)
+				if due := tt.state == issue.StateRefundDue; (r.woken.Load() == 1) != due || (events == 1) != due || r.woken.Load() > 1 || events > 1 {
+					t.Errorf("woke the sender %d times for %d events", r.woken.Load(), events)
 				}
 			})
 		})

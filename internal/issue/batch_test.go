@@ -68,8 +68,8 @@ func TestIssue_CardsAreStoredTogether(t *testing.T) {
 		if diff := cmp.Diff([]int{16, 20}, r.disk.commitsOf); diff != "" {
 			t.Error(diff)
 		}
-		if r.woken != 2 {
-			t.Errorf("woken %d times", r.woken)
+		if r.woken.Load() != 2 {
+			t.Errorf("woken %d times", r.woken.Load())
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,8 +49,8 @@ type room struct {
 	clock        *clock
 	log          *lines
 	account      uuid.UUID
-	woken        int
-	wokenIssuers int
+	woken        atomic.Int32
+	wokenIssuers atomic.Int32
 	with         func(*issue.Config) // changes how a process is configured; nil for one supplier and no patience
 }
 
@@ -100,7 +101,7 @@ func (r *room) issuerOf(index int) *issue.Issuer {
 	if r.with != nil {
 		r.with(&cfg)
 	}
-	i, err := issue.New(r.disk, r.disk, issue.Wake{Sender: func() { r.woken++ }, Issuers: func() { r.wokenIssuers++ }}, slog.New(slog.NewTextHandler(r.log, nil)), cfg)
+	i, err := issue.New(r.disk, r.disk, issue.Wake{Sender: func() { r.woken.Add(1) }, Issuers: func() { r.wokenIssuers.Add(1) }}, slog.New(slog.NewTextHandler(r.log, nil)), cfg)
 	check(r.t, err)
 	return i
 }

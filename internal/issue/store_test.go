@@ -85,8 +85,8 @@ func TestIssue_ANumberThatAnotherOrderHasIsNotGivenOut(t *testing.T) {
 		if log := string(r.log.bytes()); !strings.Contains(log, "card needs an operator") || !strings.Contains(log, second.UUID.String()) {
 			t.Errorf("logged %s", log)
 		}
-		if r.woken != 2 {
-			t.Errorf("woken %d times", r.woken)
+		if r.woken.Load() != 2 {
+			t.Errorf("woken %d times", r.woken.Load())
 		}
 		r.press.submit = nil
 		r.retry(second)
@@ -139,8 +139,8 @@ func TestIssue_TwoProcessesThatAskForTheSameCardIssueOne(t *testing.T) {
 		}
 		r.wantCalls("submit", "look up", "submit")
 		r.wantCard(c)
-		if r.woken != 1 || len(r.press.cards) != 1 {
-			t.Errorf("woken %d times for %d cards", r.woken, len(r.press.cards))
+		if r.woken.Load() != 1 || len(r.press.cards) != 1 {
+			t.Errorf("woken %d times for %d cards", r.woken.Load(), len(r.press.cards))
 		}
 	})
 }
