@@ -173,3 +173,12 @@ func (s *Store) fail(operation string, err error) error {
 	}
 	return wrapped
 }
+
+// by has SQLite search a table by an index, where its planner would rather walk another one in the order that it needs. PostgreSQL chooses
+// well by itself.
+func (d dialect) by(index string) string {
+	if d.name == sqlite.name {
+		return " INDEXED BY " + index
+	}
+	return ""
+}

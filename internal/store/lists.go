@@ -170,7 +170,7 @@ func (s *Store) needOperator(search operator.Search) []part {
 	of := map[card.PaymentState]part{
 		card.Late: late,
 		card.Paid: {from: "intents i JOIN cards c ON c.uuid = i.card_uuid", uuid: "i.card_uuid", where: " AND i.state IN ('parked', 'refund_due') AND " + state + " = 'paid'"},
-		card.Confirming: {from: "(SELECT DISTINCT t.currency, t.address FROM transfers t WHERE t.counted AND t.locked AND t.first_seen_at < " + s.dialect.now + " - " + longestLock +
+		card.Confirming: {from: "(SELECT DISTINCT t.currency, t.address FROM transfers t" + s.dialect.by("transfers_locked") + " WHERE t.counted AND t.locked AND t.first_seen_at < " + s.dialect.now + " - " + longestLock +
 			") AS l JOIN cards c ON c.currency = l.currency AND c.address = l.address", where: " AND " + state + " = 'confirming'"},
 	}
 	lost := part{where: " AND " + isLost}
