@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -29,14 +30,12 @@ func (c serveCommand) checkLive(g *globals, coins []enabled) error {
 	}
 	urls := map[string]string{}
 	for _, coin := range coins {
-		for flag, address := range coin.settings.URLs() {
-			urls[flag] = address
-		}
+		maps.Copy(urls, coin.settings.URLs())
 	}
 	for source, address := range c.Rates.Live.RateURL {
 		urls["rate-url "+source] = address
 	}
-	for _, flag := range sortedKeys(urls) {
+	for _, flag := range slices.Sorted(maps.Keys(urls)) {
 		if readable(urls[flag]) {
 			return hint(fmt.Errorf("live mode: --%s: plain http to another machine", flag), "use https, or a tunnel that ends on this machine")
 		}
@@ -58,6 +57,7 @@ func loopback(host string) bool {
 
 var (
 	unencrypted = regexp.MustCompile(`[?&\s]sslmode=['"]?(disable|allow|prefer)\b`)
+	portOf      = regexp.MustCompile(`:\d*$`)
 	hostsOf     = regexp.MustCompile(`^postgres(?:ql)?://(?:[^@/]*@)?([^/?]*)`)
 )
 
@@ -75,21 +75,12 @@ func readableDatabase(databaseURL string) bool {
 		hosts[1] = query.Query().Get("host")
 	}
 	for host := range strings.SplitSeq(hosts[1], ",") {
-		name := strings.Trim(regexp.MustCompile(`:\d*$`).ReplaceAllString(host, ""), "[]")
+		name := strings.Trim(portOf.ReplaceAllString(host, ""), "[]")
 		if name != "" && !strings.HasPrefix(name, "/") && !loopback(name) { // "" and a path are sockets of this machine
 			return true
 		}
 	}
 	return false
-}
-
-func sortedKeys(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // announceLive says in five lines what a process in live mode does with money.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -289,12 +290,7 @@ func (e *supplierEntry) check() error {
 	case !validSupplierName(e.Name):
 		return errors.New("name must be 1 to 32 lower-case letters, digits and hyphens, and begin with a letter; it is kept with every card, so choose one for good")
 	case !known:
-		var all []string
-		for name := range kinds {
-			all = append(all, name)
-		}
-		slices.Sort(all)
-		return fmt.Errorf("there is no kind %q; choose one of: %s", e.Kind, strings.Join(all, ", "))
+		return fmt.Errorf("there is no kind %q; choose one of: %s", e.Kind, strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
 	case e.AtOnce < 0 || e.AtOnce > 256:
 		return errors.New("at_once must be between 1 and 256")
 	case !(e.PerSecond >= 0 && e.PerSecond <= mostPerSecond): // nor not a number

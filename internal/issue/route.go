@@ -1,6 +1,7 @@
 package issue
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/cardmint/cardmint/internal/card"
@@ -25,12 +26,7 @@ func Only(s Supplier) Routes { return Routes{{Supplier: s, Min: card.MinUSD, Max
 
 // have reports whether there is a supplier of that name.
 func (r Routes) have(supplier string) bool {
-	for _, x := range r {
-		if x.Supplier.Name() == supplier {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r, func(x Route) bool { return x.Supplier.Name() == supplier })
 }
 
 // Share is an amount of cards that a supplier is asked for.
@@ -65,12 +61,7 @@ func (r Routes) next(usd card.USD, refused []Refusal) string {
 }
 
 func refusedBy(supplier string, refused []Refusal) bool {
-	for _, f := range refused {
-		if f.Supplier == supplier {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(refused, func(f Refusal) bool { return f.Supplier == supplier })
 }
 
 // reasons returns why no card could be had, for operators.
@@ -86,10 +77,5 @@ func reasons(refused []Refusal) string {
 }
 
 func anyTemporary(refused []Refusal) bool {
-	for _, f := range refused {
-		if f.Temporary {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(refused, func(f Refusal) bool { return f.Temporary })
 }
