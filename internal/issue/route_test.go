@@ -315,27 +315,23 @@ func TestRoute_ARetryKeepsToTheAmounts(t *testing.T) {
 func TestRoute_ASupplierThatIsConfiguredNoMore(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {
 		m := r.market(3, 0)
-		unclear, busy, refused, next := m.paid(), m.paid(), m.paid(), m.paid()
 		a, b := m.presses[0], m.presses[1]
-		a.submit = func(_ context.Context, q issue.Request) (issue.Answer, error) {
-			switch q.Key {
-			case unclear.UUID.String():
-				return issue.Answer{}, errFault
-			case busy.UUID.String():
-				return issue.Answer{}, &issue.BusyError{}
-			}
-			return issue.Answer{Outcome: issue.Declined, Reason: outOfStock}, nil
-		}
-		b.submit = func(_ context.Context, q issue.Request) (issue.Answer, error) {
-			if q.Key == refused.UUID.String() {
-				return issue.Answer{}, &issue.BusyError{} // nobody made it
-			}
-			return issue.Answer{}, errFault
-		}
-		for range 6 { // whatever is asked first, the others wait while a supplier is busy
+		silent := func(context.Context, issue.Request) (issue.Answer, error) { return issue.Answer{}, errFault }
+		isBusy := func(context.Context, issue.Request) (issue.Answer, error) { return issue.Answer{}, &issue.BusyError{} }
+		asked := func(sayA, sayB says) *card.Card { // one after the other: a busy supplier is left alone, and the others wait
+			a.submit, b.submit = sayA, sayB
+			c := m.paid()
 			m.work()
-			m.clock.pass(time.Minute)
-			m.due()
+			return c
+		}
+		unclear := asked(silent, silent)
+		next := asked(declined, silent)
+		refused := asked(declined, isBusy) // nobody made it
+		busy := asked(isBusy, isBusy)
+		for c, want := range map[*card.Card]string{unclear: "a", next: "ab", refused: "ab", busy: "a"} {
+			if got := m.asked(c); got != want {
+				t.Fatalf("asked %q, want %q", got, want)
+			}
 		}
 		all := m.routes
 		m.routes = issue.Routes{all[2]}
