@@ -356,6 +356,34 @@ func TestRoute_ASupplierThatIsConfiguredNoMore(t *testing.T) {
 	})
 }
 
+// While programs with different suppliers run side by side, a card is left to those that know its supplier.
+func TestRoute_AProcessThatDoesNotKnowTheSupplierYet(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		m := r.market(2, 0)
+		a, b := m.presses[0], m.presses[1]
+		a.submit = declined
+		b.submit = func(context.Context, issue.Request) (issue.Answer, error) { return issue.Answer{}, errFault }
+		c := m.paid()
+		m.work()
+		all := m.routes
+		m.routes = issue.Routes{all[0]}
+		m.restart()
+		m.exec("UPDATE intents SET due_at = opened_at")
+		m.work()
+		m.want(c, issue.StateOpen, "unknown", "the supplier gave no clear answer")
+		if m.asked(c) != "ab" || a.asks(c) != 1 {
+			t.Errorf("asked %q, a %d times", m.asked(c), a.asks(c))
+		}
+		m.routes, b.submit = all, nil
+		m.restart()
+		m.work()
+		m.want(c, issue.StateDone, "issued", "")
+		if m.made(c) != "b" {
+			t.Errorf("made by %q", m.made(c))
+		}
+	})
+}
+
 // Suppliers are told how often the card was refused before, so that those which repeat their answer to a key can be given another one.
 func TestRoute_SuppliersAreToldOfEarlierRefusals(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {

@@ -30,8 +30,9 @@ type Store interface {
 }
 
 // Claim says which intents are a supplier's: those that have it already; those that have none yet, and whose amount is in one of its
-// shares and in no share before that. The first supplier's are also those that have a supplier without a share, and those whose amount is
-// in no share.
+// shares and in no share before that. The first supplier's are also those whose amount is in no share, and those that have a supplier
+// without a share: if it may have been asked, only once they have been due for a while, in which a process that knows it would have
+// claimed them.
 type Claim struct {
 	Supplier string
 	Shares   []Share // of all suppliers, in the order in which they are asked; at least one

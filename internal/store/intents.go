@@ -24,6 +24,10 @@ func (t *tx) insertIntents(ctx context.Context, cards []uuid.UUID) error {
 // fairWindow is among how many intents that are due the accounts take turns.
 const fairWindow = 2048
 
+// strangersTurn is how long an intent must have been due before a process claims it that does not know its supplier. Longer than any
+// attempt, because while programs with different suppliers run side by side those that know it come first.
+const strangersTurn = 10 * time.Minute
+
 // claimRow is an intent as its claim returns it.
 type claimRow struct {
 	CardUUID     uuid.UUID      `db:"card_uuid"`
@@ -53,7 +57,7 @@ func (s *Store) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl 
 		}
 	}
 	now := "(SELECT " + s.dialect.now + ")" // once for the statement, so that an index can be searched by it
-	known, names, ours, shares := sharesOf(claim)
+	known, names, ours, shares := sharesOf(claim, now)
 	due := "q.state IN ('open', 'pending') AND q.due_at <= " + now
 	args := slices.Concat([]any{ttl.Milliseconds()}, names, []any{claim.Supplier}, shares, []any{claim.Supplier, fairWindow, n})
 	var found []claimRow
@@ -85,18 +89,20 @@ func (s *Store) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl 
 
 // sharesOf returns the names of all suppliers, and an expression for the one to ask for the card c with the intent q, each with its
 // arguments.
-func sharesOf(claim issue.Claim) (known string, names []any, supplier string, args []any) {
+func sharesOf(claim issue.Claim, now string) (known string, names []any, supplier string, args []any) {
 	for _, x := range claim.Shares {
 		names = append(names, x.Supplier)
 	}
 	known = strings.TrimSuffix(strings.Repeat("?, ", len(names)), ", ")
 	var by strings.Builder
-	args = append(args, names...)
+	args = append(slices.Clone(names), strangersTurn.Milliseconds())
 	for _, x := range claim.Shares {
 		by.WriteString(" WHEN q.supplier IS NULL AND c.usd_cents BETWEEN ? AND ? THEN CAST(? AS TEXT)")
 		args = append(args, int64(x.Min), int64(x.Max), x.Supplier)
 	}
-	return known, names, "CASE WHEN q.supplier IN (" + known + ") THEN q.supplier" + by.String() + " ELSE CAST(? AS TEXT) END", append(args, names[0])
+	return known, names, "CASE WHEN q.supplier IN (" + known + `) THEN q.supplier
+		WHEN q.supplier IS NOT NULL AND q.first_asked_at IS NOT NULL AND q.due_at > ` + now + ` - ? THEN ''` + by.String() +
+		" ELSE CAST(? AS TEXT) END", append(args, names[0])
 }
 
 // ProlongIntents implements issue.Store.
@@ -116,7 +122,7 @@ func (s *Store) ProlongIntents(ctx context.Context, intents []issue.Intent, ttl 
 // HastenIntents implements issue.Store. One that is claimed may be claimed again: it is looked up twice then, and stored once.
 func (s *Store) HastenIntents(ctx context.Context, supplier string, cards []uuid.UUID) error {
 	return inBatches(cards, func(some []uuid.UUID) error {
-		query, args, err := sqlx.In("UPDATE intents SET due_at = 0 WHERE card_uuid IN (?) AND supplier = ? AND state = 'pending'", some, supplier)
+		query, args, err := sqlx.In("UPDATE intents SET due_at = "+s.dialect.now+" WHERE card_uuid IN (?) AND supplier = ? AND state = 'pending'", some, supplier)
 		if err != nil {
 			return err
 		}
