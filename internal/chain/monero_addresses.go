@@ -26,7 +26,11 @@ func (m *Monero) newAddresses(ctx context.Context, after int64, n int) ([]settle
 		if err != nil {
 			return nil, err
 		}
-		all, err := m.subaddresses(ctx, made[0].Position, n)
+		positions := make([]int64, n) // with gaps where the wallet saw payments to addresses that it had yet to make
+		for i, a := range made {
+			positions[i] = a.Position
+		}
+		all, err := m.subaddresses(ctx, positions)
 		if err != nil {
 			return nil, err
 		}
@@ -38,7 +42,11 @@ func (m *Monero) newAddresses(ctx context.Context, after int64, n int) ([]settle
 	if _, err := m.reserve(ctx, after, after+int64(n), n); err != nil {
 		return nil, err
 	}
-	all, err := m.subaddresses(ctx, after+1, n)
+	positions := make([]int64, n)
+	for i := range positions {
+		positions[i] = after + 1 + int64(i)
+	}
+	all, err := m.subaddresses(ctx, positions)
 	if err != nil {
 		return nil, err
 	}
@@ -99,17 +107,13 @@ func (m *Monero) reserve(ctx context.Context, after, upTo int64, n int) (bool, e
 	return last >= upTo, m.store(ctx)
 }
 
-// subaddresses returns n subaddresses of account 0 from the index first on (get_address). The wallet must have made them.
-func (m *Monero) subaddresses(ctx context.Context, first int64, n int) ([]settle.Address, error) {
-	indices := make([]int64, n)
-	for i := range indices {
-		indices[i] = first + int64(i)
-	}
+// subaddresses returns the subaddresses of account 0 at these indices (get_address). The wallet must have made them.
+func (m *Monero) subaddresses(ctx context.Context, indices []int64) ([]settle.Address, error) {
 	addresses, err := m.addressesAt(ctx, 0, indices)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]settle.Address, n)
+	all := make([]settle.Address, len(indices))
 	for i, address := range addresses {
 		all[i] = settle.Address{Currency: m.config.Coin.Code, Address: address, Position: indices[i]}
 	}

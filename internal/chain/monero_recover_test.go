@@ -140,6 +140,23 @@ func TestMonero_RecoverKilledHalfWay(t *testing.T) {
 	}
 }
 
+// A wallet that sees a payment to an address that it has yet to make goes on behind it, also between two calls for one batch.
+func TestMonero_AddressesMayHaveGaps(t *testing.T) {
+	net := rig.Monero(t)
+	wallet, _, made := ownWallet(t, net, 1)
+	m, proxy, _ := proxied(t, net, wallet.URL, chain.MoneroConfig{WalletFile: "wallet"})
+	proxy.Before("create_address", func() {
+		proxy.Before("create_address", func() { wallet.Call(t, "create_address", map[string]any{"account_index": 0, "count": 5}, nil) })
+	})
+	got, err := m.NewAddresses(t.Context(), settle.NoPosition, 100)
+	if err != nil || len(got) != 100 {
+		t.Fatalf("%d addresses, %v", len(got), err)
+	}
+	if first, last := got[0].Position, got[99].Position; first != made[0].Position+1 || last != first+104 {
+		t.Errorf("positions %d to %d, after %d", first, last, made[0].Position)
+	}
+}
+
 func TestMonero_RecoverLooksAlsoWithoutAddresses(t *testing.T) {
 	_, m := merchant(t)
 	before := scan(t, m, 0)
