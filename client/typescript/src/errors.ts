@@ -1,0 +1,143 @@
+import type { Card, FieldError, ProblemCode } from "./types.js";
+
+/** The service's refusal of a request: every answer whose status is not 2xx. Decide by `code`. */
+export class CardmintError extends Error {
+  override readonly name = "CardmintError";
+  /** What went wrong; undefined if the answer is not the service's, but for example a proxy's. There may be codes that are not listed. */
+  readonly code: ProblemCode | (string & {}) | undefined;
+  /** HTTP status of the answer. */
+  readonly status: number;
+  /** The kind of problem, in a few words. */
+  readonly title: string;
+  /** What is wrong this time and how to mend it, for people. */
+  readonly detail: string;
+  /** Names the request in the service's log; quote it when you ask for help. */
+  readonly requestId: string | undefined;
+  /** With `invalid_request`, everything that is wrong with the request. */
+  readonly errors: readonly FieldError[];
+  /** How long the service asks to wait, in milliseconds, at most a day; 0 if it does not ask. */
+  readonly retryAfter: number;
+
+  /** @internal */
+  constructor(fields: Pick<CardmintError, "code" | "status" | "title" | "detail" | "requestId" | "errors" | "retryAfter">) {
+    super(describe(fields));
+    this.code = fields.code;
+    this.status = fields.status;
+    this.title = fields.title;
+    this.detail = fields.detail;
+    this.requestId = fields.requestId;
+    this.errors = fields.errors;
+    this.retryAfter = fields.retryAfter;
+  }
+}
+
+/** No answer came, or none that can be the service's. `cause` says why, where something is known. */
+export class CardmintConnectionError extends Error {
+  override readonly name = "CardmintConnectionError";
+}
+
+/**
+ * Waiting longer for a card is of no use: its payment is expired or late, or was given back. It need not be the last word: the
+ * operator can settle what came, and the card is then generated after all.
+ */
+export class CardmintPaymentError extends Error {
+  override readonly name = "CardmintPaymentError";
+  /** The card as it is. */
+  readonly card: Card;
+
+  /** @internal */
+  constructor(card: Card, advice: string) {
+    super(`the payment of card ${card.uuid} is ${card.payment.state}: ${advice}`);
+    this.card = card;
+  }
+}
+
+/** A card was not generated in time. */
+export class CardmintTimeoutError extends Error {
+  override readonly name = "CardmintTimeoutError";
+  /** The card as it was last seen; undefined if it never was. */
+  readonly card: Card | undefined;
+
+  /** @internal */
+  constructor(uuid: string, card: Card | undefined, cause: unknown) {
+    const p = card?.payment;
+    const progress = p
+      ? `; the payment is ${p.state}: ${p.amount_due} ${p.currency} are due, ${p.confirmations} of ${p.confirmations_required} confirmations`
+      : "";
+    super(`card ${uuid} was not generated in time${progress}`, cause === undefined ? undefined : { cause });
+    this.card = card;
+  }
+}
+
+function describe(e: Pick<CardmintError, "code" | "status" | "title" | "detail" | "requestId" | "errors">): string {
+  let text = `${e.status} ${e.title}`;
+  if (e.code) text += ` (${e.code})`;
+  if (e.detail) text += `: ${e.detail}`;
+  if (e.errors.length > 0) text += ` ${e.errors.map((f) => `${f.pointer} ${f.detail}`).join("; ")}`;
+  if (e.requestId) text += ` [request ${e.requestId}]`;
+  return text.replace(/\s+/g, " ");
+}
+
+/** Reads the error out of an answer whose status is not 2xx. */
+export function refusal(res: Response, body: string): CardmintError {
+  const fields = {
+    code: undefined as string | undefined,
+    status: res.status,
+    title: res.statusText || "Refused",
+    detail: "",
+    requestId: res.headers.get("X-Request-Id") ?? undefined,
+    errors: [] as FieldError[],
+    retryAfter: retryAfter(res.headers.get("Retry-After")),
+  };
+  const kind = mediaType(res);
+  if (kind === "application/problem+json" || kind === "application/json") {
+    const problem = parse(body);
+    if (problem === undefined) {
+      fields.detail = "the answer can't be read";
+    } else {
+      fields.code = text(problem["code"]);
+      fields.title = text(problem["title"]) ?? fields.title;
+      fields.detail = text(problem["detail"]) ?? "";
+      fields.requestId = text(problem["request_id"]) ?? fields.requestId;
+      fields.errors = Array.isArray(problem["errors"]) ? problem["errors"].filter(isFieldError) : [];
+    }
+  } else if (res.status < 400) {
+    fields.detail = "redirects are not followed, correct the base URL";
+  } else {
+    // The body is nobody's business: it may be a page of HTML, or repeat the request.
+    fields.detail = `the answer is ${kind}, not a problem document; it may be a proxy's`;
+  }
+  return new CardmintError(fields);
+}
+
+/** The bare type of an answer's body. */
+export function mediaType(res: Response): string {
+  return res.headers.get("Content-Type")?.split(";")[0]?.trim().toLowerCase() || "of no known type";
+}
+
+const longestRetryAfter = 24 * 60 * 60_000;
+
+/** Reads the header Retry-After: seconds, or a time. What can't be read or has passed is 0. */
+function retryAfter(header: string | null): number {
+  if (header === null) return 0;
+  const wait = /^\d+$/.test(header) ? Number(header) * 1000 : Date.parse(header) - Date.now();
+  return Number.isNaN(wait) ? 0 : Math.min(Math.max(wait, 0), longestRetryAfter);
+}
+
+function parse(body: string): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(body);
+    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function text(value: unknown): string | undefined {
+  return typeof value === "string" && value !== "" ? value : undefined;
+}
+
+function isFieldError(value: unknown): value is FieldError {
+  const f = value as Partial<Record<keyof FieldError, unknown>> | null;
+  return typeof f === "object" && f !== null && typeof f.pointer === "string" && typeof f.detail === "string";
+}

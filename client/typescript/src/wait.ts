@@ -1,0 +1,77 @@
+import { CardmintError, CardmintPaymentError, CardmintTimeoutError } from "./errors.js";
+import type { Feed } from "./feed.js";
+import { temporary } from "./transport.js";
+import type { Card } from "./types.js";
+
+export interface WaitOptions {
+  /** How long to wait, in milliseconds. Defaults to as long as it takes. */
+  timeout?: number;
+  /** Ends the wait, which then throws the signal's reason. */
+  signal?: AbortSignal;
+}
+
+interface Reader {
+  getCard(uuid: string, options: { signal: AbortSignal }): Promise<Card>;
+}
+
+const longestTimer = 2 ** 31 - 1;
+
+/** See {@link CardmintClient.waitForCard}. */
+export async function waitForCard(
+  client: Reader,
+  feed: Feed,
+  poll: { first: number; longest: number },
+  uuid: string,
+  options: WaitOptions,
+): Promise<Card> {
+  const ending = new AbortController();
+  const { signal: caller, timeout } = options;
+  caller?.throwIfAborted();
+  const end = (): void => ending.abort(caller?.reason);
+  caller?.addEventListener("abort", end, { once: true });
+  const late = Symbol("late");
+  const timer = timeout === undefined ? undefined : setTimeout(() => ending.abort(late), Math.min(timeout, longestTimer));
+  // Watching begins before the first look, so that nothing happens in between.
+  const watcher = feed.watch(uuid);
+  const { signal } = ending;
+  let card: Card | undefined;
+  let last: unknown;
+  try {
+    for (let interval = poll.first; ; interval = Math.min(interval * 1.5, poll.longest)) {
+      let pause = interval * (0.5 + Math.random() / 2);
+      try {
+        card = await client.getCard(uuid, { signal });
+        last = undefined;
+        if (card.status === "generated") return card;
+        giveUp(card);
+      } catch (err) {
+        if (signal.aborted || err instanceof CardmintPaymentError || card === undefined || !temporary(err, true)) throw err;
+        last = err;
+        if (err instanceof CardmintError) pause = Math.max(pause, err.retryAfter);
+      }
+      // An error is waited out by itself: news of the card would not help.
+      await watcher.pause(pause, last === undefined ? Math.max(pause, poll.longest * 2) : pause, signal);
+    }
+  } catch (err) {
+    if (signal.reason === late) throw new CardmintTimeoutError(uuid, card, last);
+    throw err;
+  } finally {
+    watcher.stop();
+    clearTimeout(timer);
+    caller?.removeEventListener("abort", end);
+  }
+}
+
+/** Throws if waiting longer for the card is of no use. */
+function giveUp(card: Card): void {
+  const { state } = card.payment;
+  if (card.refund !== null && (state === "unpaid" || state === "expired")) {
+    throw new CardmintPaymentError(card, "the service's operator gave the money back; do not pay any more, ask for a new card");
+  }
+  if (state === "expired") {
+    throw new CardmintPaymentError(card, "nothing arrived in time; do not pay any more, ask for a new card");
+  }
+  if (state === "late") {
+    throw new CardmintPaymentError(card, "the money came too late or was too little, and does not buy the card; ask the service's operator");
+  }
+}

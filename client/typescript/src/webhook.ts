@@ -1,0 +1,85 @@
+import { Webhook } from "standardwebhooks";
+import type { Event } from "./types.js";
+
+/** A request to a webhook is not proven to come from the service, or can't be read. Answer it with 400. */
+export class CardmintWebhookError extends Error {
+  override readonly name = "CardmintWebhookError";
+}
+
+/** A request's headers: those of fetch, of node:http, or of what stands on it. */
+export type WebhookHeaders = Headers | Readonly<Record<string, string | readonly string[] | undefined>>;
+
+const longestPayload = 64 << 10; // bytes; the service's have less than 1 KiB
+const shortestSecret = 24; // bytes, by the specification
+
+/**
+ * Reads an event out of a request that was sent to a webhook, after it has checked that the service has sent it. It needs the body
+ * exactly as it was received, the request's headers, and the webhook's secret; while the secret is being changed, the new one and the old one.
+ *
+ * It throws a CardmintWebhookError if a header is missing, no signature is right, or the request is more than five minutes old; and a
+ * TypeError if a secret can't be used.
+ *
+ * The same event may come more than once, with the same `id`, and events may come in another order than they happened, which `seq` tells.
+ */
+export function verifyWebhook(payload: string | Uint8Array, headers: WebhookHeaders, secret: string | readonly string[]): Event {
+  const keys = (typeof secret === "string" ? [secret] : secret).map(key);
+  if (keys.length === 0) throw new TypeError("cardmint: the webhook's secret is missing");
+  const body = Buffer.from(payload);
+  if (body.length > longestPayload) throw new CardmintWebhookError(`the payload is longer than ${longestPayload} bytes`);
+  const text = body.toString();
+  const signed = {
+    "webhook-id": header(headers, "webhook-id"),
+    "webhook-timestamp": header(headers, "webhook-timestamp"),
+    "webhook-signature": header(headers, "webhook-signature"),
+  };
+  let failure: unknown;
+  for (const webhook of keys) {
+    try {
+      return event(signed["webhook-id"], webhook.verify(text, signed));
+    } catch (err) {
+      failure = err;
+    }
+  }
+  if (failure instanceof CardmintWebhookError) throw failure;
+  throw new CardmintWebhookError(advice(failure));
+}
+
+/** Reads a secret. An empty or short one is refused, because anybody could sign with it. */
+function key(secret: string): Webhook {
+  const text = /^(?:whsec_)?((?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?)$/.exec(secret)?.[1];
+  if (text === undefined || Buffer.from(text, "base64").length < shortestSecret) {
+    throw new TypeError(`cardmint: the webhook's secret must be whsec_ and the base64 of at least ${shortestSecret} bytes, as createWebhook answers it`);
+  }
+  return new Webhook(secret);
+}
+
+function header(headers: WebhookHeaders, name: string): string {
+  if (headers instanceof Headers) return headers.get(name) ?? "";
+  const found = Object.entries(headers).find(([key]) => key.toLowerCase() === name)?.[1];
+  return (typeof found === "string" ? found : found?.join(" ")) ?? "";
+}
+
+/** The event of a payload that is signed. What it holds is the service's word, as far as the fields that every event has. */
+function event(id: string, payload: unknown): Event {
+  const e = payload as Partial<Event> | null;
+  const { type, timestamp, seq } = typeof e === "object" && e !== null ? e : {};
+  if (typeof type !== "string" || type.length === 0 || typeof timestamp !== "string" || typeof seq !== "number" || seq < 0) {
+    throw new CardmintWebhookError("the payload needs a type, a timestamp and a seq");
+  }
+  return { ...e, id } as Event;
+}
+
+/** What is wrong with a request, and how to mend it. The library's own errors may repeat what was sent. */
+function advice(err: unknown): string {
+  switch (err instanceof Error ? err.message : "") {
+    case "Missing required headers":
+      return "a header of webhook-id, webhook-timestamp and webhook-signature is missing: check what stands between the service and here";
+    case "Message timestamp too old":
+      return "webhook-timestamp is more than five minutes ago: check the clock here, and that nothing keeps requests back";
+    case "Message timestamp too new":
+      return "webhook-timestamp is more than five minutes ahead: check the clock here";
+    case "No matching signature found":
+      return "no signature is right: check the secret, and that the body is used as it was received, neither parsed nor changed";
+  }
+  return "the request can't be read: its timestamp is not a number of seconds, or its payload is not JSON";
+}
