@@ -1,0 +1,159 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { inspect } from "node:util";
+import { CardmintClient, CardmintConnectionError, CardmintError } from "@cardmint/client";
+import { card, client, fake, json, problem, reset, script, token, uuid } from "./fake.js";
+
+const order = { usd_amount: "150.50", currency: "monero" };
+
+for (const [name, trouble] of [
+  ["503", problem(503, "unavailable")],
+  ["429", problem(429, "quota_exceeded")],
+  ["a reset", reset],
+] as const) {
+  test(`createCard is repeated after ${name}, with one key`, async (t) => {
+    const service = await fake(t, script(trouble, trouble, json({ ...card(), usd_amount: 150.5 })));
+    const created = await client(service.url).createCard(order);
+    assert.equal(created.usd_amount, "150.50");
+    assert.equal(service.received.length, 3);
+    const keys = new Set(service.received.map((r) => r.headers["idempotency-key"]));
+    assert.equal(keys.size, 1);
+    assert.match(String([...keys][0]), /^[!-~]{16,255}$/);
+    for (const r of service.received) assert.deepEqual(JSON.parse(r.body), order);
+  });
+}
+
+test("each call has a key of its own, or the caller's", async (t) => {
+  const service = await fake(t, json({ ...card(), usd_amount: 150.5 }));
+  const c = client(service.url);
+  await c.createCard(order);
+  await c.createCard(order);
+  await c.createCard(order, { idempotencyKey: "order-4711" });
+  const keys = service.received.map((r) => r.headers["idempotency-key"]);
+  assert.equal(new Set(keys).size, 3);
+  assert.equal(keys[2], "order-4711");
+  await assert.rejects(c.createCard(order, { idempotencyKey: "two words" }), TypeError);
+  assert.equal(service.received.length, 3);
+});
+
+test("what might be done twice is not repeated", async (t) => {
+  const service = await fake(t, script(reset, problem(503, "unavailable"), problem(429, "quota_exceeded"), json(card())));
+  const c = client(service.url);
+  await assert.rejects(c.simulatePayment(uuid), CardmintConnectionError);
+  await assert.rejects(c.simulatePayment(uuid), CardmintError);
+  assert.equal(service.received.length, 2);
+  await c.simulatePayment(uuid); // nothing was done before a 429
+  assert.equal(service.received.length, 4);
+});
+
+test("a POST that does no harm is repeated", async (t) => {
+  const service = await fake(t, script(reset, json(card())));
+  await client(service.url).revealCard(uuid);
+  assert.equal(service.received.length, 2);
+});
+
+test("a fault is not repeated", async (t) => {
+  const service = await fake(t, problem(500, "internal"));
+  await assert.rejects(client(service.url).getCard(uuid), { status: 500, code: "internal", requestId: "req-1" });
+  assert.equal(service.received.length, 1);
+});
+
+test("attempts are limited", async (t) => {
+  const service = await fake(t, problem(503, "unavailable"));
+  await assert.rejects(client(service.url, { retry: { maxAttempts: 2 } }).getCard(uuid), { status: 503 });
+  assert.equal(service.received.length, 2);
+});
+
+test("a wait that is too long is left to the caller", async (t) => {
+  const service = await fake(t, problem(503, "rate_unavailable", { "Retry-After": "3600" }));
+  await assert.rejects(client(service.url).getCard(uuid), { code: "rate_unavailable", retryAfter: 3_600_000 });
+  assert.equal(service.received.length, 1);
+});
+
+test("a webhook that an attempt has deleted without our knowing is deleted", async (t) => {
+  const service = await fake(t, script(reset, problem(404, "not_found")));
+  await client(service.url).deleteWebhook(uuid);
+  assert.equal(service.received.length, 2);
+  await assert.rejects(client(service.url).deleteWebhook(uuid), { code: "not_found" });
+});
+
+test("an answer that does not come in time is asked for again", async (t) => {
+  const service = await fake(t, script(() => {}, json(card())));
+  await client(service.url, { attemptTimeout: 200 }).getCard(uuid);
+  assert.equal(service.received.length, 2);
+});
+
+test("a signal ends a call, and a wait for its next attempt", async (t) => {
+  const stop = new AbortController();
+  const service = await fake(t, (res) => {
+    problem(503, "unavailable", { "Retry-After": "30" })(res, service.received[0]!);
+    setImmediate(() => stop.abort(new Error("enough")));
+  });
+  await assert.rejects(client(service.url).getCard(uuid, { signal: stop.signal }), { message: "enough" });
+  await assert.rejects(client(service.url).getCard(uuid, { signal: stop.signal }), { message: "enough" });
+  assert.equal(service.received.length, 1);
+});
+
+test("redirects are not followed", async (t) => {
+  const service = await fake(t, (res) => res.writeHead(302, { Location: "https://elsewhere.invalid/" }).end());
+  await assert.rejects(client(service.url).getCard(uuid), { status: 302, code: undefined });
+  assert.equal(service.received.length, 1);
+});
+
+test("answers that are not the service's are refused without being repeated", async (t) => {
+  const page = script(
+    (res) => res.writeHead(200, { "Content-Type": "text/html" }).end("<html>4111111111111111"),
+    (res) => res.writeHead(200, { "Content-Type": "application/json" }).end('{"card_number": 4111111111111111 oops'),
+    (res) => res.writeHead(404, { "Content-Type": "text/html" }).end("<html>4111111111111111"),
+  );
+  const service = await fake(t, page);
+  for (const n of [1, 2, 3]) {
+    const err: unknown = await client(service.url).getCard(uuid).catch((e: unknown) => e);
+    assert.ok(err instanceof CardmintConnectionError || err instanceof CardmintError);
+    assert.ok(!inspect(err).includes("4111"), inspect(err));
+    assert.equal(service.received.length, n);
+  }
+});
+
+test("the token is sent, and never shown", async (t) => {
+  const service = await fake(t, script(problem(401, "unauthorized"), reset));
+  const c = client(service.url, { retry: { maxAttempts: 1 } });
+  const shown = [inspect(c, { depth: 10, showHidden: true }), JSON.stringify(c)];
+  for (const call of [c.getCard(uuid), c.getCard(uuid), client("http://127.0.0.1:1").listOffers()]) {
+    const err: unknown = await call.catch((e: unknown) => e);
+    assert.ok(err instanceof Error);
+    shown.push(inspect(err, { depth: 10, showHidden: true }), JSON.stringify(err), err.stack ?? "");
+  }
+  assert.equal(service.received[0]?.headers.authorization, `Bearer ${token}`);
+  for (const text of shown) assert.ok(!text.includes(token), text);
+  for (const bad of ["", "two words", "line\nbreak"]) {
+    assert.throws(
+      () => new CardmintClient({ baseUrl: service.url, token: bad }),
+      (err: Error) => bad === "" || !err.message.includes(bad),
+    );
+  }
+});
+
+test("the base URL may end in a slash or in /api, and have a path", async (t) => {
+  const service = await fake(t, json(card()));
+  for (const end of ["", "/", "/api", "/api/", "/shop", "/shop/api/"]) await client(service.url + end).getCard(uuid);
+  const paths = service.received.map((r) => r.url.pathname.replace(uuid, ""));
+  assert.deepEqual(paths, ["/api/cards/", "/api/cards/", "/api/cards/", "/api/cards/", "/shop/api/cards/", "/shop/api/cards/"]);
+  for (const bad of ["cards.example.com", "ftp://cards.example.com", "https://user:secret@cards.example.com", "https://cards.example.com?a=b"]) {
+    assert.throws(() => client(bad), (err: Error) => err instanceof TypeError && !err.message.includes("secret"));
+  }
+});
+
+test("the link to the next page leads nowhere else", async (t) => {
+  const next = { Link: '<https://elsewhere.invalid/api/cards?cursor=abc&limit=1>; rel="next"' };
+  const service = await fake(t, script(json([card()], next), json([card()])));
+  let n = 0;
+  for await (const _ of client(service.url).listCards({ pageSize: 1, status: "generated" })) n++;
+  assert.equal(n, 2);
+  assert.deepEqual(service.received.map((r) => r.url.search), ["?status=generated&limit=1", "?status=generated&limit=1&cursor=abc"]);
+  const endless = await fake(t, json([card()], next));
+  await assert.rejects(async () => {
+    for await (const _ of client(endless.url).listCards()) n++;
+  }, CardmintConnectionError);
+  assert.equal(endless.received.length, 2);
+});

@@ -1,0 +1,167 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { once } from "node:events";
+import { cp, mkdtemp, readFile, rm } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { promisify } from "node:util";
+import { type CardmintClient, CardmintError, type Event, verifyWebhook } from "@cardmint/client";
+import { root, type Service, startService } from "./service.js";
+
+let service: Service;
+let c: CardmintClient;
+before(async () => {
+  service = await startService();
+  c = service.client({ pollInterval: { first: 20, longest: 200 } });
+});
+after(() => service.stop());
+
+const order = { usd_amount: "150.50", currency: "monero" };
+
+async function all<T>(list: AsyncIterable<T>): Promise<T[]> {
+  const found: T[] = [];
+  for await (const one of list) found.push(one);
+  return found;
+}
+
+test("a card is created, paid, waited for, and listed", async () => {
+  const ordered = await c.createCard(order);
+  assert.equal(ordered.status, "awaiting_payment");
+  assert.equal(ordered.usd_amount, "150.50");
+  assert.match(ordered.payment.amount, /^1\.0*\d+$/);
+  assert.deepEqual((await c.getCard(ordered.uuid)).usd_amount, ordered.usd_amount);
+
+  const waiting = c.waitForCard(ordered.uuid, { timeout: 60_000 });
+  await c.simulatePayment(ordered.uuid);
+  const card = await waiting;
+  assert.equal(card.status, "generated");
+  assert.match(card.credentials.card_number ?? "", /^\d{16}$/);
+  assert.equal((await c.revealCard(card.uuid)).credentials.security_code, card.credentials.security_code);
+
+  const unpaid = await Promise.all([c.createCard({ ...order, usd_amount: 60 }), c.createCard(order)]);
+  const cards = await all(c.listCards({ pageSize: 1 }));
+  assert.deepEqual(new Set(cards.map((one) => one.uuid)), new Set([card, ...unpaid].map((one) => one.uuid)));
+  const done = await all(c.listCards({ status: "generated" }));
+  assert.deepEqual(done.map((one) => one.uuid), [card.uuid]);
+  assert.ok(cards.every((one) => typeof one.usd_amount === "string"));
+
+  const events = await all(c.listEvents());
+  assert.deepEqual(events.map((e) => e.seq), events.map((_, i) => i + 1));
+  const last = events.at(-1);
+  assert.equal(last?.type, "card.generated");
+  assert.deepEqual(await all(c.listEvents({ after: last?.seq ?? 0 })), []);
+});
+
+test("the same key answers the same card", async () => {
+  const [a, b] = [await c.createCard(order, { idempotencyKey: "order-1" }), await c.createCard(order, { idempotencyKey: "order-1" })];
+  assert.deepEqual(a, b);
+  await assert.rejects(c.createCard({ ...order, usd_amount: "60" }, { idempotencyKey: "order-1" }), { code: "idempotency_key_reused" });
+});
+
+test("amounts may be numbers or strings", async () => {
+  for (const [amount, wire] of [[50, "50"], [50.1, "50.10"], ["50.10", "50.10"], [749.99, "749.99"], ["750.00", "750"]] as const) {
+    assert.equal((await c.createCard({ ...order, usd_amount: amount })).usd_amount, wire);
+  }
+});
+
+test("a refusal tells what is wrong", async () => {
+  await assert.rejects(c.createCard({ usd_amount: "5", currency: "gold" }), (err) => {
+    assert.ok(err instanceof CardmintError);
+    assert.equal(err.code, "invalid_request");
+    assert.equal(err.status, 422);
+    assert.deepEqual(err.errors.map((e) => e.pointer).sort(), ["/currency", "/usd_amount"]);
+    assert.match(err.requestId ?? "", /./);
+    assert.match(err.message, /^422 .* \(invalid_request\): .*\/usd_amount .* \[request /);
+    return true;
+  });
+  await assert.rejects(c.getCard("019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"), { status: 404, code: "not_found" });
+  await assert.rejects(service.client({ token: "cm_test_wrong" }).listOffers(), { status: 401, code: "unauthorized" });
+});
+
+test("currencies and offers are listed", async () => {
+  assert.ok((await c.listCurrencies()).some((one) => one.code === "monero"));
+  assert.ok((await c.listOffers()).length > 0);
+});
+
+test("operations without a method can be called", async () => {
+  const { data } = await c.api.GET("/api/cards", { params: { query: { limit: 1 } } });
+  assert.equal(data?.length, 1);
+});
+
+test("webhooks are registered, sent to, verified, and removed", async (t) => {
+  const events: Event[] = [];
+  let secret = "";
+  const receiver = createServer((req, res) => {
+    const chunks: Buffer[] = [];
+    req.on("data", (chunk: Buffer) => chunks.push(chunk));
+    req.on("end", () => {
+      try {
+        events.push(verifyWebhook(Buffer.concat(chunks), req.headers, secret));
+        res.writeHead(204).end(() => receiver.emit("event"));
+      } catch (err) {
+        res.writeHead(400).end(String(err));
+      }
+    });
+  });
+  receiver.listen(0, "127.0.0.1");
+  await once(receiver, "listening");
+  t.after(() => receiver.close());
+
+  const url = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/hook`;
+  const registered = await c.createWebhook({ url, types: ["card.generated"] });
+  const { id } = registered.webhook;
+  secret = registered.secret;
+  assert.equal((await c.testWebhook(id)).status, 204);
+  assert.equal(events[0]?.seq, 0);
+
+  const { uuid } = await c.createCard(order);
+  const arrived = once(receiver, "event");
+  await c.simulatePayment(uuid);
+  await arrived;
+  const told = events[1];
+  assert.ok(told?.type === "card.generated");
+  assert.equal(told.card_uuid, uuid);
+  const stored = (await all(c.listEvents())).find((e) => e.id === told.id);
+  assert.deepEqual(told, stored);
+
+  assert.equal((await all(c.listDeliveries(id))).length, 1);
+  const again = once(receiver, "event");
+  await c.redeliver(id, told.id);
+  await again;
+  assert.equal(events[2]?.id, told.id);
+
+  const old = secret;
+  secret = (await c.rotateWebhookSecret(id)).secret;
+  assert.notEqual(secret, old);
+  assert.equal((await c.testWebhook(id)).status, 204);
+  assert.ok((await c.recoverWebhook(id, new Date(0))).count >= 1); // the cards that were issued before
+  assert.equal((await c.updateWebhook(id, { enabled: false })).enabled, false);
+  await assert.rejects(c.redeliver(id, told.id), { code: "webhook_disabled" });
+  assert.equal((await c.getWebhook(id)).disabled_reason, "request");
+  assert.deepEqual((await c.listWebhooks()).map((one) => one.id), [id]);
+  await c.deleteWebhook(id);
+  await assert.rejects(c.deleteWebhook(id), { code: "not_found" });
+});
+
+test("the README shows the example", async () => {
+  const [readme, example] = await Promise.all([readFile(join(root, "README.md"), "utf8"), readFile(join(root, "example/quickstart.ts"), "utf8")]);
+  assert.ok(readme.includes("```ts\n" + example + "```"), "README.md does not have the text of example/quickstart.ts");
+});
+
+test("the example works with the package as it is published", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "cardmint-example-"));
+  t.after(() => rm(dir, { recursive: true, force: true }));
+  const run = async (cwd: string, command: string, ...args: string[]): Promise<string> => {
+    const env = { ...process.env, CARDMINT_URL: service.url, CARDMINT_TOKEN: service.token };
+    return (await promisify(execFile)(command, args, { cwd, env })).stdout;
+  };
+  await run(root, "npm", "pack", "--ignore-scripts", "--pack-destination", dir);
+  for (const file of ["package.json", "tsconfig.json", "quickstart.ts"]) await cp(join(root, "example", file), join(dir, file));
+  const { version } = JSON.parse(await readFile(join(root, "package.json"), "utf8")) as { version: string };
+  await run(dir, "npm", "install", "--no-audit", "--no-fund", `./cardmint-client-${version}.tgz`);
+  await run(dir, "npm", "run", "build");
+  assert.match(await run(dir, "npm", "--silent", "start"), /^pay \d+(\.\d+)? monero to \S+\ncard ending in \d{4}, valid until \d\d\/\d\d\n$/);
+});
