@@ -73,8 +73,20 @@ CARDS ?= 2000000
 plans: deps ## Explain every statement of the store with CARDS cards, on SQLite and PostgreSQL: what it reads, and how long it takes
 	tools/in-memory 8 go test -count=1 -v -timeout 3h -run TestPlans ./internal/store -plans $(CARDS)
 
-generate: ## Generate code from the contract
+generate: generate-typescript ## Generate code from the contract
 	go generate ./...
+
+TYPESCRIPT := client/typescript
+NPM_CI      = npm ci --no-audit --no-fund --loglevel error
+generate-typescript: ## Generate the TypeScript client's types from the contract
+	cd $(TYPESCRIPT) && $(NPM_CI) && npm run --silent generate
+
+typescript: build ## Build the TypeScript client, and test it with the program itself; needs Node and npm
+	cd $(TYPESCRIPT) && $(NPM_CI) && npm run --silent build && npm test --silent
+
+release-typescript: ## Pack the TypeScript client into dist/, ready to be published
+	@mkdir -p dist
+	cd $(TYPESCRIPT) && $(NPM_CI) && npm pack --silent --pack-destination ../../dist
 
 lint: ## Check style: gofmt, vet, module files, and the contracts by Redocly and Spectral
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; exit 1; }
@@ -96,13 +108,14 @@ compat-check: ## Prove that compat and compat-prose can fail, by breaking copies
 	cd tools/oasdiff && go vet ./... && go test -count=1 ./...
 
 verify: lint compat compat-check ## Check everything that is not a test: style, the contract, and that generated code is fresh
-	@generated() { find . -name '*.gen.go' | sort | xargs cat | sha256sum; }; before=$$(generated); go generate ./... && after=$$(generated); \
+	@generated() { find . -name node_modules -prune -o -name '*.gen.*' -not -path './$(TYPESCRIPT)/dist/*' -print | sort | xargs cat | sha256sum; }; \
+	  before=$$(generated); $(MAKE) --silent generate && after=$$(generated); \
 	  test "$$before" = "$$after" || { echo "generated code was not fresh: commit what 'make generate' made"; exit 1; }
 
 deps: ## Install what the tests need (PostgreSQL, PgBouncer, Monero, a C compiler), by apt as root; and unpack the current Monero
 	@tools/deps
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: run build quick test test-old-monero simulate mutants e2e drill chaos bench plans generate lint compat compat-prose compat-check verify deps help
+.PHONY: run build quick test test-old-monero simulate mutants e2e drill chaos bench plans generate generate-typescript typescript release-typescript lint compat compat-prose compat-check verify deps help
