@@ -91,13 +91,13 @@ export class CardmintClient {
       baseUrl: serviceUrl(options.baseUrl),
       fetch: (request) => transport.send(request),
     });
-    this.#feed = new Feed(async (after, wait, signal) => {
+    this.#feed = new Feed(async (card, after, wait, signal) => {
       const res = await this.api.GET("/api/events", {
-        params: { query: { after, limit: 1000, wait } as { after: number } },
+        params: { query: { after, card, wait } as Query<"listEvents"> },
         fetch: (request) => transport.send(request, attemptTimeout + wait * 1000),
         signal,
       });
-      return { events: answer(res) as t.Event[], more: nextPage(res.response) !== undefined };
+      return answer(res) as t.Event[];
     });
   }
 

@@ -1,6 +1,6 @@
 import { CardmintError, CardmintPaymentError, CardmintTimeoutError } from "./errors.js";
 import type { Feed } from "./feed.js";
-import { temporary } from "./transport.js";
+import { sleep, temporary } from "./transport.js";
 import type { Card } from "./types.js";
 
 export interface WaitOptions {
@@ -31,9 +31,8 @@ export async function waitForCard(
   caller?.addEventListener("abort", end, { once: true });
   const late = Symbol("late");
   const timer = timeout === undefined ? undefined : setTimeout(() => ending.abort(late), Math.min(timeout, longestTimer));
-  // Watching begins before the first look, so that nothing happens in between.
-  const watcher = feed.watch(uuid);
   const { signal } = ending;
+  const followed = { uuid, after: 0 }; // from the first event, so that none between look and wait is missed
   let card: Card | undefined;
   let last: unknown;
   try {
@@ -49,14 +48,13 @@ export async function waitForCard(
         last = err;
         if (err instanceof CardmintError) pause = Math.max(pause, err.retryAfter);
       }
-      // An error is waited out by itself: news of the card would not help.
-      await watcher.pause(pause, last === undefined ? Math.max(pause, poll.longest * 2) : pause, signal);
+      // A failure is waited out: news of the card would not help.
+      if (last !== undefined || !(await feed.wait(followed, signal))) await sleep(pause, signal);
     }
   } catch (err) {
     if (signal.reason === late) throw new CardmintTimeoutError(uuid, card, last);
     throw err;
   } finally {
-    watcher.stop();
     clearTimeout(timer);
     caller?.removeEventListener("abort", end);
   }
