@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -32,6 +34,9 @@ func strictJSON(text []byte) (value any, fault string) {
 		}
 		return nil, "The body is not valid JSON."
 	}
+	if halfPair(text) {
+		return nil, `The body has half of a surrogate pair, such as "\ud800". Send whole characters.`
+	}
 	tokens := json.NewDecoder(bytes.NewReader(text))
 	tokens.UseNumber()
 	var repeated repeatedKey
@@ -43,6 +48,43 @@ func strictJSON(text []byte) (value any, fault string) {
 		return nil, fmt.Sprintf("The body is nested more than %d levels deep.", maxDepth)
 	}
 	return value, ""
+}
+
+// halfPair reports whether a text that is known to be valid has an escaped surrogate without the other half of its pair, which is no
+// character. encoding/json would replace it without a word.
+func halfPair(text []byte) bool {
+	const rest = len(`\ud800`) - 1
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' {
+			continue
+		}
+		unit := escaped(text[i:])
+		if unit < 0 {
+			i++ // what follows is escaped itself
+			continue
+		}
+		i += rest
+		if !utf16.IsSurrogate(unit) {
+			continue
+		}
+		if utf16.DecodeRune(unit, escaped(text[i+1:])) == utf8.RuneError {
+			return true
+		}
+		i += 1 + rest
+	}
+	return false
+}
+
+// escaped returns the code that a valid text begins with in the form \uXXXX, or -1 if it begins otherwise.
+func escaped(text []byte) rune {
+	if !bytes.HasPrefix(text, []byte(`\u`)) {
+		return -1
+	}
+	unit, err := strconv.ParseUint(string(text[2:6]), 16, 32)
+	if err != nil {
+		return -1
+	}
+	return rune(unit)
 }
 
 type repeatedKey string

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -35,7 +36,7 @@ func TestStrictJSON_DepthIsCountedToTheLevel(t *testing.T) {
 func FuzzStrictJSON_AcceptsExactlyWhatHasOneMeaning(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `[]`, `null`, `1`, `"a"`, ``, ` `, `{"a":1,"a":2}`, `{"a":1,"\u0061":2}`, `{"a":{"b":1,"b":1}}`, `[{"a":1},{"a":1}]`, `{"a":":","b":"\":"}`,
-		`{"a":1}{}`, `{"a":1} x`, "\ufeff{}", "{\"a\":\"\xff\"}", `{"\ud800":1,"\ud801":2}`, `{"a":1,"A":2}`, `{"":1,"":2}`, `1e400`, `-0`, `{"a":[[[[1]]]]}`,
+		`{"a":1}{}`, `{"a":1} x`, "\ufeff{}", "{\"a\":\"\xff\"}", `{"\ud800":1,"\ud801":2}`, `{"a":1,"A":2}`, `{"":1,"":2}`, `["\ud83d\uDE00","\\ud800","\ud800","\ude00\ud83d","\ufffd�"]`, `1e400`, `-0`, `{"a":[[[[1]]]]}`,
 		strings.Repeat("[", 33) + strings.Repeat("]", 33), strings.Repeat("[", 34) + strings.Repeat("]", 34), `"` + "\x00" + `"`, `{"a" : 1 , "b" : 2}`,
 	} {
 		f.Add([]byte(seed))
@@ -50,7 +51,7 @@ func FuzzStrictJSON_AcceptsExactlyWhatHasOneMeaning(f *testing.F) {
 				t.Fatal(err)
 			}
 			members, depth := measure(value, 0)
-			want = members == colons(text) && depth <= maxDepth
+			want = members == colons(text) && depth <= maxDepth && replaced(value) <= replacements(text)
 		}
 		got, fault := strictJSON(text)
 		if (fault == "") != want {
@@ -96,6 +97,36 @@ func colons(text []byte) (n int) {
 		case c == '"':
 			quoted = !quoted
 		case !quoted && c == ':':
+			n++
+		}
+	}
+	return n
+}
+
+// replaced counts the replacement characters in a value. It has more than its text if half of a surrogate pair was replaced.
+func replaced(value any) (n int) {
+	switch v := value.(type) {
+	case string:
+		n = strings.Count(v, "\ufffd")
+	case map[string]any:
+		for key, x := range v {
+			n += replaced(key) + replaced(x)
+		}
+	case []any:
+		for _, x := range v {
+			n += replaced(x)
+		}
+	}
+	return n
+}
+
+var escapes = regexp.MustCompile(`\\(u[0-9a-fA-F]{4}|.)`)
+
+// replacements counts the replacement characters in a JSON text.
+func replacements(text []byte) int {
+	n := bytes.Count(text, []byte("\ufffd"))
+	for _, escape := range escapes.FindAll(text, -1) {
+		if strings.EqualFold(string(escape), `\ufffd`) {
 			n++
 		}
 	}
