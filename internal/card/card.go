@@ -6,6 +6,7 @@
 package card
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
 	"log/slog"
@@ -59,6 +60,11 @@ type Card struct {
 	RefundAddress       Secret
 	SealedRefundAddress []byte
 
+	// Reference and Metadata are the client's own data. They are stored and returned unchanged, never interpreted and never logged, and do
+	// not change after the card is created. They are set only where clients read cards.
+	Reference *Secret // nil if the order had none
+	Metadata  Secret  // a JSON object of strings; "" if the order had none
+
 	// Transfers are those that are counted, first seen first, but only the largest if there are many; Omitted is how many of them are left
 	// out. They are set only where one card is read.
 	Transfers []Transfer
@@ -76,6 +82,20 @@ type Card struct {
 
 	// Credentials are set only where Service has opened Sealed, once the card is generated.
 	Credentials *Credentials
+}
+
+// FirstUUID returns the least of the UUIDs version 7 whose time is t or later. It is the zero UUID for a time before 1970.
+func FirstUUID(t time.Time) (id uuid.UUID) {
+	ms := t.UnixMilli()
+	if t.After(time.UnixMilli(ms)) {
+		ms++
+	}
+	if ms > 0 {
+		var bytes [8]byte
+		binary.BigEndian.PutUint64(bytes[:], uint64(min(ms, 1<<48-1)))
+		copy(id[:], bytes[2:])
+	}
+	return id
 }
 
 // TimeOf returns the time in a UUID version 7, in UTC and with millisecond precision.

@@ -36,6 +36,7 @@ type Event struct {
 	CardUUID  uuid.UUID // the zero UUID if it is not about a card, and then the next two are empty
 	Status    Status
 	State     PaymentState
+	Reference Secret    // of the card; "" if it has none. The store adds it where events are read
 	WebhookID uuid.UUID // with EventWebhookDisabled
 	Since     time.Time // with EventFeedReset: events since then may have been lost
 	CreatedAt time.Time
@@ -51,11 +52,13 @@ func (e Event) Payload() []byte {
 		Timestamp string       `json:"timestamp"`
 		Seq       int64        `json:"seq"`
 		CardUUID  uuid.UUID    `json:"card_uuid,omitzero"`
+		Reference string       `json:"reference,omitempty"`
 		Status    Status       `json:"status,omitempty"`
 		State     PaymentState `json:"payment_state,omitempty"`
 		WebhookID uuid.UUID    `json:"webhook_id,omitzero"`
 		Since     string       `json:"since,omitempty"`
-	}{Type: e.Type, Timestamp: e.CreatedAt.UTC().Format(TimeFormat), Seq: e.Seq, CardUUID: e.CardUUID, Status: e.Status, State: e.State, WebhookID: e.WebhookID}
+	}{Type: e.Type, Timestamp: e.CreatedAt.UTC().Format(TimeFormat), Seq: e.Seq, CardUUID: e.CardUUID, Reference: e.Reference.Reveal(),
+		Status: e.Status, State: e.State, WebhookID: e.WebhookID}
 	if !e.Since.IsZero() {
 		body.Since = e.Since.UTC().Format(TimeFormat)
 	}

@@ -47,6 +47,8 @@ func TestPayload_IsTheseVeryBytes(t *testing.T) {
 	}
 	generated := about(card.EventGenerated, time.Date(2026, 11, 20, 15, 6, 0, 120e6, time.UTC))
 	generated.CardUUID, generated.Status, generated.State = cardID, card.Generated, card.Paid
+	named := generated
+	named.Reference = "order <4711> \U0001f600"
 	expired := about(card.EventExpired, time.Date(2026, 1, 2, 5, 4, 5, 999_999_999, east))
 	expired.Seq, expired.CardUUID, expired.Status, expired.State = 1<<62, cardID, card.AwaitingPayment, card.Expired
 	disabled := about(card.EventWebhookDisabled, time.Date(2026, 11, 20, 15, 6, 0, 0, time.UTC))
@@ -59,6 +61,8 @@ func TestPayload_IsTheseVeryBytes(t *testing.T) {
 	}{
 		"of a card": {generated, `{"type":"card.generated","timestamp":"2026-11-20T15:06:00.120Z","seq":42,` +
 			`"card_uuid":"019aa1c9-f868-7cef-8e4e-9b1c97fb1d88","status":"generated","payment_state":"paid"}`},
+		"of a card with a reference": {named, `{"type":"card.generated","timestamp":"2026-11-20T15:06:00.120Z","seq":42,` +
+			`"card_uuid":"019aa1c9-f868-7cef-8e4e-9b1c97fb1d88","reference":"order \u003c4711\u003e ` + "\U0001f600" + `","status":"generated","payment_state":"paid"}`},
 		"elsewhere on earth": {expired, `{"type":"payment.expired","timestamp":"2026-01-02T03:04:05.999Z","seq":4611686018427387904,` +
 			`"card_uuid":"019aa1c9-f868-7cef-8e4e-9b1c97fb1d88","status":"awaiting_payment","payment_state":"expired"}`},
 		"of a webhook": {disabled, `{"type":"webhook.disabled","timestamp":"2026-11-20T15:06:00.000Z","seq":42,` +

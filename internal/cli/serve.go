@@ -93,7 +93,7 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 		rates: rates, live: live, ratesEvery: c.Rates.Live.RateEvery,
 		webhooks: c.Webhooks, credentials: c.Credentials,
 		suppliers: made,
-		orders: order.Config{Currencies: currencies(coins), QuoteTTL: c.QuoteTTL, MaxOpenUSD: card.USD(c.MaxOpenUSD * 100), FreezeReversed: c.Freeze, MaxBlind: c.MaxBlind, NeedOffers: g.Mode == card.LiveMode,
+		orders: order.Config{Currencies: currencies(coins), Known: chain.Currencies(), QuoteTTL: c.QuoteTTL, MaxOpenUSD: card.USD(c.MaxOpenUSD * 100), FreezeReversed: c.Freeze, MaxBlind: c.MaxBlind, NeedOffers: g.Mode == card.LiveMode,
 			MaskCredentials: c.Credentials.Mask, CheckAddress: addressChecks(currencies(coins), c.Simulated)},
 		addresses: c.Addresses, wait: c.Wait,
 		started: func(_ context.Context, _ *account.Service, url string) error {

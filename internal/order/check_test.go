@@ -106,7 +106,10 @@ func TestConfig_DefaultsAreFilledIn(t *testing.T) {
 			t.Errorf("the clock shows %s", told)
 		}
 		got.Log.Debug("nobody hears it")
-		got.Currencies, got.Now, got.Log = nil, nil, nil
+		if diff := cmp.Diff(got.Currencies, got.Known); diff != "" {
+			t.Errorf("known: %s", diff)
+		}
+		got.Currencies, got.Known, got.Now, got.Log = nil, nil, nil, nil
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Error(diff)
 		}

@@ -22,13 +22,19 @@ type Request struct {
 	USDAmount     string // the balance in US dollars, a plain decimal number
 	Currency      string // the code of the currency to pay with
 	RefundAddress string // where to give money back; "" for none
+
+	// What the client stores with the card, see card.Card.
+	Reference *string           // nil for none
+	Metadata  map[string]string // nil for none
 }
 
 // Order is a valid request for a card. Check returns it.
 type Order struct {
-	usd      card.USD
-	coin     card.Currency
-	refundTo card.Secret
+	usd       card.USD
+	coin      card.Currency
+	refundTo  card.Secret
+	reference *card.Secret
+	metadata  card.Secret
 }
 
 // hash returns the same hash for orders that ask for the same. What an order leaves out does not change it, so that the hashes of earlier
@@ -41,6 +47,10 @@ func (s *Service) hash(o Order) ([]byte, error) {
 			return nil, err
 		}
 		text = fmt.Appendf(text, "\x00refund_address\x00%x", digest)
+	}
+	text, err := appendOwn(text, o)
+	if err != nil {
+		return nil, err
 	}
 	sum := sha256.Sum256(text)
 	return sum[:], nil
@@ -57,18 +67,15 @@ func (s *Service) Check(r Request) (o Order, wrong []card.FieldError) {
 	}
 	i := slices.IndexFunc(s.cfg.Currencies, func(c card.Currency) bool { return c.Code == r.Currency })
 	if i < 0 {
-		codes := make([]string, len(s.cfg.Currencies))
-		for i, c := range s.cfg.Currencies {
-			codes[i] = c.Code
-		}
-		wrong = append(wrong, card.FieldError{Pointer: "/currency", Detail: "is not a currency of this service; choose one of: " + strings.Join(codes, ", ")})
+		wrong = append(wrong, card.FieldError{Pointer: "/currency", Detail: "is not a currency of this service; choose one of: " + strings.Join(codes(s.cfg.Currencies), ", ")})
 	} else if err := s.checkRefundAddress(r); err != nil {
 		wrong = append(wrong, card.FieldError{Pointer: "/refund_address", Detail: err.Error()})
 	}
-	if len(wrong) > 0 {
+	if wrong = append(wrong, checkOwn(r)...); len(wrong) > 0 {
 		return Order{}, wrong
 	}
-	return Order{usd: usd, coin: s.cfg.Currencies[i], refundTo: card.Secret(r.RefundAddress)}, nil
+	return Order{usd: usd, coin: s.cfg.Currencies[i], refundTo: card.Secret(r.RefundAddress),
+		reference: (*card.Secret)(r.Reference), metadata: metadataText(r.Metadata)}, nil
 }
 
 // checkRefundAddress returns an error unless money can be given back to the address, if there is one. It knows the network of the wallet by
@@ -117,6 +124,7 @@ func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, o Order, ke
 	if err := s.openRefundAddress(ctx, earlier); err != nil {
 		return nil, false, err
 	}
+	s.readMetadata(ctx, earlier)
 	if err := s.store.AwaitReplication(ctx); err != nil {
 		return nil, false, err
 	}
@@ -153,6 +161,7 @@ func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o Order, ke
 			UUID: id, AccountID: account, CreatedAt: createdAt, USD: o.usd, Coin: o.coin, Amount: amount, Address: address, Rate: rate,
 			ExpiresAt: createdAt.Add(s.cfg.QuoteTTL), ConfirmationsRequired: o.coin.Confirmations, IdempotencyKey: key,
 			Status: card.AwaitingPayment, State: card.Unpaid, Credit: card.Credit{Due: amount}, RefundAddress: o.refundTo,
+			Reference: o.reference, Metadata: o.metadata,
 		}
 		if err := s.seal(quoted, o); err != nil {
 			return nil, err

@@ -20,9 +20,16 @@ import (
 // Filter selects cards of an account.
 type Filter struct {
 	AccountID uuid.UUID
-	Status    card.Status // "" for all
-	Before    uuid.UUID   // only cards older than this one; zero for all
-	Limit     int         // the most cards to return; for ListCards, 0 for all
+	Status    card.Status       // "" for all
+	State     card.PaymentState // "" for all
+	Currency  string            // a code; "" for all
+	Reference card.Secret       // "" for all
+
+	CreatedAfter  time.Time // only cards created then or later; zero for all
+	CreatedBefore time.Time // only cards created earlier; zero for all
+
+	Before uuid.UUID // only cards older than this one; zero for all
+	Limit  int       // the most cards to return; for ListCards, 0 for all
 }
 
 // Standing is what decides whether an account may order another card.
@@ -122,6 +129,8 @@ type Service struct {
 type Config struct {
 	// Currencies are those that cards can be paid with, each with the confirmations that it needs. At least one is required.
 	Currencies []card.Currency
+	// Known are the currencies that cards may have, also those that they can no longer be paid with. Defaults to Currencies.
+	Known []card.Currency
 	// CheckAddress has for each currency the function that returns an error unless its coin can be sent to an address, on the network that
 	// ours is for: an address of the wallet, or "" if none is known. The error continues a sentence that begins with the name of the field.
 	// Orders in a currency without one name no refund address.
@@ -155,6 +164,9 @@ func (c *Config) Validate() error {
 		if coin.Confirmations < 1 || coin.Confirmations > coin.MaxConfirmations() {
 			return fmt.Errorf("%s: confirmations must be between 1 and %d", coin.Code, coin.MaxConfirmations())
 		}
+	}
+	if c.Known == nil {
+		c.Known = c.Currencies
 	}
 	if c.QuoteTTL == 0 {
 		c.QuoteTTL = time.Hour

@@ -49,6 +49,7 @@ func (s *Service) masks(why purpose) bool { return s.cfg.MaskCredentials && why 
 
 // open decrypts the refund address of a card, and the credentials of an issued one as far as they are shown, unless they are no longer kept.
 func (s *Service) open(ctx context.Context, c *card.Card, why purpose) error {
+	s.readMetadata(ctx, c)
 	if err := s.openRefundAddress(ctx, c); err != nil {
 		return err
 	}
@@ -82,18 +83,31 @@ func (s *Service) openRefundAddress(ctx context.Context, c *card.Card) error {
 	return err
 }
 
-// listPage is the most cards that ListCards has in memory.
-const listPage = 500
+// ListCards has at most listPage cards in memory, and fewer if their metadata is long.
+const (
+	firstPage       = 100
+	listPage        = 500
+	maxPageMetadata = 4 << 20 // bytes
+)
+
+// pageAfter returns how many cards to read after some others, which tell how long the metadata of this account is.
+func pageAfter(page []*card.Card) int {
+	bytes := 1
+	for _, c := range page {
+		bytes += len(c.Metadata)
+	}
+	return max(1, min(listPage, maxPageMetadata*len(page)/bytes))
+}
 
 // ListCards calls f with each card that matches, newest first, until f returns an error. It reads pages, so that a slow f does not hold a
 // connection of the store, and memory does not grow with the number of cards. It leaves out cards that can't be decoded or decrypted: an
 // issued card must not look as if it were not issued.
 func (s *Service) ListCards(ctx context.Context, filter Filter, f func(*card.Card) error) error {
-	left, all := filter.Limit, filter.Limit == 0
+	left, all, size := filter.Limit, filter.Limit == 0, firstPage
 	for {
-		filter.Limit = listPage
+		filter.Limit = size
 		if !all {
-			filter.Limit = min(left, listPage)
+			filter.Limit = min(left, size)
 		}
 		page, err := s.store.Cards(ctx, filter)
 		if err != nil {
@@ -118,7 +132,7 @@ func (s *Service) ListCards(ctx context.Context, filter Filter, f func(*card.Car
 		if len(page) < filter.Limit || left == 0 && !all {
 			return nil
 		}
-		filter.Before = page[len(page)-1].UUID
+		filter.Before, size = page[len(page)-1].UUID, pageAfter(page)
 	}
 }
 

@@ -129,13 +129,15 @@ func TestListCards_PagesHideNothing(t *testing.T) {
 			want  []uuid.UUID
 			asked []string
 		}{
-			{0, all, []string{"Cards 500", "Cards 500", "Cards 500"}},
+			{0, all, []string{"Cards 100", "Cards 500", "Cards 500"}},
 			{1, all[:1], []string{"Cards 1"}},
-			{499, all[:499], []string{"Cards 499"}},
-			{500, all[:500], []string{"Cards 500"}},
-			{501, all[:501], []string{"Cards 500", "Cards 1"}},
-			{1000, all, []string{"Cards 500", "Cards 500"}},
-			{1001, all, []string{"Cards 500", "Cards 500", "Cards 1"}},
+			{100, all[:100], []string{"Cards 100"}},
+			{101, all[:101], []string{"Cards 100", "Cards 1"}},
+			{499, all[:499], []string{"Cards 100", "Cards 399"}},
+			{600, all[:600], []string{"Cards 100", "Cards 500"}},
+			{601, all[:601], []string{"Cards 100", "Cards 500", "Cards 1"}},
+			{1000, all, []string{"Cards 100", "Cards 500", "Cards 400"}},
+			{1001, all, []string{"Cards 100", "Cards 500", "Cards 401"}},
 		} {
 			if got := s.list(order.Filter{Limit: tt.limit}); !slices.Equal(got, tt.want) {
 				t.Errorf("limit %d: %d cards, want %d in their order", tt.limit, len(got), len(tt.want))
@@ -145,7 +147,7 @@ func TestListCards_PagesHideNothing(t *testing.T) {
 		if got := s.list(order.Filter{Before: all[498]}); !slices.Equal(got, all[499:]) {
 			t.Errorf("%d cards are older than the 499th", len(got))
 		}
-		s.asked("Cards 500", "Cards 500")
+		s.asked("Cards 100", "Cards 500")
 		if got := s.list(order.Filter{Before: all[499]}); !slices.Equal(got, all[500:]) {
 			t.Errorf("%d cards are older than the 500th", len(got))
 		}
@@ -205,7 +207,7 @@ func TestListCards_AFailureEndsTheList(t *testing.T) {
 		if !errors.Is(err, errBroken) || n != 1 {
 			t.Errorf("after %d cards: %v", n, err)
 		}
-		s.spy.fail("Cards 500", card.ErrUnavailable)
+		s.spy.fail("Cards 100", card.ErrUnavailable)
 		err = s.orders.ListCards(t.Context(), order.Filter{AccountID: s.account}, func(*card.Card) error { n++; return nil })
 		if !errors.Is(err, card.ErrUnavailable) || n != 1 {
 			t.Errorf("out of reach, after %d cards: %v", n, err)

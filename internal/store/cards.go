@@ -24,7 +24,7 @@ func (d dialect) insertCard(and string) string {
 	return "INSERT INTO cards (" + cardColumns + `)
 	SELECT CAST(? AS ` + d.uuidType + "), CAST(? AS " + d.uuidType + ")" + strings.Repeat(", CAST(? AS BIGINT)", 2) + `, CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT),
 	CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS INTEGER), CAST(? AS TEXT), CAST(? AS ` + d.bytes + `), CAST(? AS BIGINT),
-	CAST(? AS ` + d.bytes + `)
+	CAST(? AS ` + d.bytes + `), CAST(? AS TEXT), CAST(? AS TEXT)
 	WHERE NOT EXISTS (SELECT 1 FROM transfers t WHERE t.currency = ? AND t.address = ?)
 	AND CASE WHEN CAST(? AS BIGINT) = 0 THEN TRUE ELSE (SELECT COALESCE(SUM(o.usd_cents), 0) FROM cards o
 		WHERE o.account_id = CAST(? AS ` + d.uuidType + `) AND o.payment_state IN ('unpaid', 'underpaid')) + CAST(? AS BIGINT) <= CAST(? AS BIGINT) END
@@ -33,7 +33,7 @@ func (d dialect) insertCard(and string) string {
 
 // cardColumns are the columns of a new card.
 const cardColumns = `uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source,
-	expires_at, confirmations_required, idempotency_key, request_hash, credit_due, refund_address`
+	expires_at, confirmations_required, idempotency_key, request_hash, credit_due, refund_address, reference, metadata`
 
 // cardValues returns the values of cardColumns.
 func cardValues(c *card.Card) ([]any, error) {
@@ -43,7 +43,8 @@ func cardValues(c *card.Card) ([]any, error) {
 	}
 	return []any{c.UUID, c.AccountID, c.CreatedAt.UnixMilli(), int64(c.USD), c.Coin.Code, int64(c.Amount), c.Address,
 		rate.Units, c.Rate.At.UnixMilli(), c.Rate.Source, c.ExpiresAt.UnixMilli(), c.ConfirmationsRequired,
-		nullString(c.IdempotencyKey), c.RequestHash, int64(c.Credit.Due), c.SealedRefundAddress}, nil
+		nullString(c.IdempotencyKey), c.RequestHash, int64(c.Credit.Due), c.SealedRefundAddress,
+		nullSecret(c.Reference), nullString(c.Metadata.Reveal())}, nil
 }
 
 // insertArgs returns the parameters of insertCard.
@@ -58,13 +59,16 @@ const mostTransfers = 100
 // selectOneCard is selectCards with the transfers that count toward the card, the largest first, as JSON.
 func (d dialect) selectOneCard() string {
 	const columns = "t.txid, t.output, t.amount, t.height, t.locked, t.first_seen_at FROM transfers t "
-	return "SELECT " + cardsSelected + `, CASE WHEN c.received > 0 THEN (SELECT ` + d.jsonRows + `(x.n, x.txid, x.amount, x.height, CASE WHEN x.locked THEN 1 ELSE 0 END, x.first_seen_at))
+	return "SELECT " + cardsSelected + ownSelected + `, CASE WHEN c.received > 0 THEN (SELECT ` + d.jsonRows + `(x.n, x.txid, x.amount, x.height, CASE WHEN x.locked THEN 1 ELSE 0 END, x.first_seen_at))
 		FROM (SELECT COUNT(*) OVER () AS n, y.* FROM (SELECT ` + columns + "WHERE t.currency = c.currency AND t.address = c.address AND t.counted AND " + notAttributed +
 		" UNION ALL SELECT " + columns + "JOIN " + attributionOf + ` WHERE a.card_uuid = c.uuid AND t.counted) y
 			ORDER BY y.amount DESC, y.txid, y.output LIMIT ` + strconv.Itoa(mostTransfers) + ") x) END AS transfers " + fromCards
 }
 
 const selectCards = "SELECT " + cardsSelected + " " + fromCards
+
+// ownSelected is the client's own data. It can be long: only what is for clients selects it, one card or a page of them.
+const ownSelected = ", c.reference, c.metadata "
 
 const cardsSelected = ` c.uuid, c.account_id, c.created_at, c.usd_cents, c.currency, c.amount, c.address, c.rate, c.rate_at,
 	c.rate_source, c.expires_at, c.confirmations_required, COALESCE(c.idempotency_key, '') AS idempotency_key, c.request_hash,
@@ -116,6 +120,8 @@ type cardRow struct {
 	URLPassword           []byte            `db:"url_password"`
 	LastFour              string            `db:"last_four"`
 	PurgedAt              *int64            `db:"credentials_purged_at"`
+	Reference             sql.NullString    `db:"reference"`
+	Metadata              sql.NullString    `db:"metadata"`
 }
 
 // card decodes a row. The error says why that is not possible.
@@ -138,6 +144,10 @@ func (s *Store) card(r *cardRow) (*card.Card, error) {
 		Credit: card.Credit{Paid: card.Amount(r.CreditPaid), Held: card.Amount(r.CreditHeld), Surplus: card.Amount(r.CreditSurplus),
 			Refunded: card.Amount(r.CreditRefunded), Lost: card.Amount(r.CreditLost), WrittenOff: card.Amount(r.CreditWrittenOff)},
 		RefundTxID: r.RefundTxID.String, SealedRefundAddress: r.RefundAddress,
+		Metadata: card.Secret(r.Metadata.String),
+	}
+	if r.Reference.Valid {
+		c.Reference = (*card.Secret)(&r.Reference.String)
 	}
 	if r.RefundedAt.Valid {
 		c.RefundedAt = fromMillis(r.RefundedAt.Int64)

@@ -75,7 +75,7 @@ func attemptsText(as []webhook.Attempt) (string, error) {
 // selectDeliveries returns a statement for the deliveries to a webhook that match where, with their events, in the given order. LIMIT is
 // inside the subquery: the planner then looks up only the events of the deliveries found, however many it expects.
 func selectDeliveries(where, order string) string {
-	return `SELECT e.id, e.account_id, e.seq, e.type, e.card_uuid, e.status, e.payment_state, e.webhook_id, e.since, e.created_at,
+	return "SELECT " + eventColumns + `,
 		d.state AS delivery_state, d.due_at, d.tries, d.attempts
 		FROM (SELECT d.* FROM deliveries d WHERE d.webhook_id = ? ` + where + " ORDER BY " + order + ` LIMIT ?) AS d
 		JOIN events e ON e.account_id = d.account_id AND e.seq = d.seq ORDER BY ` + order

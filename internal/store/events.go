@@ -75,7 +75,9 @@ func orNoTime(t time.Time) sql.NullInt64 {
 	return sql.NullInt64{Int64: t.UnixMilli(), Valid: !t.IsZero()}
 }
 
-const eventColumns = "id, account_id, seq, type, card_uuid, status, payment_state, webhook_id, since, created_at"
+// eventColumns are the columns of an event e. Its card's reference never changes, so that it need not be stored with the event.
+const eventColumns = `e.id, e.account_id, e.seq, e.type, e.card_uuid, e.status, e.payment_state, e.webhook_id, e.since, e.created_at,
+	(SELECT c.reference FROM cards c WHERE c.uuid = e.card_uuid) AS reference`
 
 type eventRow struct {
 	ID        uuid.UUID      `db:"id"`
@@ -88,11 +90,12 @@ type eventRow struct {
 	WebhookID uuid.NullUUID  `db:"webhook_id"`
 	Since     sql.NullInt64  `db:"since"`
 	CreatedAt int64          `db:"created_at"`
+	Reference sql.NullString `db:"reference"`
 }
 
 func (r *eventRow) event() card.Event {
 	e := card.Event{ID: r.ID, AccountID: r.AccountID, Seq: r.Seq, Type: r.Type, CardUUID: r.CardUUID.UUID, Status: card.Status(r.Status.String),
-		State: card.PaymentState(r.State.String), WebhookID: r.WebhookID.UUID, CreatedAt: fromMillis(r.CreatedAt)}
+		State: card.PaymentState(r.State.String), Reference: card.Secret(r.Reference.String), WebhookID: r.WebhookID.UUID, CreatedAt: fromMillis(r.CreatedAt)}
 	if r.Since.Valid {
 		e.Since = fromMillis(r.Since.Int64)
 	}
@@ -101,7 +104,7 @@ func (r *eventRow) event() card.Event {
 
 func (s *Store) events(ctx context.Context, on runner, operation, where string, args ...any) ([]card.Event, error) {
 	var found []eventRow
-	err := s.list(ctx, on, &found, operation, "SELECT "+eventColumns+" FROM events "+where, args...)
+	err := s.list(ctx, on, &found, operation, "SELECT "+eventColumns+" FROM events e "+where, args...)
 	all := make([]card.Event, len(found))
 	for i := range found {
 		all[i] = found[i].event()

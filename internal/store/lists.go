@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -64,10 +65,12 @@ func (p part) sql(d dialect, selected string, newestFirst bool, beyond uuid.UUID
 	return selected + " WHERE " + where + p.where + " ORDER BY " + order + " LIMIT ?", append(append(args, p.args...), limit)
 }
 
+const selectListed = "SELECT " + cardsSelected + ownSelected + fromCards
+
 // page returns a statement that selects the first limit cards of all parts that are beyond a card, unless that is uuid.Nil.
 func page(d dialect, parts []part, newestFirst bool, beyond uuid.UUID, limit int) (query string, args []any) {
 	if len(parts) == 1 && parts[0].from == "" {
-		return parts[0].sql(d, selectCards, newestFirst, beyond, limit)
+		return parts[0].sql(d, selectListed, newestFirst, beyond, limit)
 	}
 	order := " ORDER BY c.uuid"
 	if newestFirst {
@@ -78,7 +81,7 @@ func page(d dialect, parts []part, newestFirst bool, beyond uuid.UUID, limit int
 		one, its := p.sql(d, "SELECT c.uuid FROM "+cmp.Or(p.from, "cards c"), newestFirst, beyond, limit)
 		pages[i], args = fmt.Sprintf("SELECT * FROM (%s) AS p%d", one, i), append(args, its...)
 	}
-	return selectCards + " WHERE c.uuid IN (SELECT c.uuid FROM (" + strings.Join(pages, " UNION ") + ") AS c" + order + " LIMIT ?)" + order, append(args, limit)
+	return selectListed + " WHERE c.uuid IN (SELECT c.uuid FROM (" + strings.Join(pages, " UNION ") + ") AS c" + order + " LIMIT ?)" + order, append(args, limit)
 }
 
 // cards returns up to limit cards of all parts, newest or oldest first, that are beyond a card. It reads on where rows are damaged, so that
@@ -104,11 +107,63 @@ func (s *Store) cards(ctx context.Context, operation string, parts []part, newes
 
 // Cards implements order.Store.
 func (s *Store) Cards(ctx context.Context, filter order.Filter) ([]*card.Card, error) {
-	p := part{equal: []equal{{"c.account_id", filter.AccountID}}}
-	if filter.Status != "" {
-		p.equal = append(p.equal, equal{"c.status", filter.Status})
+	beyond := filter.Before
+	if !filter.CreatedBefore.IsZero() {
+		before := card.FirstUUID(filter.CreatedBefore) // a card's uuid tells when it was created
+		if before == uuid.Nil {
+			return nil, nil
+		}
+		if beyond == uuid.Nil || bytes.Compare(before[:], beyond[:]) < 0 {
+			beyond = before
+		}
 	}
-	return s.cards(ctx, "select cards", []part{p}, true, filter.Before, filter.Limit)
+	cards, err := s.cards(ctx, "select cards", s.thatMatch(filter), true, beyond, filter.Limit)
+	if err != nil || filter.CreatedAfter.IsZero() {
+		return cards, err
+	}
+	// Where the list ends is found in the page: PostgreSQL would not see it in an index that it walks backwards.
+	first := card.FirstUUID(filter.CreatedAfter)
+	if i := slices.IndexFunc(cards, func(c *card.Card) bool { return bytes.Compare(c.UUID[:], first[:]) < 0 }); i >= 0 {
+		cards = cards[:i]
+	}
+	return cards, nil
+}
+
+// thatMatch returns the cards of an account with a status, a state of their payment, a currency and a reference, as far as the filter has
+// them. There is an index for each alone, but none for the currency. What they combine to is made of kinds of cards, those with one status,
+// state and currency: one more index has these, and another these of each reference.
+func (s *Store) thatMatch(filter order.Filter) []part {
+	of := []equal{{"c.account_id", filter.AccountID}}
+	if filter.Reference != "" {
+		of = append(of, equal{"c.reference", filter.Reference.Reveal()})
+	}
+	switch {
+	case filter.Currency != "":
+	case filter.Status == "" && filter.State == "":
+		return []part{{equal: of}}
+	case filter.State == "" && filter.Reference == "":
+		return []part{{equal: append(of, equal{"c.status", filter.Status})}}
+	case filter.Status == "" && filter.Reference == "":
+		return []part{inState(filter.AccountID, filter.State)}
+	}
+	var parts []part
+	for _, status := range one(filter.Status, card.AwaitingPayment, card.Generated) {
+		for _, state := range one(filter.State, card.PaymentStates()...) {
+			for _, currency := range one(filter.Currency, slices.Sorted(maps.Keys(s.coins))...) {
+				parts = append(parts, part{equal: append(slices.Clone(of), equal{"c.status", status}, equal{"c.payment_state", state}, equal{"c.currency", currency})})
+			}
+		}
+	}
+	return parts
+}
+
+// one returns the wanted value, or all of them if none is wanted.
+func one[T comparable](wanted T, all ...T) []T {
+	var none T
+	if wanted == none {
+		return all
+	}
+	return []T{wanted}
 }
 
 // FindCards returns the cards that match, newest first, or oldest first if search.NeedsOperator is set; at most search.Limit.

@@ -70,6 +70,7 @@ func (c *calls) all() {
 	c.addresses()
 	c.cards()
 	c.lists()
+	c.filters()
 	c.transfers()
 	c.intents()
 	c.decisions()

@@ -88,12 +88,13 @@ var plansData = []string{
 	"INSERT INTO accounts (id, name, last_seq, created_at) VALUES ({even}, 'even', {n} / 2, 0), ({odd}, 'odd', {n} / 2, 0), ({old}, 'old', {n}, 0)",
 	"INSERT INTO tokens (id, account_id, name, hash, created_at) EACH 50 OF SELECT {token}, {even}, 'x', {bytes}, 0 FROM n",
 	`INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source, expires_at, confirmations_required,
-		idempotency_key, status, payment_state, received, settled, credit_paid, credit_surplus, credit_due, credit_lost, refund_address)
+		idempotency_key, status, payment_state, received, settled, credit_paid, credit_surplus, credit_due, credit_lost, refund_address, reference)
 	EACH SELECT {card}, {account}, {at}, 15050, 'monero', 1000, 'address ' || i, 1, {at}, 'fixed', {at} + 3600000, 10, 'key ' || i,
 		CASE WHEN {issued} THEN 'generated' ELSE 'awaiting_payment' END,
 		CASE WHEN {lost} THEN 'reversed' WHEN {sold} THEN 'paid' WHEN {late} THEN 'late'
 			WHEN i > {n} - {n} / 50 THEN 'unpaid' WHEN i > {n} - {n} / 40 THEN 'confirming' ELSE 'expired' END,
-		1000 + {attributed}, 0, 1000, {attributed}, 0, CASE WHEN {lost} THEN 1 ELSE 0 END, CASE WHEN i % 2 = 0 THEN {sealed} END FROM n`,
+		1000 + {attributed}, 0, 1000, {attributed}, 0, CASE WHEN {lost} THEN 1 ELSE 0 END, CASE WHEN i % 2 = 0 THEN {sealed} END,
+		CASE WHEN i % 4 < 2 THEN 'shop' ELSE 'order ' || i END FROM n`,
 	"INSERT INTO credentials (card_uuid, card_number, expiration_date, security_code, url, url_password) EACH SELECT {card}, {sealed}, {bytes}, {bytes}, {bytes}, {bytes} FROM n WHERE {issued}",
 	`INSERT INTO intents (card_uuid, state, attempts, due_at, supplier, key, card_number_hash)
 	EACH SELECT {card}, CASE WHEN {parked} THEN 'parked' WHEN i > {n} - 20 THEN 'open' ELSE 'done' END, 1, 0, 'sandbox', 'key ' || i, {bytes} FROM n WHERE {sold}`,

@@ -158,6 +158,7 @@ func noticed(t *testing.T, url string, n int) {
 	for _, missing := range []struct{ index, method string }{
 		{"cards_status", "Cards "}, {"cards_state", "FindCards "}, {"cards_losses", "FindCards all  attention"}, {"intents_waiting", "FindCards all  attention"},
 		{"transfers_unattributed", "Unattributed"}, {"transfers_stray", "Strays"}, {"deliveries_delivered", "Deliveries "}, {"transfers_seen", "ReadBooks"},
+		{"cards_kind", "Filtered "}, {"cards_reference", "Filtered "}, {"cards_reference_kind", "Filtered "},
 		{"credentials_key", "SealedBy credentials"}, {"cards_key", "SealedBy refund address"}, {"stock_key", "SealedBy stock"}, {"credentials_issued", "PurgeCredentials"},
 	} {
 		if missing.index == "cards_losses" && strings.HasPrefix(url, "sqlite:") {
@@ -177,8 +178,11 @@ func noticed(t *testing.T, url string, n int) {
 			c.lists()
 			c.sealed()
 		}
-		if missing.method == "ReadBooks" {
+		switch missing.method {
+		case "ReadBooks":
 			searches = (*calls).books
+		case "Filtered ":
+			searches = (*calls).filters
 		}
 		dear := measure(t, url, n, searches).dear()
 		if !slices.ContainsFunc(dear, func(s measured) bool { return strings.HasPrefix(s.method, missing.method) }) {

@@ -302,6 +302,13 @@ func insertAll[T any](ctx context.Context, t *tx, operation, into, group, onConf
 	})
 }
 
+func nullSecret(s *card.Secret) sql.NullString {
+	if s == nil {
+		return sql.NullString{}
+	}
+	return sql.NullString{String: s.Reveal(), Valid: true}
+}
+
 func nullString(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }
 
 // SingleWriter reports whether only one connection of a process can write, so that a second pool would only get in its way.

@@ -1,0 +1,138 @@
+package order
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// The most that a client may store with a card, in characters: Unicode code points.
+const (
+	maxReference     = 200
+	maxMetadataPairs = 20
+	maxMetadataKey   = 40
+	maxMetadataValue = 500
+)
+
+// errNUL is of a text that PostgreSQL can't store.
+var errNUL = errors.New("must not contain the character U+0000")
+
+// checkOwn returns everything that is wrong with the client's own data.
+func checkOwn(r Request) (wrong []card.FieldError) {
+	if r.Reference != nil {
+		if err := errors.Join(checkLength(*r.Reference, 0, maxReference), checkNUL(*r.Reference)); err != nil {
+			wrong = append(wrong, card.FieldError{Pointer: "/reference", Detail: inOneLine(err)})
+		}
+	}
+	if len(r.Metadata) > maxMetadataPairs {
+		wrong = append(wrong, card.FieldError{Pointer: "/metadata", Detail: fmt.Sprintf("must have at most %d pairs", maxMetadataPairs)})
+	}
+	escape := strings.NewReplacer("~", "~0", "/", "~1") // RFC 6901
+	for _, key := range slices.Sorted(maps.Keys(r.Metadata)) {
+		value := r.Metadata[key]
+		err := errors.Join(checkLength(value, 0, maxMetadataValue), checkNUL(value))
+		for _, of := range []error{checkLength(key, 1, maxMetadataKey), checkNUL(key)} {
+			if of != nil {
+				err = errors.Join(err, fmt.Errorf("its key %w", of))
+			}
+		}
+		if err != nil {
+			wrong = append(wrong, card.FieldError{Pointer: "/metadata/" + escape.Replace(key), Detail: inOneLine(err)})
+		}
+	}
+	return wrong
+}
+
+func checkLength(text string, least, most int) error {
+	switch n := utf8.RuneCountInString(text); {
+	case n >= least && n <= most:
+		return nil
+	case least == 0:
+		return fmt.Errorf("must have at most %d characters", most)
+	}
+	return fmt.Errorf("must have %d to %d characters", least, most)
+}
+
+func checkNUL(text string) error {
+	if strings.ContainsRune(text, 0) {
+		return errNUL
+	}
+	return nil
+}
+
+// inOneLine returns the text of joined errors.
+func inOneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// metadataText returns metadata as it is stored: "" for none, otherwise JSON, with its keys sorted.
+func metadataText(metadata map[string]string) card.Secret {
+	if metadata == nil {
+		return ""
+	}
+	text, err := json.Marshal(metadata)
+	if err != nil {
+		panic(err) // strings only: can't happen
+	}
+	return card.Secret(text)
+}
+
+// appendOwn appends to what is hashed of an order what the client stores with it, unless that is nothing. It is unambiguous, because no text
+// contains U+0000, and the same for metadata in any order and however JSON writes it.
+func appendOwn(text []byte, o Order) ([]byte, error) {
+	if o.reference != nil {
+		text = fmt.Appendf(text, "\x00reference\x00%s", o.reference.Reveal())
+	}
+	if o.metadata == "" {
+		return text, nil
+	}
+	var pairs map[string]string
+	if err := json.Unmarshal([]byte(o.metadata.Reveal()), &pairs); err != nil {
+		return nil, errMetadata
+	}
+	text = append(text, "\x00metadata"...)
+	for _, key := range slices.Sorted(maps.Keys(pairs)) {
+		text = fmt.Appendf(text, "\x00%s\x00%s", key, pairs[key])
+	}
+	return text, nil
+}
+
+var errMetadata = errors.New("the metadata is no JSON")
+
+// readMetadata leaves out metadata that is damaged, and reports it: it must not hide the card, which its customer has paid for.
+func (s *Service) readMetadata(ctx context.Context, c *card.Card) {
+	if c.Metadata != "" && !json.Valid([]byte(c.Metadata.Reveal())) {
+		s.store.ReportDamage(ctx, "metadata", c.UUID, errMetadata)
+		c.Metadata = ""
+	}
+}
+
+// CheckFilter returns everything that is wrong with a filter of cards. What it accepts can be searched for.
+func (s *Service) CheckFilter(f Filter) (wrong []card.FieldError) {
+	if f.Currency != "" {
+		if codes := codes(s.cfg.Known); !slices.Contains(codes, f.Currency) {
+			wrong = append(wrong, card.FieldError{Pointer: "query/currency", Detail: "is not a currency of this service; choose one of: " + strings.Join(codes, ", ")})
+		}
+	}
+	switch {
+	case !utf8.ValidString(f.Reference.Reveal()):
+		wrong = append(wrong, card.FieldError{Pointer: "query/reference", Detail: "must be UTF-8"})
+	case checkNUL(f.Reference.Reveal()) != nil:
+		wrong = append(wrong, card.FieldError{Pointer: "query/reference", Detail: errNUL.Error()})
+	}
+	return wrong
+}
+
+// codes returns the codes of currencies.
+func codes(of []card.Currency) []string {
+	codes := make([]string, len(of))
+	for i, c := range of {
+		codes[i] = c.Code
+	}
+	return codes
+}
