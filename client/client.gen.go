@@ -90,8 +90,18 @@ type Card struct {
 	// Example: 2026-12-20T14:57:00.000Z
 	CredentialsPurgedAt *time.Time `json:"credentials_purged_at,omitempty"`
 
+	// Metadata The `metadata` that the card was created with, unchanged. Absent if there was none, or if it is damaged.
+	//
+	// Example: {"campaign":"winter","customer":"c-1208"}
+	Metadata *map[string]string `json:"metadata,omitempty"`
+
 	// Payment The payment instruction, and how far the payment is.
 	Payment Payment `json:"payment"`
+
+	// Reference The `reference` that the card was created with, unchanged. Absent if there was none.
+	//
+	// Example: order-4711
+	Reference *string `json:"reference,omitempty"`
 
 	// Refund What the operator gave back of what was paid for a card. Null if nothing was.
 	Refund *Refund `json:"refund"`
@@ -135,6 +145,22 @@ type CreateCardRequest struct {
 	//
 	// Example: monero
 	Currency string `json:"currency"`
+
+	// Metadata Data of your own about the card: up to 20 pairs of a key of 1 to 40 characters and a text of up to 500 characters, without U+0000.
+	// Every response with the card has it, unchanged but for the order of the keys. The service does not interpret it, and its log does
+	// not have it.
+	//
+	//
+	// Example: {"campaign":"winter","customer":"c-1208"}
+	Metadata *map[string]string `json:"metadata,omitempty"`
+
+	// Reference A name of your own for the card, such as the number of an order: up to 200 characters (Unicode code points), without U+0000. It
+	// need not be unique. Every response with the card and every event about it has it, unchanged, and `listCards` finds cards by it.
+	// The service does not interpret it, and its log does not have it.
+	//
+	//
+	// Example: order-4711
+	Reference *string `json:"reference,omitempty"`
 
 	// RefundAddress An address of yours for `currency`. If the card can't be issued, or you paid too much, the operator gives money back to it. The
 	// service refuses an address that can't be one of the currency, and one for another network than that of `payment.address`. It is
@@ -325,6 +351,11 @@ type Event struct {
 	//
 	// Example: unpaid
 	PaymentState PaymentState `json:"payment_state,omitempty"`
+
+	// Reference The card's `reference`. Absent if the card has none.
+	//
+	// Example: order-4711
+	Reference string `json:"reference,omitempty"`
 
 	// Seq The event's place among the account's events, from 1 on. It is one more than that of the event before, except for `feed.reset`, before which the numbers jump ahead. 0 in examples.
 	//

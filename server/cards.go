@@ -2,13 +2,13 @@ package server
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -73,7 +73,7 @@ func (a *api) CreateCard(gc context.Context, r CreateCardRequestObject) (CreateC
 	w := wireCard(c)
 	return CreateCard201JSONResponse{Headers: headers, Body: CreatedCard{
 		UUID: w.UUID, CreatedAt: w.CreatedAt, Status: w.Status, USDAmount: usdNumber(c.USD), Payment: w.Payment, Credentials: w.Credentials, RefundAddress: w.RefundAddress,
-		Refund: w.Refund,
+		Refund: w.Refund, Reference: w.Reference, Metadata: w.Metadata,
 	}}, nil
 }
 
@@ -124,10 +124,7 @@ func (a *api) ListCards(gc context.Context, r ListCardsRequestObject) (ListCards
 	if err != nil {
 		return nil, err
 	}
-	filter := order.Filter{AccountID: owner}
-	if r.Params.Status != nil {
-		filter.Status = card.Status(*r.Params.Status)
-	}
+	filter := cardFilter(owner, r.Params)
 	if r.Params.Cursor != nil {
 		if filter.Before, err = parseCursor(*r.Params.Cursor); err != nil {
 			return nil, err
@@ -159,24 +156,25 @@ func (a *api) page(ctx, gc context.Context, filter order.Filter, limit int) (Lis
 	var d disclosure
 	filter.Limit = limit + 1 // one more, to see whether there is a next page
 	cards := make([]Card, 0, limit)
-	more := false
+	more, long := false, 0
 	err := a.orders.ListCards(ctx, filter, func(c *card.Card) error {
-		if more = len(cards) == limit; !more {
-			d.note(c)
-			cards = append(cards, wireCard(c))
+		if more = len(cards) == limit || long > maxPageMetadata; more {
+			return errPageIsFull
 		}
+		d.note(c)
+		cards = append(cards, wireCard(c))
+		long += len(c.Metadata)
 		return nil
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errPageIsFull) {
 		return nil, err
 	}
 	a.audit(gc, "listCards", d)
 	page := ListCards200JSONResponse{Body: cards}
 	if more {
-		query := url.Values{"limit": {strconv.Itoa(limit)}, "cursor": {formatCursor(cards[limit-1].UUID)}}
-		if filter.Status != "" {
-			query.Set("status", string(filter.Status))
-		}
+		query := filterQuery(filter)
+		query.Set("limit", strconv.Itoa(limit))
+		query.Set("cursor", formatCursor(cards[len(cards)-1].UUID))
 		page.Headers.Link = next("/api/cards", query)
 	}
 	return page, nil
@@ -215,7 +213,8 @@ func (s cardStream) VisitListCardsResponse(w http.ResponseWriter) error {
 	begun := context.AfterFunc(s.beginning, cancel)
 	control := http.NewResponseController(w)
 	out := bufio.NewWriterSize(w, 32<<10)
-	encoder := json.NewEncoder(out)
+	var one bytes.Buffer
+	encoder := json.NewEncoder(&one)
 	separator := byte('[')
 	start := func() {
 		begun()
@@ -226,14 +225,17 @@ func (s cardStream) VisitListCardsResponse(w http.ResponseWriter) error {
 		if separator == '[' {
 			start()
 		}
-		if out.Available() < 4<<10 { // the buffer is about to be sent: a client that keeps up gets more time
-			_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
-		}
-		if err := out.WriteByte(separator); err != nil {
+		one.Reset()
+		one.WriteByte(separator)
+		separator = ','
+		if err := encoder.Encode(wireCard(c)); err != nil {
 			return err
 		}
-		separator = ','
-		return encoder.Encode(wireCard(c))
+		if out.Available() < one.Len() { // the buffer is about to be sent: a client that keeps up gets more time
+			_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
+		}
+		_, err := one.WriteTo(out)
+		return err
 	})
 	if late := s.beginning.Err(); err != nil && separator == '[' && errors.Is(late, context.DeadlineExceeded) {
 		return card.ErrUnavailable.Because(err) // which the store takes for a caller that has gone
@@ -278,6 +280,12 @@ func wireCard(c *card.Card) Card {
 		if c.RefundTxID != "" {
 			w.Refund.TxID = &c.RefundTxID
 		}
+	}
+	if c.Reference != nil {
+		w.Reference = ptr(c.Reference.Reveal())
+	}
+	if c.Metadata != "" {
+		w.Metadata = json.RawMessage(c.Metadata.Reveal())
 	}
 	if c.Transfers != nil {
 		w.Payment.Transfers = make([]Transfer, len(c.Transfers))

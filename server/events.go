@@ -45,6 +45,9 @@ func wireEvent(e card.Event) Event {
 	if e.CardUUID != uuid.Nil {
 		w.CardUUID, w.Status, w.PaymentState = &e.CardUUID, ptr(CardStatus(e.Status)), ptr(PaymentState(e.State))
 	}
+	if e.Reference != "" {
+		w.Reference = ptr(e.Reference.Reveal())
+	}
 	if e.WebhookID != uuid.Nil {
 		w.WebhookID = &e.WebhookID
 	}

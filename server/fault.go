@@ -31,8 +31,9 @@ func wrongBody(value any, declared *openapi3.RequestBody) []card.FieldError {
 
 // wrongParameters returns every violation of the contract in path, query and headers.
 func wrongParameters(c *gin.Context, route *routers.Route) []card.FieldError {
+	unknown := unknownParameters(c.Request.URL.RawQuery, route.Operation.Parameters)
 	if len(route.Operation.Parameters) == 0 {
-		return nil
+		return unknown
 	}
 	params := make(map[string]string, len(c.Params))
 	for _, p := range c.Params {
@@ -57,7 +58,7 @@ func wrongParameters(c *gin.Context, route *routers.Route) []card.FieldError {
 			wrong = append(wrong, card.FieldError{Pointer: in + "/" + name, Detail: "must be sent once"})
 		}
 	}
-	return wrong
+	return append(wrong, unknown...)
 }
 
 // faults flattens the validator's error. It uses only the reasons, because the full texts quote values.

@@ -250,6 +250,16 @@ type Card struct {
 
 	// Refund What the operator gave back of what was paid for a card. Null if nothing was.
 	Refund *Refund `json:"refund"`
+
+	// Reference The `reference` that the card was created with, unchanged. Absent if there was none.
+	//
+	// Example: order-4711
+	Reference *string `json:"reference,omitempty"`
+
+	// Metadata The `metadata` that the card was created with, unchanged. Absent if there was none, or if it is damaged.
+	//
+	// Example: {"campaign":"winter","customer":"c-1208"}
+	Metadata json.RawMessage `json:"metadata,omitempty"`
 }
 
 // CardStatus How far the card is:
@@ -267,6 +277,22 @@ type CreateCardRequest struct {
 	//
 	// Example: monero
 	Currency string `json:"currency"`
+
+	// Metadata Data of your own about the card: up to 20 pairs of a key of 1 to 40 characters and a text of up to 500 characters, without U+0000.
+	// Every response with the card has it, unchanged but for the order of the keys. The service does not interpret it, and its log does
+	// not have it.
+	//
+	//
+	// Example: {"campaign":"winter","customer":"c-1208"}
+	Metadata *map[string]string `json:"metadata,omitempty"`
+
+	// Reference A name of your own for the card, such as the number of an order: up to 200 characters (Unicode code points), without U+0000. It
+	// need not be unique. Every response with the card and every event about it has it, unchanged, and `listCards` finds cards by it.
+	// The service does not interpret it, and its log does not have it.
+	//
+	//
+	// Example: order-4711
+	Reference *string `json:"reference,omitempty"`
 
 	// RefundAddress An address of yours for `currency`. If the card can't be issued, or you paid too much, the operator gives money back to it. The
 	// service refuses an address that can't be one of the currency, and one for another network than that of `payment.address`. It is
@@ -350,6 +376,16 @@ type CreatedCard struct {
 
 	// Refund What the operator gave back of what was paid for a card. Null if nothing was.
 	Refund *Refund `json:"refund"`
+
+	// Reference The `reference` that the card was created with, unchanged. Absent if there was none.
+	//
+	// Example: order-4711
+	Reference *string `json:"reference,omitempty"`
+
+	// Metadata The `metadata` that the card was created with, unchanged. Absent if there was none, or if it is damaged.
+	//
+	// Example: {"campaign":"winter","customer":"c-1208"}
+	Metadata json.RawMessage `json:"metadata,omitempty"`
 }
 
 // Credentials What you need to use the card. All five fields are always present. They are null while the card is `awaiting_payment`,
@@ -524,6 +560,11 @@ type Event struct {
 	//
 	// Example: 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88
 	CardUUID *openapi_types.UUID `json:"card_uuid,omitempty"`
+
+	// Reference The card's `reference`. Absent if the card has none.
+	//
+	// Example: order-4711
+	Reference *string `json:"reference,omitempty"`
 
 	// Status How far the card is:
 	// - `awaiting_payment`: the payment is not yet confirmed on the blockchain; the credentials are null.
@@ -998,6 +1039,22 @@ type ListCardsParams struct {
 	// Status Lists only cards with this status. If absent, lists cards of every status.
 	Status *CardStatus `form:"status,omitempty" json:"status,omitempty"`
 
+	// PaymentState Lists only cards whose payment is in this state.
+	PaymentState *PaymentState `form:"payment_state,omitempty" json:"payment_state,omitempty"`
+
+	// Currency Lists only cards that are paid with this cryptocurrency.
+	Currency *string `form:"currency,omitempty" json:"currency,omitempty"`
+
+	// Reference Lists only cards with exactly this `reference`.
+	Reference *string `form:"reference,omitempty" json:"reference,omitempty"`
+
+	// CreatedAfter Lists only cards that were created at this time or later.
+	CreatedAfter *Time `form:"created_after,omitempty" json:"created_after,omitempty"`
+
+	// CreatedBefore Lists only cards that were created before this time. A list from the beginning of one month to the beginning of the next has
+	// each card of the month.
+	CreatedBefore *Time `form:"created_before,omitempty" json:"created_before,omitempty"`
+
 	// Limit The maximum number of cards in a page. If absent, the list is not divided into pages.
 	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
 
@@ -1137,6 +1194,46 @@ func (siw *ServerInterfaceWrapper) ListCards(c *gin.Context) {
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", c.Request.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter status: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "payment_state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "payment_state", c.Request.URL.Query(), &params.PaymentState, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter payment_state: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "currency" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "currency", c.Request.URL.Query(), &params.Currency, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter currency: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "reference" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "reference", c.Request.URL.Query(), &params.Reference, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter reference: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "created_after" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_after", c.Request.URL.Query(), &params.CreatedAfter, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter created_after: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "created_before" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_before", c.Request.URL.Query(), &params.CreatedBefore, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter created_before: %w", err), http.StatusBadRequest)
 		return
 	}
 
@@ -2515,6 +2612,25 @@ func (response ListCurrencies401ApplicationProblemPlusJSONResponse) VisitListCur
 	return err
 }
 
+type ListCurrencies422ApplicationProblemPlusJSONResponse struct {
+	InvalidRequestApplicationProblemPlusJSONResponse
+}
+
+func (response ListCurrencies422ApplicationProblemPlusJSONResponse) VisitListCurrenciesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListCurrencies500ApplicationProblemPlusJSONResponse struct {
 	InternalErrorApplicationProblemPlusJSONResponse
 }
@@ -2727,6 +2843,25 @@ func (response ListOffers401ApplicationProblemPlusJSONResponse) VisitListOffersR
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOffers422ApplicationProblemPlusJSONResponse struct {
+	InvalidRequestApplicationProblemPlusJSONResponse
+}
+
+func (response ListOffers422ApplicationProblemPlusJSONResponse) VisitListOffersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3039,6 +3174,25 @@ func (response ListWebhooks401ApplicationProblemPlusJSONResponse) VisitListWebho
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWebhooks422ApplicationProblemPlusJSONResponse struct {
+	InvalidRequestApplicationProblemPlusJSONResponse
+}
+
+func (response ListWebhooks422ApplicationProblemPlusJSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }

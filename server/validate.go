@@ -27,7 +27,7 @@ func (s *spec) validate(a *api, problems problemWriter) gin.HandlerFunc {
 			problems.write(c, err)
 			return
 		}
-		wrong := wrongParameters(c, route)
+		wrong := merge(wrongParameters(c, route), a.checkQuery(c, route.Operation.OperationID))
 		if body != nil {
 			wrong = append(wrong, wrongBody(body.value, route.Operation.RequestBody.Value)...)
 			if object, ok := body.value.(map[string]any); ok {
@@ -98,7 +98,7 @@ func (a *api) check(c *gin.Context, operation string, body map[string]any) []car
 		}
 		currency, _ := body["currency"].(string)
 		refundTo, _ := body["refund_address"].(string)
-		o, wrong := a.orders.Check(order.Request{USDAmount: usd, Currency: currency, RefundAddress: refundTo})
+		o, wrong := a.orders.Check(order.Request{USDAmount: usd, Currency: currency, RefundAddress: refundTo, Reference: reference(body), Metadata: metadata(body)})
 		c.Set(checkedKey, o)
 		return wrong
 	case "createWebhook", "updateWebhook":
@@ -107,6 +107,35 @@ func (a *api) check(c *gin.Context, operation string, body map[string]any) []car
 		}
 	}
 	return nil
+}
+
+// reference returns the reference in a body, or nil.
+func reference(body map[string]any) *string {
+	if text, ok := body["reference"].(string); ok {
+		return &text
+	}
+	return nil
+}
+
+// metadata returns the metadata in a body, or nil. The schema refuses values that are no strings; here they are empty.
+func metadata(body map[string]any) map[string]string {
+	object, ok := body["metadata"].(map[string]any)
+	if !ok {
+		return nil
+	}
+	pairs := make(map[string]string, len(object))
+	for key, value := range object {
+		pairs[key], _ = value.(string)
+	}
+	return pairs
+}
+
+// checkQuery has the domain check a query.
+func (a *api) checkQuery(c *gin.Context, operation string) []card.FieldError {
+	if operation != "listCards" || c.Request.URL.RawQuery == "" {
+		return nil
+	}
+	return a.orders.CheckFilter(order.Filter{Currency: c.Query("currency"), Reference: card.Secret(c.Query("reference"))})
 }
 
 // merge adds what the domain finds wrong to what the schema finds. If both name the same place, the domain's text is the better one,

@@ -168,7 +168,7 @@ func line(e *client.Event) string {
 // event is an event as it is sent.
 func event(e *client.Event) card.Event {
 	return card.Event{ID: e.ID, Seq: e.Seq, Type: card.EventType(e.Type), CardUUID: e.CardUUID, Status: card.Status(e.Status),
-		State: card.PaymentState(e.PaymentState), WebhookID: e.WebhookID, Since: e.Since, CreatedAt: e.Timestamp}
+		State: card.PaymentState(e.PaymentState), Reference: card.Secret(e.Reference), WebhookID: e.WebhookID, Since: e.Since, CreatedAt: e.Timestamp}
 }
 
 type triggerCommand struct {

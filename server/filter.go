@@ -1,0 +1,51 @@
+package server
+
+import (
+	"errors"
+	"net/url"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
+)
+
+// maxPageMetadata is how much metadata a page of cards may have, in bytes, before its last card. A page is in memory as a whole.
+const maxPageMetadata = 1 << 20
+
+// errPageIsFull ends the reading of a page.
+var errPageIsFull = errors.New("the page is full")
+
+// cardFilter returns the filter that the parameters of listCards describe.
+func cardFilter(account uuid.UUID, p ListCardsParams) order.Filter {
+	f := order.Filter{
+		AccountID:     account,
+		Status:        card.Status(deref(p.Status, "")),
+		State:         card.PaymentState(deref(p.PaymentState, "")),
+		Currency:      deref(p.Currency, ""),
+		Reference:     card.Secret(deref(p.Reference, "")),
+		CreatedAfter:  time.Time(deref(p.CreatedAfter, Time{})),
+		CreatedBefore: time.Time(deref(p.CreatedBefore, Time{})),
+	}
+	if p.CreatedBefore != nil && f.CreatedBefore.IsZero() {
+		f.CreatedBefore = f.CreatedBefore.Add(1) // the zero time would stand for none
+	}
+	return f
+}
+
+// filterQuery returns the query that cardFilter makes the filter of.
+func filterQuery(f order.Filter) url.Values {
+	query := url.Values{}
+	for name, value := range map[string]string{"status": string(f.Status), "payment_state": string(f.State), "currency": f.Currency, "reference": f.Reference.Reveal()} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	for name, at := range map[string]time.Time{"created_after": f.CreatedAfter, "created_before": f.CreatedBefore} {
+		if !at.IsZero() {
+			query.Set(name, at.Format(time.RFC3339Nano))
+		}
+	}
+	return query
+}
