@@ -4,6 +4,7 @@ package cli_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
@@ -68,11 +69,63 @@ func newCanary(t *testing.T, url, files string) *canary {
 	s := p.serve(t, simulated("--webhook-insecure", "--suppliers", c.suppliers(p))...)
 	c.sell(newClient(t, s.url, token))
 	c.provoke(s.url, token)
+	c.orderWithOwnData(s.url, token)
 	c.ask(p)
 	s.Signal(t, syscall.SIGABRT) // with all its stacks in the log
 	s.Wait(t, time.Minute)
+	if strings.Contains(s.Output(), ownData) {
+		t.Error("the client's own data is in the log")
+	}
 	c.said.WriteString(s.Output())
 	return c
+}
+
+// ownData is what a client stores with a card. It is in the database and in what clients read, and nowhere else.
+const ownData = "nobody-else-is-to-read-this"
+
+// orderWithOwnData has a card ordered, paid, searched for and refused with data of the client's own.
+func (c *canary) orderWithOwnData(url, token string) {
+	t := c.t
+	t.Helper()
+	const own = `"currency":"monero","reference":"` + ownData + `","metadata":{"` + ownData + `":"` + ownData + `"`
+	_, made := c.call(url, token, [3]string{"POST", "/api/cards", `{"usd_amount":100,` + own + `}}`})
+	var one struct{ UUID string }
+	if err := json.Unmarshal(made, &one); err != nil {
+		t.Fatal(err)
+	}
+	for _, request := range [][3]string{
+		{"POST", "/api/sandbox/cards/" + one.UUID + "/payments", "{}"},
+		{"GET", "/api/cards?reference=" + ownData, ""},
+		{"GET", "/api/events?after=1", ""},
+		{"GET", "/api/cards?reference=" + ownData + "&limit=0", ""},
+		{"POST", "/api/cards", `{"usd_amount":49,` + own + `}}`},
+		{"POST", "/api/cards", `{"usd_amount":100,` + own + `,"a":1}}`},
+	} {
+		status, body := c.call(url, token, request)
+		if shown := bytes.Contains(body, []byte(ownData)); shown != (status < 400) {
+			t.Errorf("%s %s: %d %s", request[0], request[1], status, body)
+		}
+	}
+}
+
+// call sends a request of a method, a path and a body, and returns the status and the body of the response.
+func (c *canary) call(url, token string, request [3]string) (int, []byte) {
+	c.t.Helper()
+	req, err := http.NewRequestWithContext(c.t.Context(), request[0], url+request[1], strings.NewReader(request[2]))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return res.StatusCode, body
 }
 
 // suppliers opens a supplier and fills a stock, and returns the file that names them.
@@ -161,21 +214,11 @@ func (c *canary) provoke(url, token string) {
 		{"GET", "/api/cards?status=" + number + "&cursor=" + number, ""},
 		{"GET", "/" + number + "?" + number + "=" + number, ""},
 	} {
-		req, err := http.NewRequestWithContext(c.t.Context(), request[0], url+request[1], strings.NewReader(request[2]))
-		if err != nil {
-			c.t.Fatal(err)
+		status, body := c.call(url, token, request)
+		if status < 400 && !strings.HasPrefix(request[1], "/api/webhooks") {
+			c.t.Errorf("%s %s: %d", request[0], request[1], status)
 		}
-		req.Header.Set("Authorization", "Bearer "+token)
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		body, _ := io.ReadAll(res.Body)
-		_ = res.Body.Close()
-		if res.StatusCode < 400 && !strings.HasPrefix(request[1], "/api/webhooks") {
-			c.t.Errorf("%s %s: %s", request[0], request[1], res.Status)
-		}
-		if res.StatusCode >= 400 {
+		if status >= 400 {
 			c.say(string(body))
 		}
 	}
