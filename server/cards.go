@@ -271,6 +271,8 @@ func wireCard(c *card.Card) Card {
 			ConfirmationsRequired: int32(c.ConfirmationsRequired),
 			Rate:                  c.Rate.USD,
 		},
+		Reference: (*string)(c.Reference),
+		Metadata:  json.RawMessage(c.Metadata.Reveal()),
 	}
 	if masked := card.Mask(c.RefundAddress); masked != "" {
 		w.RefundAddress = &masked
@@ -280,12 +282,6 @@ func wireCard(c *card.Card) Card {
 		if c.RefundTxID != "" {
 			w.Refund.TxID = &c.RefundTxID
 		}
-	}
-	if c.Reference != nil {
-		w.Reference = ptr(c.Reference.Reveal())
-	}
-	if c.Metadata != "" {
-		w.Metadata = json.RawMessage(c.Metadata.Reveal())
 	}
 	if c.Transfers != nil {
 		w.Payment.Transfers = make([]Transfer, len(c.Transfers))
