@@ -15,6 +15,7 @@ export interface paths {
          * List cards
          * @description Lists the account's cards, newest first. Without `limit`, the service streams the whole list as one array.
          *     With `limit`, it sends one page; the `Link` header leads to the next one as long as there is one.
+         *     The list has the cards that fulfil every condition in the query. A page can be shorter than `limit` if its cards have much `metadata`.
          *     A token may have four lists without `limit` sent at the same time. The service cuts off a client that stops reading.
          */
         get: operations["listCards"];
@@ -558,6 +559,21 @@ export interface components {
              */
             refund_address: string | null;
             refund: components["schemas"]["Refund"];
+            /**
+             * @description The `reference` that the card was created with, unchanged. Absent if there was none.
+             * @example order-4711
+             */
+            reference?: string;
+            /**
+             * @description The `metadata` that the card was created with, unchanged. Absent if there was none, or if it is damaged.
+             * @example {
+             *       "customer": "c-1208",
+             *       "campaign": "winter"
+             *     }
+             */
+            metadata?: {
+                [key: string]: string;
+            };
         };
         /** @description A prepaid card, as `createCard` shows it. It is the same as `Card`, but `usd_amount` is a number. */
         CreatedCard: {
@@ -588,6 +604,21 @@ export interface components {
              */
             refund_address: string | null;
             refund: components["schemas"]["Refund"];
+            /**
+             * @description The `reference` that the card was created with, unchanged. Absent if there was none.
+             * @example order-4711
+             */
+            reference?: string;
+            /**
+             * @description The `metadata` that the card was created with, unchanged. Absent if there was none, or if it is damaged.
+             * @example {
+             *       "customer": "c-1208",
+             *       "campaign": "winter"
+             *     }
+             */
+            metadata?: {
+                [key: string]: string;
+            };
         };
         /** @description What the operator gave back of what was paid for a card. Null if nothing was. */
         Refund: {
@@ -636,6 +667,25 @@ export interface components {
              * @example 4AdUndXHHZ6cfufTMvppY6JwXNouMBzSkbLYfpAV5Usx3skxNgYeYTRj5UzqtReoS44qo9mtmXCqY45DJ852K5Jv2684Rge
              */
             refund_address?: string;
+            /**
+             * @description A name of your own for the card, such as the number of an order: up to 200 characters (Unicode code points), without U+0000. It
+             *     need not be unique. Every response with the card and every event about it has it, unchanged, and `listCards` finds cards by it.
+             *     The service does not interpret it, and its log does not have it.
+             * @example order-4711
+             */
+            reference?: string;
+            /**
+             * @description Data of your own about the card: up to 20 pairs of a key of 1 to 40 characters and a text of up to 500 characters, without U+0000.
+             *     Every response with the card has it, unchanged but for the order of the keys. The service does not interpret it, and its log does
+             *     not have it.
+             * @example {
+             *       "customer": "c-1208",
+             *       "campaign": "winter"
+             *     }
+             */
+            metadata?: {
+                [key: string]: string;
+            };
         };
         /**
          * @description The simulated transfer.
@@ -760,6 +810,11 @@ export interface components {
              * @example 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88
              */
             card_uuid?: string;
+            /**
+             * @description The card's `reference`. Absent if the card has none.
+             * @example order-4711
+             */
+            reference?: string;
             status?: components["schemas"]["CardStatus"];
             payment_state?: components["schemas"]["PaymentState"];
             /**
@@ -805,6 +860,11 @@ export interface components {
              * @example 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88
              */
             card_uuid?: string;
+            /**
+             * @description The card's `reference`. Absent if the card has none.
+             * @example order-4711
+             */
+            reference?: string;
             status?: components["schemas"]["CardStatus"];
             payment_state?: components["schemas"]["PaymentState"];
             /**
@@ -1087,7 +1147,7 @@ export interface components {
                 "application/json": components["schemas"]["Webhook"];
             };
         };
-        /** @description The body is not readable JSON, has a key twice, has data after its end, or is not valid UTF-8. */
+        /** @description The body is not readable JSON, has a key twice, has data after its end, is not valid UTF-8, or has half of a surrogate pair. */
         MalformedBody: {
             headers: {
                 "X-Request-Id": components["headers"]["X-Request-Id"];
@@ -1424,6 +1484,32 @@ export interface operations {
                  */
                 status?: components["schemas"]["CardStatus"];
                 /**
+                 * @description Lists only cards whose payment is in this state.
+                 * @example paid
+                 */
+                payment_state?: components["schemas"]["PaymentState"];
+                /**
+                 * @description Lists only cards that are paid with this cryptocurrency.
+                 * @example monero
+                 */
+                currency?: string;
+                /**
+                 * @description Lists only cards with exactly this `reference`.
+                 * @example order-4711
+                 */
+                reference?: string;
+                /**
+                 * @description Lists only cards that were created at this time or later.
+                 * @example 2026-11-01T00:00:00.000Z
+                 */
+                created_after?: string;
+                /**
+                 * @description Lists only cards that were created before this time. A list from the beginning of one month to the beginning of the next has
+                 *     each card of the month.
+                 * @example 2026-12-01T00:00:00.000Z
+                 */
+                created_before?: string;
+                /**
                  * @description The maximum number of cards in a page. If absent, the list is not divided into pages.
                  * @example 100
                  */
@@ -1604,6 +1690,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthorized"];
+            422: components["responses"]["InvalidRequest"];
             500: components["responses"]["InternalError"];
             503: components["responses"]["Unavailable"];
         };
@@ -1628,6 +1715,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthorized"];
+            422: components["responses"]["InvalidRequest"];
             500: components["responses"]["InternalError"];
             503: components["responses"]["Unavailable"];
         };
@@ -1695,6 +1783,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthorized"];
+            422: components["responses"]["InvalidRequest"];
             500: components["responses"]["InternalError"];
             503: components["responses"]["Unavailable"];
         };
