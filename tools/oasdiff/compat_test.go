@@ -22,6 +22,7 @@ func TestCompat_FailsWhereClientsBreak(t *testing.T) {
 		"answered property removed": {func(d *openapi3.T) { remove(d, "Card", "payment") }, "response-required-property-removed"},
 		"answered property null":    {func(d *openapi3.T) { property(d, "Payment", "amount").Nullable = true }, "response-property-became-nullable"},
 		"answered type":             {func(d *openapi3.T) { property(d, "Payment", "amount").Type = &openapi3.Types{"number"} }, "response-property-type-changed"},
+		"another state of payments": {func(d *openapi3.T) { grow(d, "PaymentState") }, "response-property-enum-value-added"},
 		"another answered value":    {func(d *openapi3.T) { grow(d, "CardStatus") }, "response-property-enum-value-added"},
 		"header removed": {func(d *openapi3.T) {
 			delete(d.Paths.Find("/api/cards").Post.Responses.Status(201).Value.Headers, "Location")

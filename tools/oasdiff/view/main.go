@@ -1,19 +1,26 @@
 // Command view prints an OpenAPI document, as JSON, in the form in which oasdiff can tell whether clients break.
 //
 // Oasdiff does not check callbacks. Each becomes an operation that answers what a receiver is sent: to whoever reads
-// them, the two are the same. Enumerations that the contract allows to grow lose their values.
+// them, the two are the same. Enumerations that the contract allows to grow lose their values, and others those that
+// no client meets unless it asks for them.
 package main
 
 import (
 	"encoding/json"
 	"log"
 	"os"
+	"slices"
 
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
 // growing names the enumerations whose descriptions tell clients to expect more values.
 var growing = []string{"EventType", "ProblemCode"}
+
+// asked names the values of other enumerations that a response has only once the client has used an operation that is as new as they are.
+var asked = map[string][]string{
+	"PaymentState": {"canceled"}, // cancelCard
+}
 
 func main() {
 	log.SetFlags(0)
@@ -38,6 +45,14 @@ func main() {
 	for _, name := range growing {
 		if s := doc.Components.Schemas[name]; s != nil {
 			s.Value.Enum = nil
+		}
+	}
+	for name, values := range asked {
+		if s := doc.Components.Schemas[name]; s != nil {
+			s.Value.Enum = slices.DeleteFunc(s.Value.Enum, func(v any) bool {
+				text, ok := v.(string)
+				return ok && slices.Contains(values, text)
+			})
 		}
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(doc); err != nil {
