@@ -30,6 +30,7 @@ const (
 	EventTypeCardGenerated    EventType = "card.generated"
 	EventTypeCardRefundDue    EventType = "card.refund_due"
 	EventTypeFeedReset        EventType = "feed.reset"
+	EventTypePaymentCanceled  EventType = "payment.canceled"
 	EventTypePaymentDetected  EventType = "payment.detected"
 	EventTypePaymentExpired   EventType = "payment.expired"
 	EventTypePaymentLate      EventType = "payment.late"
@@ -40,6 +41,7 @@ const (
 
 // Defines values for PaymentState.
 const (
+	PaymentStateCanceled   PaymentState = "canceled"
 	PaymentStateConfirming PaymentState = "confirming"
 	PaymentStateDetected   PaymentState = "detected"
 	PaymentStateExpired    PaymentState = "expired"
@@ -56,6 +58,7 @@ const (
 	ProblemCodeAddressUnavailable   ProblemCode = "address_unavailable"
 	ProblemCodeAmountUnavailable    ProblemCode = "amount_unavailable"
 	ProblemCodeBodyTooLarge         ProblemCode = "body_too_large"
+	ProblemCodeCardHasPayments      ProblemCode = "card_has_payments"
 	ProblemCodeIdempotencyKeyReused ProblemCode = "idempotency_key_reused"
 	ProblemCodeInternal             ProblemCode = "internal"
 	ProblemCodeInvalidRequest       ProblemCode = "invalid_request"
@@ -344,8 +347,9 @@ type Event struct {
 	// - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
 	// - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes nothing.
 	// - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
-	//   the operator.
+	//   the operator. A card that was canceled ends then, not at `expires_at`.
 	// - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
+	// - `canceled`: you canceled the card (`cancelCard`), and it holds no money. Do not pay any more.
 	// - `reversed`: the card was issued, but its payment left the blockchain afterwards.
 	//
 	//
@@ -388,6 +392,7 @@ type Event struct {
 	// - `payment.underpaid`: something has arrived, but less than the amount asked for.
 	// - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
 	// - `payment.expired`: nothing arrived in time.
+	// - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
 	// - `payment.reversed`: the payment of an issued card left its blockchain.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
@@ -413,6 +418,7 @@ type Event struct {
 //   - `payment.underpaid`: something has arrived, but less than the amount asked for.
 //   - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
 //   - `payment.expired`: nothing arrived in time.
+//   - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
 //   - `payment.reversed`: the payment of an issued card left its blockchain.
 //   - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 //   - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
@@ -468,7 +474,8 @@ type Payment struct {
 	// Example: 0.983456789012
 	Amount decimal.Decimal `json:"amount"`
 
-	// AmountDue What you still have to send, in coins. `0` once enough has arrived, once the card is issued, and once the operator refunded money.
+	// AmountDue What you still have to send, in coins. `0` once enough has arrived, once the card is issued or canceled, and once the operator
+	// refunded money.
 	//
 	//
 	// Example: 0.983456789012
@@ -499,7 +506,7 @@ type Payment struct {
 	Currency string `json:"currency"`
 
 	// ExpiresAt The amount and the rate are locked until this time, UTC. The service honours a payment that it first saw before this time,
-	// whenever that payment confirms.
+	// whenever that payment confirms. A card that is canceled ends at once.
 	//
 	//
 	// Example: 2026-11-20T15:46:00.120Z
@@ -517,8 +524,9 @@ type Payment struct {
 	// - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
 	// - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes nothing.
 	// - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
-	//   the operator.
+	//   the operator. A card that was canceled ends then, not at `expires_at`.
 	// - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
+	// - `canceled`: you canceled the card (`cancelCard`), and it holds no money. Do not pay any more.
 	// - `reversed`: the card was issued, but its payment left the blockchain afterwards.
 	//
 	//
@@ -534,8 +542,8 @@ type Payment struct {
 	// Example: 17
 	TransfersOmitted int64 `json:"transfers_omitted,omitempty"`
 
-	// URI The payment instruction as a URI, for wallets and QR codes. Empty if the operator refunded money before the card was issued: do
-	// not pay any more.
+	// URI The payment instruction as a URI, for wallets and QR codes. Empty if the card was canceled, or the operator refunded money before
+	// it was issued: do not pay any more.
 	//
 	//
 	// Example: monero:8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3tVCK5cjSvCsJZ5oyScoGMxgAQjZfYAdpdJhYoQyyGbXfZKhUdWjQxFX3KpnYG6v?tx_amount=0.983456789012
@@ -549,8 +557,9 @@ type Payment struct {
 //   - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
 //   - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes nothing.
 //   - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
-//     the operator.
+//     the operator. A card that was canceled ends then, not at `expires_at`.
 //   - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
+//   - `canceled`: you canceled the card (`cancelCard`), and it holds no money. Do not pay any more.
 //   - `reversed`: the card was issued, but its payment left the blockchain afterwards.
 //
 // Example: unpaid
@@ -615,6 +624,7 @@ type TestWebhookRequest struct {
 	// - `payment.underpaid`: something has arrived, but less than the amount asked for.
 	// - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
 	// - `payment.expired`: nothing arrived in time.
+	// - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
 	// - `payment.reversed`: the payment of an issued card left its blockchain.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
@@ -776,6 +786,15 @@ func opGetCard(uuid string) operation {
 		name:   "GetCard",
 		method: http.MethodGet,
 		path:   fmt.Sprintf("/api/cards/%s", url.PathEscape(uuid)),
+	}
+}
+
+// opCancelCard is POST /api/cards/{uuid}/cancel: Cancel a card.
+func opCancelCard(uuid string) operation {
+	return operation{
+		name:   "CancelCard",
+		method: http.MethodPost,
+		path:   fmt.Sprintf("/api/cards/%s/cancel", url.PathEscape(uuid)),
 	}
 }
 

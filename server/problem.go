@@ -43,6 +43,8 @@ func status(kind card.Kind) int {
 		return http.StatusUnprocessableEntity
 	case card.LimitReached:
 		return http.StatusTooManyRequests
+	case card.Conflict:
+		return http.StatusConflict
 	case card.Unavailable:
 		return http.StatusServiceUnavailable
 	}

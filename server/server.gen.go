@@ -63,6 +63,7 @@ const (
 	EventTypeCardGenerated    EventType = "card.generated"
 	EventTypeCardRefundDue    EventType = "card.refund_due"
 	EventTypeFeedReset        EventType = "feed.reset"
+	EventTypePaymentCanceled  EventType = "payment.canceled"
 	EventTypePaymentDetected  EventType = "payment.detected"
 	EventTypePaymentExpired   EventType = "payment.expired"
 	EventTypePaymentLate      EventType = "payment.late"
@@ -79,6 +80,8 @@ func (e EventType) Valid() bool {
 	case EventTypeCardRefundDue:
 		return true
 	case EventTypeFeedReset:
+		return true
+	case EventTypePaymentCanceled:
 		return true
 	case EventTypePaymentDetected:
 		return true
@@ -99,6 +102,7 @@ func (e EventType) Valid() bool {
 
 // Defines values for PaymentState.
 const (
+	Canceled   PaymentState = "canceled"
 	Confirming PaymentState = "confirming"
 	Detected   PaymentState = "detected"
 	Expired    PaymentState = "expired"
@@ -112,6 +116,8 @@ const (
 // Valid indicates whether the value is a known member of the PaymentState enum.
 func (e PaymentState) Valid() bool {
 	switch e {
+	case Canceled:
+		return true
 	case Confirming:
 		return true
 	case Detected:
@@ -139,6 +145,7 @@ const (
 	ProblemCodeAddressUnavailable   ProblemCode = "address_unavailable"
 	ProblemCodeAmountUnavailable    ProblemCode = "amount_unavailable"
 	ProblemCodeBodyTooLarge         ProblemCode = "body_too_large"
+	ProblemCodeCardHasPayments      ProblemCode = "card_has_payments"
 	ProblemCodeIdempotencyKeyReused ProblemCode = "idempotency_key_reused"
 	ProblemCodeInternal             ProblemCode = "internal"
 	ProblemCodeInvalidRequest       ProblemCode = "invalid_request"
@@ -165,6 +172,8 @@ func (e ProblemCode) Valid() bool {
 	case ProblemCodeAmountUnavailable:
 		return true
 	case ProblemCodeBodyTooLarge:
+		return true
+	case ProblemCodeCardHasPayments:
 		return true
 	case ProblemCodeIdempotencyKeyReused:
 		return true
@@ -535,6 +544,7 @@ type Event struct {
 	// - `payment.underpaid`: something has arrived, but less than the amount asked for.
 	// - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
 	// - `payment.expired`: nothing arrived in time.
+	// - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
 	// - `payment.reversed`: the payment of an issued card left its blockchain.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
@@ -581,8 +591,9 @@ type Event struct {
 	// - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
 	// - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes nothing.
 	// - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
-	//   the operator.
+	//   the operator. A card that was canceled ends then, not at `expires_at`.
 	// - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
+	// - `canceled`: you canceled the card (`cancelCard`), and it holds no money. Do not pay any more.
 	// - `reversed`: the card was issued, but its payment left the blockchain afterwards.
 	//
 	//
@@ -608,6 +619,7 @@ type Event struct {
 //   - `payment.underpaid`: something has arrived, but less than the amount asked for.
 //   - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
 //   - `payment.expired`: nothing arrived in time.
+//   - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
 //   - `payment.reversed`: the payment of an issued card left its blockchain.
 //   - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 //   - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
@@ -675,8 +687,9 @@ type Payment struct {
 	// - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
 	// - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes nothing.
 	// - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
-	//   the operator.
+	//   the operator. A card that was canceled ends then, not at `expires_at`.
 	// - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
+	// - `canceled`: you canceled the card (`cancelCard`), and it holds no money. Do not pay any more.
 	// - `reversed`: the card was issued, but its payment left the blockchain afterwards.
 	//
 	//
@@ -684,14 +697,14 @@ type Payment struct {
 	State PaymentState `json:"state"`
 
 	// ExpiresAt The amount and the rate are locked until this time, UTC. The service honours a payment that it first saw before this time,
-	// whenever that payment confirms.
+	// whenever that payment confirms. A card that is canceled ends at once.
 	//
 	//
 	// Example: 2026-11-20T15:46:00.120Z
 	ExpiresAt Time `json:"expires_at"`
 
-	// URI The payment instruction as a URI, for wallets and QR codes. Empty if the operator refunded money before the card was issued: do
-	// not pay any more.
+	// URI The payment instruction as a URI, for wallets and QR codes. Empty if the card was canceled, or the operator refunded money before
+	// it was issued: do not pay any more.
 	//
 	//
 	// Example: monero:8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3tVCK5cjSvCsJZ5oyScoGMxgAQjZfYAdpdJhYoQyyGbXfZKhUdWjQxFX3KpnYG6v?tx_amount=0.983456789012
@@ -704,7 +717,8 @@ type Payment struct {
 	// Example: 0
 	AmountReceived card.Decimal `json:"amount_received"`
 
-	// AmountDue What you still have to send, in coins. `0` once enough has arrived, once the card is issued, and once the operator refunded money.
+	// AmountDue What you still have to send, in coins. `0` once enough has arrived, once the card is issued or canceled, and once the operator
+	// refunded money.
 	//
 	//
 	// Example: 0.983456789012
@@ -744,8 +758,9 @@ type Payment struct {
 //   - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
 //   - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes nothing.
 //   - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
-//     the operator.
+//     the operator. A card that was canceled ends then, not at `expires_at`.
 //   - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
+//   - `canceled`: you canceled the card (`cancelCard`), and it holds no money. Do not pay any more.
 //   - `reversed`: the card was issued, but its payment left the blockchain afterwards.
 //
 // Example: unpaid
@@ -849,6 +864,7 @@ type TestWebhookRequest struct {
 	// - `payment.underpaid`: something has arrived, but less than the amount asked for.
 	// - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
 	// - `payment.expired`: nothing arrived in time.
+	// - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
 	// - `payment.reversed`: the payment of an issued card left its blockchain.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
@@ -1001,6 +1017,9 @@ type BodyTooLarge = Problem
 // Forbidden An error, in the form that RFC 9457 defines.
 type Forbidden = Problem
 
+// HasPayments An error, in the form that RFC 9457 defines.
+type HasPayments = Problem
+
 // InternalError An error, in the form that RFC 9457 defines.
 type InternalError = Problem
 
@@ -1124,6 +1143,9 @@ type ServerInterface interface {
 	// GetCard Read one card
 	// (GET /api/cards/{uuid})
 	GetCard(c *gin.Context, uuid CardUUID)
+	// CancelCard Cancel a card
+	// (POST /api/cards/{uuid}/cancel)
+	CancelCard(c *gin.Context, uuid CardUUID)
 	// RevealCard Read one card with its credentials
 	// (POST /api/cards/{uuid}/reveal)
 	RevealCard(c *gin.Context, uuid CardUUID)
@@ -1326,6 +1348,31 @@ func (siw *ServerInterfaceWrapper) GetCard(c *gin.Context) {
 	}
 
 	siw.Handler.GetCard(c, uuid)
+}
+
+// CancelCard operation middleware
+func (siw *ServerInterfaceWrapper) CancelCard(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "uuid" -------------
+	var uuid CardUUID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "uuid", c.Param("uuid"), &uuid, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter uuid: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.CancelCard(c, uuid)
 }
 
 // RevealCard operation middleware
@@ -1742,6 +1789,7 @@ func RegisterHandlersWithOptions(router gin.IRouter, si ServerInterface, options
 	router.GET(options.BaseURL+"/api/cards", wrapper.ListCards)
 	router.POST(options.BaseURL+"/api/cards", wrapper.CreateCard)
 	router.GET(options.BaseURL+"/api/cards/:uuid", wrapper.GetCard)
+	router.POST(options.BaseURL+"/api/cards/:uuid/cancel", wrapper.CancelCard)
 	router.POST(options.BaseURL+"/api/cards/:uuid/reveal", wrapper.RevealCard)
 	router.GET(options.BaseURL+"/api/currencies", wrapper.ListCurrencies)
 	router.GET(options.BaseURL+"/api/events", wrapper.ListEvents)
@@ -1775,6 +1823,15 @@ type ForbiddenApplicationProblemPlusJSONResponse struct {
 	Body Problem
 
 	Headers ForbiddenResponseHeaders
+}
+
+type HasPaymentsResponseHeaders struct {
+	XRequestID *string
+}
+type HasPaymentsApplicationProblemPlusJSONResponse struct {
+	Body Problem
+
+	Headers HasPaymentsResponseHeaders
 }
 
 type InternalErrorResponseHeaders struct {
@@ -2405,6 +2462,162 @@ type GetCard503ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetCard503ApplicationProblemPlusJSONResponse) VisitGetCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelCardRequestObject struct {
+	UUID CardUUID `json:"uuid"`
+}
+
+type CancelCardResponseObject interface {
+	VisitCancelCardResponse(w http.ResponseWriter) error
+}
+
+type CancelCard200ResponseHeaders struct {
+	CacheControl *string
+	XRequestID   *string
+}
+
+type CancelCard200JSONResponse struct {
+	Body    Card
+	Headers CancelCard200ResponseHeaders
+}
+
+func (response CancelCard200JSONResponse) VisitCancelCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.CacheControl != nil {
+		w.Header().Set("Cache-Control", fmt.Sprint(*response.Headers.CacheControl))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelCard401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response CancelCard401ApplicationProblemPlusJSONResponse) VisitCancelCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelCard404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response CancelCard404ApplicationProblemPlusJSONResponse) VisitCancelCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelCard409ApplicationProblemPlusJSONResponse struct {
+	HasPaymentsApplicationProblemPlusJSONResponse
+}
+
+func (response CancelCard409ApplicationProblemPlusJSONResponse) VisitCancelCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelCard422ApplicationProblemPlusJSONResponse struct {
+	InvalidRequestApplicationProblemPlusJSONResponse
+}
+
+func (response CancelCard422ApplicationProblemPlusJSONResponse) VisitCancelCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelCard500ApplicationProblemPlusJSONResponse struct {
+	InternalErrorApplicationProblemPlusJSONResponse
+}
+
+func (response CancelCard500ApplicationProblemPlusJSONResponse) VisitCancelCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelCard503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response CancelCard503ApplicationProblemPlusJSONResponse) VisitCancelCardResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4664,6 +4877,9 @@ type StrictServerInterface interface {
 	// GetCard Read one card
 	// (GET /api/cards/{uuid})
 	GetCard(ctx context.Context, request GetCardRequestObject) (GetCardResponseObject, error)
+	// CancelCard Cancel a card
+	// (POST /api/cards/{uuid}/cancel)
+	CancelCard(ctx context.Context, request CancelCardRequestObject) (CancelCardResponseObject, error)
 	// RevealCard Read one card with its credentials
 	// (POST /api/cards/{uuid}/reveal)
 	RevealCard(ctx context.Context, request RevealCardRequestObject) (RevealCardResponseObject, error)
@@ -4857,6 +5073,32 @@ func (sh *strictHandler) GetCard(ctx *gin.Context, uuid CardUUID) {
 		sh.options.HandlerErrorFunc(ctx, err)
 	} else if validResponse, ok := response.(GetCardResponseObject); ok {
 		if err := validResponse.VisitGetCardResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CancelCard operation middleware
+func (sh *strictHandler) CancelCard(ctx *gin.Context, uuid CardUUID) {
+	var request CancelCardRequestObject
+
+	request.UUID = uuid
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CancelCard(ctx, request.(CancelCardRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CancelCard")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(CancelCardResponseObject); ok {
+		if err := validResponse.VisitCancelCardResponse(ctx.Writer); err != nil {
 			sh.options.ResponseErrorHandlerFunc(ctx, err)
 		}
 	} else if response != nil {

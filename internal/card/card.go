@@ -64,6 +64,7 @@ type Card struct {
 	// not change after the card is created. They are set only where clients read cards.
 	Reference *Secret // nil if the order had none
 	Metadata  Secret  // a JSON object of strings; "" if the order had none
+	CanceledAt time.Time // when the client canceled the card, which ended its quote; zero if it did not
 
 	// Transfers are those that are counted, first seen first, but only the largest if there are many; Omitted is how many of them are left
 	// out. They are set only where one card is read.
@@ -104,10 +105,10 @@ func TimeOf(id uuid.UUID) time.Time { return time.Unix(id.Time().UnixTime()).UTC
 // Confirmations returns the confirmations of the transfer that the card waits for.
 func (c *Card) Confirmations() int64 { return confirmations(c.Height, c.TipHeight) }
 
-// PaymentURI returns the instruction to pay for the card. It is "" once an operator gave money back before the card was issued, so that
-// nobody is invited to pay again.
+// PaymentURI returns the instruction to pay for the card. It is "" once the client canceled the card, or an operator gave money back before
+// it was issued, so that nobody is invited to pay.
 func (c *Card) PaymentURI() string {
-	if c.Refunded > 0 && c.Status != Generated {
+	if (c.Refunded > 0 || c.canceled()) && c.Status != Generated {
 		return ""
 	}
 	return c.Coin.PaymentURI(c.Address, c.Amount)
@@ -128,7 +129,7 @@ func (c *Card) AsCreated() *Card {
 	created.Received, created.Settled, created.Height, created.Sealed = 0, 0, 0, nil
 	created.Transfers, created.Omitted, created.CredentialsPurgedAt = nil, 0, nil
 	created.Accepted, created.Refunded, created.WrittenOff = 0, 0, 0
-	created.RefundedAt, created.RefundTxID = time.Time{}, ""
+	created.RefundedAt, created.RefundTxID, created.CanceledAt = time.Time{}, "", time.Time{}
 	created.Credit = Credit{Due: c.Amount}
 	return &created
 }

@@ -9,7 +9,7 @@ type Credit struct {
 	Refunded   Amount // given back, of what is still there
 	Lost       Amount // the card was issued or money was given back for it, and it is no longer in the chain
 	WrittenOff Amount // of Lost, what the operator bears
-	Due        Amount // still to be paid: nothing once the card is issued or money was given back
+	Due        Amount // still to be paid: nothing once the card is issued or canceled, or money was given back
 }
 
 // CreditOf computes the credit of a card from its state, what it received, what it was settled for and what operators decided.
@@ -39,10 +39,10 @@ func CreditOf(c *Card) Credit {
 	return k
 }
 
-// due returns what is still to be paid for a card that lacks so much. Nothing is due for a card that is issued, nor once an operator gave
-// money back: the customer was told to pay no more. Who pays again all the same gets the card.
+// due returns what is still to be paid for a card that lacks so much. Nothing is due for a card that is issued, nor once the client canceled
+// it or an operator gave money back: the customer is to pay no more. Who pays all the same gets the card.
 func due(c *Card, lacks Amount) Amount {
-	if c.Status == Generated || c.Refunded > 0 {
+	if c.Status == Generated || c.Refunded > 0 || c.canceled() {
 		return 0
 	}
 	return max(0, lacks)

@@ -29,6 +29,8 @@ func TestCreditOf_EveryCase(t *testing.T) {
 		"accepted as it is":                     {card.Card{State: card.Paid, Received: 70, Accepted: 70, Settled: 70}, card.Credit{Paid: 70}},
 		"accepted, and some left":               {card.Card{State: card.Underpaid, Received: 50, Accepted: 70}, card.Credit{Paid: 50, Due: 20}},
 		"more accepted than asked for":          {card.Card{State: card.Underpaid, Received: 50, Accepted: 170}, card.Credit{Paid: 50, Due: 50}},
+		"canceled":                              {card.Card{State: card.Canceled, CanceledAt: epoch}, card.Credit{}},
+		"canceled, then paid too little":        {card.Card{State: card.Late, CanceledAt: epoch, Received: 70}, card.Credit{Held: 70}},
 		"all given back":                        {card.Card{State: card.Expired, Received: 70, Refunded: 70}, card.Credit{Refunded: 70}},
 		"given back, and it left the chain":     {card.Card{State: card.Expired, Received: 10, Refunded: 70}, card.Credit{Refunded: 10, Lost: 60}},
 		"issued, all lost":                      {card.Card{Status: card.Generated, State: card.Reversed, Settled: 100}, card.Credit{Lost: 100}},
@@ -47,7 +49,7 @@ func TestCreditOf_EveryCase(t *testing.T) {
 // Whatever happened, what is credited is what was received, and no amount is negative.
 func TestCreditOf_AddsUpToWhatWasReceived(t *testing.T) {
 	r := rand.New(rand.NewPCG(20261121, 5))
-	states := []card.PaymentState{card.Unpaid, card.Detected, card.Underpaid, card.Confirming, card.Paid, card.Late, card.Expired, card.Reversed}
+	states := []card.PaymentState{card.Unpaid, card.Detected, card.Underpaid, card.Confirming, card.Paid, card.Late, card.Expired, card.Canceled, card.Reversed}
 	some := func() card.Amount { return card.Amount(r.IntN(3) * r.IntN(200)) }
 	for range 100_000 {
 		c := card.Card{Amount: 1 + card.Amount(r.IntN(200)), State: states[r.IntN(len(states))], Status: []card.Status{card.AwaitingPayment, card.Generated}[r.IntN(2)],
@@ -68,6 +70,8 @@ func TestCard_NothingInvitesAPaymentThatIsNotDue(t *testing.T) {
 		"unpaid":                    {card.Card{State: card.Unpaid}, "monero:a?tx_amount=0.0000000001"},
 		"expired":                   {card.Card{State: card.Expired}, "monero:a?tx_amount=0.0000000001"},
 		"given back":                {card.Card{State: card.Expired, Received: 70, Refunded: 70}, ""},
+		"canceled":                  {card.Card{State: card.Canceled, CanceledAt: epoch}, ""},
+		"canceled, and issued":      {card.Card{Status: card.Generated, State: card.Paid, CanceledAt: epoch}, "monero:a?tx_amount=0.0000000001"},
 		"issued":                    {card.Card{Status: card.Generated, State: card.Paid, Received: 100, Settled: 100}, "monero:a?tx_amount=0.0000000001"},
 		"issued, surplus refunded":  {card.Card{Status: card.Generated, State: card.Paid, Received: 130, Settled: 100, Refunded: 30}, "monero:a?tx_amount=0.0000000001"},
 		"given back and paid again": {card.Card{State: card.Paid, Received: 170, Refunded: 70, Settled: 100}, ""},

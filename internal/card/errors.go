@@ -23,6 +23,7 @@ const (
 	Unavailable
 	Forbidden
 	LimitReached
+	Conflict
 )
 
 // Error is a failure that a client may see: a stable code and a message that says how to mend it.
@@ -109,6 +110,7 @@ var (
 	ErrTooManyWebhooks  = &Error{Kind: Invalid, Code: "too_many_webhooks", Title: "Too many webhooks", Message: "Your account has 16 webhooks, which is as many as it may have. Delete one, or change its address."}
 	ErrWebhookDisabled  = &Error{Kind: Invalid, Code: "webhook_disabled", Title: "Webhook disabled", Message: `The webhook is disabled, so nothing can be sent to it. Enable it first.`}
 	ErrNoAmount         = &Error{Kind: Invalid, Code: "amount_unavailable", Title: "Amount unavailable", Message: "No card of this amount can be had right now."}
+	ErrHasPayments      = &Error{Kind: Conflict, Code: "card_has_payments", Title: "Card has payments", Message: "Money has arrived for this card, so that it can't be canceled."}
 	ErrAccountFrozen    = &Error{Kind: Forbidden, Code: "account_frozen", Title: "Account frozen", Message: "The payment of a card that was generated has left its blockchain. Until the operator has settled that, your account gets no new cards."}
 	ErrQuotaExceeded    = &Error{Kind: LimitReached, Code: "quota_exceeded", Title: "Quota exceeded", Message: "Too many of your cards wait for their payment. Pay some of them, or try again when they have expired.", RetryAfter: time.Minute}
 	ErrNoRate           = &Error{Kind: Unavailable, Code: "rate_unavailable", Title: "No exchange rate", Message: "There is no fresh exchange rate for this currency. Try again in a few seconds.", RetryAfter: 10 * time.Second}
@@ -120,7 +122,7 @@ var (
 func PublicErrors() []*Error {
 	return []*Error{
 		ErrInternal, ErrMalformedJSON, ErrUnauthorized, ErrNotFound, ErrMethodNotAllowed, ErrRequestTimeout, ErrBodyTooLarge,
-		ErrUnsupportedMedia, ErrInvalidRequest, ErrKeyReused, ErrTooManyWebhooks, ErrWebhookDisabled, ErrNoAmount, ErrAccountFrozen, ErrQuotaExceeded, ErrNoRate, ErrNoAddress, ErrUnavailable,
+		ErrUnsupportedMedia, ErrInvalidRequest, ErrKeyReused, ErrTooManyWebhooks, ErrWebhookDisabled, ErrNoAmount, ErrHasPayments, ErrAccountFrozen, ErrQuotaExceeded, ErrNoRate, ErrNoAddress, ErrUnavailable,
 	}
 }
 

@@ -17,6 +17,7 @@ const (
 	EventUnderpaid       EventType = "payment.underpaid"
 	EventLate            EventType = "payment.late"
 	EventExpired         EventType = "payment.expired"
+	EventCanceled        EventType = "payment.canceled"
 	EventReversed        EventType = "payment.reversed"
 	EventWebhookDisabled EventType = "webhook.disabled"
 	EventFeedReset       EventType = "feed.reset"
@@ -24,7 +25,7 @@ const (
 
 // EventTypes returns all of them; the contract's are tested against it.
 func EventTypes() []EventType {
-	return []EventType{EventGenerated, EventRefundDue, EventDetected, EventUnderpaid, EventLate, EventExpired, EventReversed, EventWebhookDisabled, EventFeedReset}
+	return []EventType{EventGenerated, EventRefundDue, EventDetected, EventUnderpaid, EventLate, EventExpired, EventCanceled, EventReversed, EventWebhookDisabled, EventFeedReset}
 }
 
 // Event is what an account is told.
@@ -87,7 +88,8 @@ func ExampleEvent(id, account, about uuid.UUID, kind EventType) Event {
 	}
 	e.CardUUID = about
 	e.Status, e.State = AwaitingPayment, map[EventType]PaymentState{
-		EventGenerated: Paid, EventRefundDue: Paid, EventDetected: Detected, EventUnderpaid: Underpaid, EventLate: Late, EventExpired: Expired, EventReversed: Reversed,
+		EventGenerated: Paid, EventRefundDue: Paid, EventDetected: Detected, EventUnderpaid: Underpaid, EventLate: Late, EventExpired: Expired,
+		EventCanceled: Canceled, EventReversed: Reversed,
 	}[kind]
 	if kind == EventGenerated || kind == EventReversed {
 		e.Status = Generated

@@ -19,12 +19,13 @@ const (
 	Paid       PaymentState = "paid"
 	Late       PaymentState = "late"
 	Expired    PaymentState = "expired"
+	Canceled   PaymentState = "canceled"
 	Reversed   PaymentState = "reversed"
 )
 
 // PaymentStates returns every state that a payment can have.
 func PaymentStates() []PaymentState {
-	return []PaymentState{Unpaid, Detected, Underpaid, Confirming, Paid, Late, Expired, Reversed}
+	return []PaymentState{Unpaid, Detected, Underpaid, Confirming, Paid, Late, Expired, Canceled, Reversed}
 }
 
 // Transfer is a fact about the chain: an amount that arrived at one of our addresses. A transfer that left the chain
@@ -63,7 +64,7 @@ type Assessment struct {
 
 // Assess decides how far the payment of a card is. It is pure: the same card, counted transfers, tip and rate give the
 // same answer, however often and in whatever order they arrived. today is the current rate, needed only for money first seen
-// after the quote expired; the zero Rate means that none is known.
+// after the quote ended; the zero Rate means that none is known.
 //
 // Only firm transfers pay: those that have their confirmations and can be spent. The others never delay a card that the firm ones pay for.
 //
@@ -72,13 +73,15 @@ func Assess(c *Card, transfers []Transfer, tip Tip, today Rate) Assessment {
 	all := add(c, transfers, func(Transfer) bool { return true })
 	firm := add(c, transfers, func(t Transfer) bool { return c.firm(t, tip) })
 	a := Assessment{Received: all.kept + c.Refunded, Settled: c.Settled}
-	expired := !tip.Time.Before(c.ExpiresAt)
+	expired := c.canceled() || !tip.Time.Before(c.ExpiresAt)
 	pays, worth := firm, Amount(0) // what the card needs of it, once it is Paid
 	switch {
 	case c.Status == Generated && all.kept < c.Settled:
 		a.State = Reversed
 	case c.Status == Generated:
 		a.State, pays = Paid, all
+	case all.kept <= 0 && c.canceled():
+		a.State = Canceled
 	case all.kept <= 0 && expired:
 		a.State = Expired
 	case all.kept <= 0:
@@ -116,7 +119,7 @@ func Assess(c *Card, transfers []Transfer, tip Tip, today Rate) Assessment {
 // sum is what some transfers to a card come to, without what was given back.
 type sum struct {
 	kept   Amount
-	inTime Amount // of it, what was first seen before the quote expired
+	inTime Amount // of it, what was first seen before the quote ended
 }
 
 func (s sum) late() bool { return s.inTime < s.kept }
@@ -128,11 +131,23 @@ func add(c *Card, transfers []Transfer, which func(Transfer) bool) sum {
 			continue
 		}
 		s.kept += t.Amount
-		if t.FirstSeenAt.Before(c.ExpiresAt) {
+		if t.FirstSeenAt.Before(c.quoteEnd()) {
 			s.inTime += t.Amount
 		}
 	}
 	return s
+}
+
+// canceled reports whether the client canceled the card.
+func (c *Card) canceled() bool { return !c.CanceledAt.IsZero() }
+
+// quoteEnd returns when the quote ends: when it expires, or when the client canceled the card, if that was before. Money that is first seen
+// later is late.
+func (c *Card) quoteEnd() time.Time {
+	if c.canceled() && c.CanceledAt.Before(c.ExpiresAt) {
+		return c.CanceledAt
+	}
+	return c.ExpiresAt
 }
 
 // firm reports whether a transfer has its confirmations and can be spent.
@@ -282,6 +297,8 @@ func TransitionEvent(from, to PaymentState) EventType {
 		return EventLate
 	case Expired:
 		return EventExpired
+	case Canceled:
+		return EventCanceled
 	case Reversed:
 		return EventReversed
 	}

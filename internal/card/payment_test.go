@@ -45,6 +45,10 @@ func locked(t *card.Transfer) { t.Locked = true }
 func gone(t *card.Transfer)   { t.Counted = false }
 func late(t *card.Transfer)   { t.FirstSeenAt = epoch.Add(time.Hour) }
 
+// canceled ends the quote ten minutes after it began.
+func canceled(c *card.Card)        { c.CanceledAt = epoch.Add(10 * time.Minute) }
+func afterCancel(t *card.Transfer) { t.FirstSeenAt = epoch.Add(10 * time.Minute) }
+
 func TestAssess(t *testing.T) {
 	tip := card.Tip{Height: 109, Time: epoch}
 	afterExpiry := card.Tip{Height: 109, Time: epoch.Add(time.Hour)}
@@ -59,6 +63,17 @@ func TestAssess(t *testing.T) {
 	}{
 		"nothing":                               {order(), nil, tip, same, card.Assessment{State: card.Unpaid}},
 		"nothing in time":                       {order(), nil, afterExpiry, same, card.Assessment{State: card.Expired}},
+		"canceled":                              {order(canceled), nil, tip, same, card.Assessment{State: card.Canceled}},
+		"canceled, and its time is over":        {order(canceled), nil, afterExpiry, same, card.Assessment{State: card.Canceled}},
+		"canceled, its money left the chain":    {order(canceled), transfers{in(100, 100, gone)}, tip, same, card.Assessment{State: card.Canceled}},
+		"canceled, and paid before":             {order(canceled), transfers{in(100, 100)}, tip, cheaper, card.Assessment{State: card.Paid, Received: 100, Settled: 100, Height: 100}},
+		"canceled, and half paid before":        {order(canceled), transfers{in(50, 100)}, tip, same, card.Assessment{State: card.Late, Received: 50, Height: 100}},
+		"canceled, then paid":                   {order(canceled), transfers{in(100, 100, afterCancel)}, tip, same, card.Assessment{State: card.Paid, Received: 100, Settled: 100, Height: 100}},
+		"canceled, then paid what is less":      {order(canceled), transfers{in(100, 100, afterCancel)}, tip, cheaper, card.Assessment{State: card.Late, Received: 100, Height: 100}},
+		"canceled, then paid, no rate known":    {order(canceled), transfers{in(100, 100, afterCancel)}, tip, unknown, card.Assessment{State: card.Confirming, Received: 100, Height: 100, ReadyHeight: 110}},
+		"canceled, then paid, in the mempool":   {order(canceled), transfers{in(100, 0, afterCancel)}, tip, same, card.Assessment{State: card.Detected, Received: 100}},
+		"canceled, then paid and refunded":      {order(canceled, refunded), transfers{in(99, 50, late)}, afterExpiry, dearer, card.Assessment{State: card.Canceled, Received: 99, Height: 50}},
+		"canceled once it had expired":          {order(func(c *card.Card) { c.CanceledAt = c.ExpiresAt.Add(time.Hour) }), transfers{in(100, 100, late)}, afterExpiry, cheaper, card.Assessment{State: card.Late, Received: 100, Height: 100}},
 		"only what left the chain":              {order(), transfers{in(100, 100, gone)}, tip, same, card.Assessment{State: card.Unpaid}},
 		"exact, in the mempool":                 {order(), transfers{in(100, 0)}, tip, same, card.Assessment{State: card.Detected, Received: 100}},
 		"exact, in the newest block":            {order(), transfers{in(100, 109)}, tip, same, card.Assessment{State: card.Confirming, Received: 100, Height: 109, ReadyHeight: 118}},
@@ -164,6 +179,11 @@ func TestTransitionEvent_EachStateIsToldOnce(t *testing.T) {
 		{card.Confirming, card.Late, card.EventLate},
 		{card.Unpaid, card.Expired, card.EventExpired},
 		{card.Expired, card.Detected, card.EventDetected},
+		{card.Unpaid, card.Canceled, card.EventCanceled},
+		{card.Canceled, card.Canceled, ""},
+		{card.Canceled, card.Detected, card.EventDetected},
+		{card.Canceled, card.Late, card.EventLate},
+		{card.Detected, card.Canceled, card.EventCanceled},
 		{card.Paid, card.Reversed, card.EventReversed},
 		{card.Reversed, card.Paid, ""},
 		{card.Detected, card.Unpaid, ""},

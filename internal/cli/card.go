@@ -16,7 +16,7 @@ import (
 
 type cardListCommand struct {
 	Account   string            `placeholder:"NAME" help:"Only cards of this account."`
-	State     card.PaymentState `placeholder:"STATE" enum:",unpaid,detected,underpaid,confirming,paid,late,expired,reversed" default:"" help:"Only cards whose payment is in this state: unpaid, detected, underpaid, confirming, paid, late, expired or reversed."`
+	State     card.PaymentState `placeholder:"STATE" enum:",unpaid,detected,underpaid,confirming,paid,late,expired,canceled,reversed" default:"" help:"Only cards whose payment is in this state: unpaid, detected, underpaid, confirming, paid, late, expired, canceled or reversed."`
 	Attention bool              `help:"Only cards that wait for an operator: late or lost payments, and cards that the supplier declined or got wrong."`
 	Limit     int               `default:"100" placeholder:"N" help:"At most so many (${default})."`
 }

@@ -95,6 +95,9 @@ func showCard(table *tabwriter.Writer, r operator.Record, x operator.Explanation
 	}
 	row("ordered", "%s USD at %s", c.USD, day(&c.CreatedAt))
 	row("price", "%s %s until %s", amount(c.Amount), c.Coin.Code, day(&c.ExpiresAt))
+	if !c.CanceledAt.IsZero() {
+		row("canceled", "by its client at %s", day(&c.CanceledAt))
+	}
 	row("rate", "%s USD of %s: %s", c.Rate.USD, day(&c.Rate.At), c.Rate.Source)
 	row("address", "%s", c.Address)
 	row("received", "%s, due %s, surplus %s", amount(c.Received), amount(c.Credit.Due), amount(c.Credit.Surplus))

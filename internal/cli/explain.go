@@ -51,6 +51,8 @@ func waits(r operator.Record, x operator.Explanation, now time.Time) []string {
 		return []string{"nothing: the card is issued"}
 	case c.Refunded > 0:
 		return []string{"nothing: its money was given back"}
+	case c.State == card.Canceled:
+		return []string{"nothing: its client canceled it before anything was paid"}
 	}
 	return []string{"nothing: nothing was paid in time"}
 }
@@ -106,6 +108,8 @@ func decidable(r operator.Record, x operator.Explanation) string {
 		return coins(r.Card, x.Lost) + " left the chain after the card was issued, and may come back"
 	case x.Lost > 0:
 		return coins(r.Card, x.Lost) + " left the chain after the money was given back, and may come back"
+	case r.Card.State == card.Late && !r.Card.CanceledAt.IsZero():
+		return "the money came after the card's client had canceled it, and does not buy it at today's rate, or is too little"
 	case r.Card.State == card.Late:
 		return "the money came too late, or was too little when the quote ended"
 	case r.Intent.State == "refund_due":

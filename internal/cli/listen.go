@@ -173,7 +173,7 @@ func event(e *client.Event) card.Event {
 
 type triggerCommand struct {
 	receiver `embed:""`
-	Type     string `arg:"" enum:"card.generated,card.refund_due,payment.detected,payment.underpaid,payment.late,payment.expired,payment.reversed,webhook.disabled,feed.reset" help:"Type of the event: ${enum}."`
+	Type     string `arg:"" enum:"card.generated,card.refund_due,payment.detected,payment.underpaid,payment.late,payment.expired,payment.canceled,payment.reversed,webhook.disabled,feed.reset" help:"Type of the event: ${enum}."`
 	To       string `default:"http://localhost:3000/hook" placeholder:"URL" help:"URL to send it to (${default})."`
 }
 

@@ -41,7 +41,10 @@ func TestExplain_WhatACardWaitsForAndWhatCanBeDecided(t *testing.T) {
 		rate   card.Rate
 		want   operator.Explanation
 	}{
-		"unpaid":  {card.Card{State: card.Unpaid}, nil, nil, at(150), operator.Explanation{Wait: operator.ForMoney, Missing: 100, Until: quote}},
+		"unpaid":   {card.Card{State: card.Unpaid}, nil, nil, at(150), operator.Explanation{Wait: operator.ForMoney, Missing: 100, Until: quote}},
+		"canceled": {card.Card{State: card.Canceled, CanceledAt: quote}, nil, nil, at(150), operator.Explanation{Wait: operator.ForNothing}},
+		"canceled, then paid too little": {card.Card{State: card.Late, CanceledAt: quote, Received: 60}, transfers{in("a", 60, 90)}, nil, at(150), operator.Explanation{
+			Wait: operator.ForDecision, Worth: worth(at(150), 90_00, 60_00, 40), Choices: choices{accept(60, 60_00, none), refund(60, none)}}},
 		"expired": {card.Card{State: card.Expired}, nil, nil, at(150), operator.Explanation{Wait: operator.ForNothing}},
 		"too little": {card.Card{State: card.Underpaid, Received: 60}, transfers{in("a", 60, 90)}, nil, at(150), operator.Explanation{
 			Wait: operator.ForMoney, Missing: 40, Until: quote, Worth: worth(at(150), 90_00, 60_00, 40), Choices: choices{accept(60, 60_00, none), refund(60, none)}}},

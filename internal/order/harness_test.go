@@ -186,6 +186,8 @@ type spy struct {
 	inserting func(*card.Card) error
 	// inserted is called after a card was inserted within a limit.
 	inserted func()
+	// canceled is called after a card was canceled; its error is the answer.
+	canceled func() error
 	// reserved is called after a card was inserted with what it reserves; its error is the answer.
 	reserved func() error
 	ages     map[string]time.Duration // instead of the store's

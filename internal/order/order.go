@@ -62,6 +62,10 @@ type Store interface {
 	// is of its amount, expires first, and can be used for at least life. Both are stored, or neither. The error is card.ErrOutOfStock if
 	// there is no such item, which is also possible if this very call has stored the card.
 	InsertCardReserving(ctx context.Context, c *card.Card, limit card.USD, supplier string, life time.Duration) (bool, error)
+	// CancelCard cancels the card that an event is about, stores the event, and frees what is reserved for the card: all of it, or nothing.
+	// It returns false, and stores nothing, unless the account has the card, and nothing was received for it and is still there, and its
+	// quote has not ended.
+	CancelCard(ctx context.Context, e card.Event) (bool, error)
 	// Offers returns what can be had of each supplier, in the order in which they are asked. It is empty if that was never stored.
 	Offers(ctx context.Context) ([]card.SupplierOffers, error)
 	// CardByUUID and CardByIdempotencyKey return one card. The error is card.ErrDamaged if it can't be decoded.

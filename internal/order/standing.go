@@ -75,6 +75,18 @@ func (s *Service) enter(ctx context.Context, account uuid.UUID, usd card.USD) (l
 	}, nil
 }
 
+// forgetStanding has the next order of an account ask the store for its standing: it may have less open now.
+func (s *Service) forgetStanding(account uuid.UUID) {
+	found, ok := s.standings.entries.Load(account)
+	if !ok {
+		return
+	}
+	e := found.(*standingEntry)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.askedAt = time.Time{}
+}
+
 func (s *Service) standingOf(account uuid.UUID) *standingEntry {
 	found, ok := s.standings.entries.Load(account)
 	if !ok {

@@ -72,7 +72,7 @@ const ownSelected = ", c.reference, c.metadata "
 
 const cardsSelected = ` c.uuid, c.account_id, c.created_at, c.usd_cents, c.currency, c.amount, c.address, c.rate, c.rate_at,
 	c.rate_source, c.expires_at, c.confirmations_required, COALESCE(c.idempotency_key, '') AS idempotency_key, c.request_hash,
-	c.status, c.payment_state, c.received, c.settled, c.height, COALESCE(k.height, 0) AS tip_height, c.accepted, c.refunded, c.written_off,
+	c.status, c.payment_state, c.received, c.settled, c.height, COALESCE(k.height, 0) AS tip_height, c.accepted, c.refunded, c.written_off, c.canceled_at,
 	c.credit_paid, c.credit_held, c.credit_surplus, c.credit_refunded, c.credit_lost, c.credit_written_off, c.refund_address, c.credentials_purged_at,
 	CASE WHEN c.refunded > 0 THEN (SELECT MAX(r.created_at) FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'refund' AND r.amount > 0) END AS refunded_at,
 	CASE WHEN c.refunded > 0 THEN (SELECT r.txid FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'refund' ORDER BY r.id DESC LIMIT 1) END AS refund_txid,
@@ -104,6 +104,7 @@ type cardRow struct {
 	Accepted              int64             `db:"accepted"`
 	Refunded              int64             `db:"refunded"`
 	WrittenOff            int64             `db:"written_off"`
+	CanceledAt            *int64            `db:"canceled_at"`
 	CreditPaid            int64             `db:"credit_paid"`
 	CreditHeld            int64             `db:"credit_held"`
 	CreditSurplus         int64             `db:"credit_surplus"`
@@ -153,6 +154,10 @@ func (s *Store) card(r *cardRow) (*card.Card, error) {
 		c.RefundedAt = fromMillis(r.RefundedAt.Int64)
 	}
 	c.CredentialsPurgedAt = fromNullMillis(r.PurgedAt)
+	if r.CanceledAt != nil {
+		c.CanceledAt = fromMillis(*r.CanceledAt)
+		c.State = stateOfCanceled(c.State)
+	}
 	c.Credit.Due = card.CreditOf(c).Due // earlier releases stored one also after a refund; no sum is made of it
 	if r.CardNumber != nil {
 		c.Sealed = r.sealed()
@@ -398,7 +403,7 @@ func (t *tx) SaveVerdicts(ctx context.Context, vs []card.Verdict) error {
 			ready = a.ReadyHeight
 		}
 		k := a.Credit
-		values[i] = []any{v.Card.UUID, a.State, int64(a.Received), int64(a.Settled), a.Height, ready, int64(k.Paid), int64(k.Held), int64(k.Surplus),
+		values[i] = []any{v.Card.UUID, storedState(a.State), int64(a.Received), int64(a.Settled), a.Height, ready, int64(k.Paid), int64(k.Held), int64(k.Surplus),
 			int64(k.Refunded), int64(k.Lost), int64(k.WrittenOff), int64(k.Due)}
 		if v.Issue {
 			intents = append(intents, v.Card.UUID)

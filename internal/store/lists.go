@@ -207,6 +207,12 @@ const someAccounts = 100
 
 // inState returns the cards of an account with a state of their payment.
 func inState(account uuid.UUID, state card.PaymentState) part {
+	switch state {
+	case card.Expired:
+		return part{equal: []equal{{"c.account_id", account}, {"c.payment_state", state}}, where: " AND c.canceled_at IS NULL"}
+	case card.Canceled:
+		return part{equal: []equal{{"c.account_id", account}}, where: " AND c.canceled_at IS NOT NULL AND COALESCE(c.payment_state, '') = ?", args: []any{storedState(state)}}
+	}
 	return part{equal: []equal{{"c.account_id", account}, {"c.payment_state", state}}}
 }
 

@@ -255,6 +255,9 @@ func (c *calls) cards() {
 	c.do("Confirmations of a coin without cards", func(ctx context.Context) error {
 		return first(s.Confirmations(ctx, card.Currency{Code: "new"}))
 	})
+	canceled := c.newCard()
+	check(c.t, first(s.InsertCard(c.t.Context(), canceled)))
+	c.do("CancelCard", func(ctx context.Context) error { return first(s.CancelCard(ctx, canceling(canceled))) })
 	c.do("SealedCards", func(ctx context.Context) error {
 		return first(s.SealedCards(ctx, numbered(cardKind, c.n/2), page))
 	})
@@ -276,7 +279,7 @@ func (c *calls) lists() {
 		}
 	}
 	for name, account := range map[string]uuid.UUID{"all": uuid.Nil, "even": even, "odd": odd, "old": old} {
-		for _, state := range []card.PaymentState{"", card.Unpaid, card.Expired, card.Paid, card.Late} {
+		for _, state := range []card.PaymentState{"", card.Unpaid, card.Expired, card.Canceled, card.Paid, card.Late} {
 			for which, attention := range map[string]bool{"": false, " attention": true} {
 				c.do("FindCards "+name+" "+string(state)+which, func(ctx context.Context) error {
 					found, err := s.FindCards(ctx, operator.Search{AccountID: account, State: state, NeedsOperator: attention, Limit: page})

@@ -1,0 +1,100 @@
+package order_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
+)
+
+func (s *spy) CancelCard(ctx context.Context, e card.Event) (bool, error) {
+	if err := s.note("CancelCard"); err != nil {
+		return false, err
+	}
+	canceled, err := s.Store.CancelCard(ctx, e)
+	if err == nil && s.canceled != nil {
+		err = s.canceled()
+	}
+	return canceled, err
+}
+
+func TestCancelCard_AsksTheStoreTwice(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.stock("monero", 4)
+		c, _, err := s.try("150", "")
+		check(t, err)
+		s.spy.asked()
+		got, err := s.orders.CancelCard(t.Context(), s.account, c.UUID)
+		check(t, err)
+		if got.State != card.Canceled || got.CanceledAt.UnixMilli() != s.now.UnixMilli() {
+			t.Errorf("%s at %s", got.State, got.CanceledAt)
+		}
+		if asked := s.spy.asked(); !slices.Equal(asked, []string{"CancelCard", "CardByUUID"}) {
+			t.Errorf("asked %v", asked)
+		}
+		if _, err := s.orders.CancelCard(t.Context(), uuid.New(), c.UUID); !errors.Is(err, card.ErrNotFound) {
+			t.Errorf("another account's: %v", err)
+		}
+	})
+}
+
+// It failed; it failed but had happened. Whoever tries again is told that the card is canceled, and only once that is as durable as what the
+// first attempt would have acknowledged.
+func TestCancelCard_TriedAgain(t *testing.T) {
+	for name, happened := range map[string]bool{"it failed": false, "it failed but had happened": true} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, setup{}, func(t *testing.T, s *counter) {
+				s.stock("monero", 4)
+				c, _, err := s.try("150", "")
+				check(t, err)
+				lost := card.ErrUnavailable.Because(errors.New("the connection is gone"))
+				if happened {
+					s.spy.canceled = func() error { return lost }
+				} else {
+					s.spy.fail("CancelCard", lost)
+				}
+				if _, err := s.orders.CancelCard(t.Context(), s.account, c.UUID); !errors.Is(err, card.ErrUnavailable) {
+					t.Fatal(err)
+				}
+				s.spy.canceled, s.spy.before = nil, nil
+				s.spy.asked()
+				got, err := s.orders.CancelCard(t.Context(), s.account, c.UUID)
+				check(t, err)
+				if asked := s.spy.asked(); got.State != card.Canceled || slices.Contains(asked, "AwaitReplication") != happened {
+					t.Errorf("%s, asked %v", got.State, asked)
+				}
+				events, err := s.db.Events(t.Context(), s.account, 0, 9)
+				check(t, err)
+				if len(events) != 1 {
+					t.Errorf("%d events", len(events))
+				}
+				s.spy.fail("AwaitReplication", lost)
+				if _, err := s.orders.CancelCard(t.Context(), s.account, c.UUID); !errors.Is(err, card.ErrUnavailable) {
+					t.Errorf("acknowledged although it may get lost: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// unmoved is a store that finds money on every card that is to be canceled.
+type unmoved struct{ order.Store }
+
+func (unmoved) CancelCard(context.Context, card.Event) (bool, error) { return false, nil }
+
+// Money that came and left between two looks of one request proves nothing.
+func TestCancelCard_MoneyThatLeftMeanwhile(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.stock("monero", 4)
+		c, _, err := s.try("150", "")
+		check(t, err)
+		if _, err := s.replica(unmoved{s.spy}, setup{}).CancelCard(t.Context(), s.account, c.UUID); !errors.Is(err, card.ErrUnavailable) {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,16 @@
+package server
+
+import "context"
+
+// CancelCard implements cancelCard.
+func (a *api) CancelCard(gc context.Context, r CancelCardRequestObject) (CancelCardResponseObject, error) {
+	ctx, owner, err := caller(gc)
+	if err != nil {
+		return nil, err
+	}
+	c, err := a.orders.CancelCard(ctx, owner, r.UUID)
+	if err != nil {
+		return nil, err
+	}
+	return CancelCard200JSONResponse{Body: a.auditedCard(gc, "cancelCard", c)}, nil
+}
