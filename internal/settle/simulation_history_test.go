@@ -67,7 +67,8 @@ type database struct {
 
 // prepare prepares what is asked after every step: reading it through the service would take most of the time.
 func (db *database) prepare(ctx context.Context) (err error) {
-	if db.cards, err = db.beside.PrepareContext(ctx, `SELECT c.uuid, c.status, c.payment_state, c.received, c.settled, c.height, k.height,
+	if db.cards, err = db.beside.PrepareContext(ctx, `SELECT c.uuid, c.status,
+		CASE WHEN c.payment_state = 'expired' AND c.canceled_at IS NOT NULL THEN 'canceled' ELSE c.payment_state END, c.received, c.settled, c.height, k.height,
 		c.accepted, c.refunded, c.written_off,
 		c.credit_paid, c.credit_held, c.credit_surplus, c.credit_refunded, c.credit_lost, c.credit_written_off, c.credit_due, c.amount, s.card_number,
 		COALESCE(i.state, '') FROM chains k JOIN cards c ON c.currency = k.currency LEFT JOIN intents i ON i.card_uuid = c.uuid

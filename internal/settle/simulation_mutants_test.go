@@ -41,6 +41,10 @@ func TestSimulation_CatchesBrokenRules(t *testing.T) {
 			"Request{Key: fmt.Sprintf(\"%s%02d\", intent.Key[:34], intent.Attempts%100),"},
 		{"a transfer that is mined again keeps its height", "../store/transfers.go", "height = excluded.height, locked = excluded.locked", "locked = excluded.locked"},
 
+		{"a card with money is canceled", "../store/cancel.go", ` AND payment_state = 'unpaid' AND received = 0 AND refunded = 0
+	AND NOT EXISTS (SELECT 1 FROM transfers t WHERE t.currency = cards.currency AND t.address = cards.address AND t.counted)`, ""},
+		{"the payment of a canceled card is forgotten", "../card/payment.go", "case all.kept <= 0 && c.canceled():", "case c.canceled():"},
+		{"what comes after a cancel is in time", "../card/payment.go", "if c.canceled() && c.CanceledAt.Before(c.ExpiresAt) {", "if c.CanceledAt.After(c.ExpiresAt) {"},
 		{"one confirmation less is enough", "../card/payment.go", "int64(c.ConfirmationsRequired) - 1 }", "int64(c.ConfirmationsRequired) - 2 }"},
 		{"locked money is spent", "../card/payment.go", "tip.Height >= c.readyAt(t) && !t.Locked", "tip.Height >= c.readyAt(t)"},
 		{"money in the mempool has the height of the rest", "../card/payment.go", "if t.Height == 0 {\n\t\t\treturn 0", "if t.Height < 0 {\n\t\t\treturn 0"},

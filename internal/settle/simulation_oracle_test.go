@@ -33,7 +33,8 @@ type sale struct {
 	usd                           card.USD
 	price                         card.Amount
 	address                       string
-	expires                       time.Time
+	expires                       time.Time // or when it was canceled, if that was before
+	canceled                      bool
 	k                             int64
 	accepted, refunded, writeOffs card.Amount // what operators decided
 	decisions                     int
@@ -283,7 +284,7 @@ func (o *oracle) confirmations(x *sale, m money) int64 {
 // demands returns the states that a card may be in.
 func (o *oracle) demands(x *sale) []card.PaymentState {
 	m := o.money(x)
-	kept, over := m.total-x.refunded, !o.tip.Time.Before(x.expires)
+	kept, over := m.total-x.refunded, x.canceled || !o.tip.Time.Before(x.expires)
 	nothing, late := kept <= 0, m.early < m.total
 	good := enough(x, m.total, m.early)
 	pays := o.pays(x, m)
@@ -299,7 +300,8 @@ func (o *oracle) demands(x *sale) []card.PaymentState {
 		{card.Reversed, x.generated && kept < x.settled},
 		{card.Paid, x.generated && kept >= x.settled},
 		{card.Unpaid, !x.generated && nothing && !over},
-		{card.Expired, !x.generated && nothing && over},
+		{card.Expired, !x.generated && nothing && over && !x.canceled},
+		{card.Canceled, !x.generated && nothing && x.canceled},
 		{card.Underpaid, !x.generated && !nothing && !good && !late && !over},
 		{card.Late, !x.generated && !nothing && !good && !late && over},
 		{card.Detected, waits && pooled},
@@ -371,7 +373,7 @@ func (o *oracle) check(x *sale, c *card.Card) {
 
 // telling returns what an account must be told of a change of state.
 func telling(from, to card.PaymentState) card.EventType {
-	told := map[card.PaymentState]card.EventType{card.Underpaid: card.EventUnderpaid, card.Late: card.EventLate, card.Expired: card.EventExpired,
+	told := map[card.PaymentState]card.EventType{card.Underpaid: card.EventUnderpaid, card.Late: card.EventLate, card.Expired: card.EventExpired, card.Canceled: card.EventCanceled,
 		card.Reversed: card.EventReversed, card.Detected: card.EventDetected, card.Confirming: card.EventDetected, card.Paid: card.EventDetected}
 	if told[to] == card.EventDetected && (told[from] == card.EventDetected || from == card.Reversed) {
 		return "" // was told before
@@ -451,6 +453,8 @@ func (o *oracle) checkEnd(x *sale, c *card.Card, w *world) {
 		demanded = card.Paid
 	case c.Status == card.Generated:
 		demanded = card.Reversed
+	case kept <= 0 && x.canceled:
+		demanded = card.Canceled
 	case kept <= 0:
 		demanded = card.Expired
 	case enough(x, firm, early):

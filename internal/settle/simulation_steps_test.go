@@ -20,7 +20,7 @@ type step struct {
 func (h *history) steps() []step {
 	return []step{
 		{9, h.create}, {22, h.pay}, {8, h.topUp}, {20, h.mine}, {9, h.reorganise}, {5, h.doubleSpend}, {4, h.relayAgain}, {9, h.passTime},
-		{6, h.moveRate}, {3, h.stopWatching}, {4, h.breakNode}, {2, h.breakWallet}, {5, h.rob}, {3, h.restart}, {4, h.takeOver}, {3, h.breakDisk}, {7, h.operate}, {6, h.grieve},
+		{6, h.moveRate}, {3, h.stopWatching}, {4, h.breakNode}, {2, h.breakWallet}, {5, h.rob}, {3, h.restart}, {4, h.takeOver}, {3, h.breakDisk}, {7, h.operate}, {6, h.grieve}, {4, h.cancel},
 	}
 }
 
