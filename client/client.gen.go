@@ -795,6 +795,7 @@ func opCancelCard(uuid string) operation {
 		name:   "CancelCard",
 		method: http.MethodPost,
 		path:   fmt.Sprintf("/api/cards/%s/cancel", url.PathEscape(uuid)),
+		keyed:  true,
 	}
 }
 
@@ -804,6 +805,7 @@ func opRevealCard(uuid string) operation {
 		name:   "RevealCard",
 		method: http.MethodPost,
 		path:   fmt.Sprintf("/api/cards/%s/reveal", url.PathEscape(uuid)),
+		keyed:  true,
 	}
 }
 
@@ -858,6 +860,7 @@ func opCreateWebhook() operation {
 		name:   "CreateWebhook",
 		method: http.MethodPost,
 		path:   "/api/webhooks",
+		keyed:  true,
 	}
 }
 
@@ -903,6 +906,7 @@ func opRedeliver(webhookID, eventID string) operation {
 		name:   "Redeliver",
 		method: http.MethodPost,
 		path:   fmt.Sprintf("/api/webhooks/%s/deliveries/%s/redeliver", url.PathEscape(webhookID), url.PathEscape(eventID)),
+		keyed:  true,
 	}
 }
 
@@ -912,6 +916,7 @@ func opRecoverWebhook(webhookID string) operation {
 		name:   "RecoverWebhook",
 		method: http.MethodPost,
 		path:   fmt.Sprintf("/api/webhooks/%s/recover", url.PathEscape(webhookID)),
+		keyed:  true,
 	}
 }
 
@@ -921,6 +926,7 @@ func opRotateWebhookSecret(webhookID string) operation {
 		name:   "RotateWebhookSecret",
 		method: http.MethodPost,
 		path:   fmt.Sprintf("/api/webhooks/%s/rotate-secret", url.PathEscape(webhookID)),
+		keyed:  true,
 	}
 }
 
@@ -930,5 +936,6 @@ func opTestWebhook(webhookID string) operation {
 		name:   "TestWebhook",
 		method: http.MethodPost,
 		path:   fmt.Sprintf("/api/webhooks/%s/test", url.PathEscape(webhookID)),
+		keyed:  true,
 	}
 }

@@ -8,6 +8,9 @@ func (a *api) CancelCard(gc context.Context, r CancelCardRequestObject) (CancelC
 	if err != nil {
 		return nil, err
 	}
+	if _, err := idempotencyKey(r.Params.IdempotencyKey); err != nil {
+		return nil, err
+	}
 	c, err := a.orders.CancelCard(ctx, owner, r.UUID)
 	if err != nil {
 		return nil, err

@@ -111,6 +111,9 @@ func (a *api) RevealCard(gc context.Context, r RevealCardRequestObject) (RevealC
 	if err != nil {
 		return nil, err
 	}
+	if _, err := idempotencyKey(r.Params.IdempotencyKey); err != nil {
+		return nil, err
+	}
 	c, err := a.orders.RevealCard(ctx, owner, r.UUID)
 	if err != nil {
 		return nil, err

@@ -1008,6 +1008,12 @@ type WebhookWithSecret struct {
 // CardUUID defines model for CardUUID.
 type CardUUID = openapi_types.UUID
 
+// HarmlessIdempotencyKey defines model for HarmlessIdempotencyKey.
+type HarmlessIdempotencyKey = string
+
+// IdempotencyKey defines model for IdempotencyKey.
+type IdempotencyKey = string
+
 // WebhookID defines model for WebhookID.
 type WebhookID = openapi_types.UUID
 
@@ -1090,6 +1096,18 @@ type CreateCardParams struct {
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
+// CancelCardParams defines parameters for CancelCard.
+type CancelCardParams struct {
+	// IdempotencyKey Accepted, but not needed and not kept. It is harmless to repeat the call, with any key or without one.
+	IdempotencyKey *HarmlessIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// RevealCardParams defines parameters for RevealCard.
+type RevealCardParams struct {
+	// IdempotencyKey Accepted, but not needed and not kept. It is harmless to repeat the call, with any key or without one.
+	IdempotencyKey *HarmlessIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ListEventsParams defines parameters for ListEvents.
 type ListEventsParams struct {
 	// After Lists only events with a greater `seq`. If absent, starts with the first event.
@@ -1097,6 +1115,13 @@ type ListEventsParams struct {
 
 	// Limit The maximum number of events in the response.
 	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// CreateWebhookParams defines parameters for CreateWebhook.
+type CreateWebhookParams struct {
+	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+	// another operation was used for another request.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListDeliveriesParams defines parameters for ListDeliveries.
@@ -1111,10 +1136,35 @@ type ListDeliveriesParams struct {
 	Before *int64 `form:"before,omitempty" json:"before,omitempty"`
 }
 
+// RedeliverParams defines parameters for Redeliver.
+type RedeliverParams struct {
+	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+	// another operation was used for another request.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // RecoverWebhookParams defines parameters for RecoverWebhook.
 type RecoverWebhookParams struct {
 	// Since Sends only events that happened at this time or later, UTC.
 	Since Time `form:"since" json:"since"`
+
+	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+	// another operation was used for another request.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// RotateWebhookSecretParams defines parameters for RotateWebhookSecret.
+type RotateWebhookSecretParams struct {
+	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+	// another operation was used for another request.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// TestWebhookParams defines parameters for TestWebhook.
+type TestWebhookParams struct {
+	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+	// another operation was used for another request.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CreateCardJSONRequestBody defines body for CreateCard for application/json ContentType.
@@ -1145,10 +1195,10 @@ type ServerInterface interface {
 	GetCard(c *gin.Context, uuid CardUUID)
 	// CancelCard Cancel a card
 	// (POST /api/cards/{uuid}/cancel)
-	CancelCard(c *gin.Context, uuid CardUUID)
+	CancelCard(c *gin.Context, uuid CardUUID, params CancelCardParams)
 	// RevealCard Read one card with its credentials
 	// (POST /api/cards/{uuid}/reveal)
-	RevealCard(c *gin.Context, uuid CardUUID)
+	RevealCard(c *gin.Context, uuid CardUUID, params RevealCardParams)
 	// ListCurrencies List currencies
 	// (GET /api/currencies)
 	ListCurrencies(c *gin.Context)
@@ -1166,7 +1216,7 @@ type ServerInterface interface {
 	ListWebhooks(c *gin.Context)
 	// CreateWebhook Register a webhook
 	// (POST /api/webhooks)
-	CreateWebhook(c *gin.Context)
+	CreateWebhook(c *gin.Context, params CreateWebhookParams)
 	// DeleteWebhook Delete a webhook
 	// (DELETE /api/webhooks/{webhook_id})
 	DeleteWebhook(c *gin.Context, webhookID WebhookID)
@@ -1181,16 +1231,16 @@ type ServerInterface interface {
 	ListDeliveries(c *gin.Context, webhookID WebhookID, params ListDeliveriesParams)
 	// Redeliver Send one event again
 	// (POST /api/webhooks/{webhook_id}/deliveries/{event_id}/redeliver)
-	Redeliver(c *gin.Context, webhookID WebhookID, eventID openapi_types.UUID)
+	Redeliver(c *gin.Context, webhookID WebhookID, eventID openapi_types.UUID, params RedeliverParams)
 	// RecoverWebhook Send all missed events
 	// (POST /api/webhooks/{webhook_id}/recover)
 	RecoverWebhook(c *gin.Context, webhookID WebhookID, params RecoverWebhookParams)
 	// RotateWebhookSecret Change a webhook's secret
 	// (POST /api/webhooks/{webhook_id}/rotate-secret)
-	RotateWebhookSecret(c *gin.Context, webhookID WebhookID)
+	RotateWebhookSecret(c *gin.Context, webhookID WebhookID, params RotateWebhookSecretParams)
 	// TestWebhook Send an example event
 	// (POST /api/webhooks/{webhook_id}/test)
-	TestWebhook(c *gin.Context, webhookID WebhookID)
+	TestWebhook(c *gin.Context, webhookID WebhookID, params TestWebhookParams)
 }
 
 // ServerInterfaceWrapper converts contexts to parameters.
@@ -1365,6 +1415,30 @@ func (siw *ServerInterfaceWrapper) CancelCard(c *gin.Context) {
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CancelCardParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey HarmlessIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -1372,7 +1446,7 @@ func (siw *ServerInterfaceWrapper) CancelCard(c *gin.Context) {
 		}
 	}
 
-	siw.Handler.CancelCard(c, uuid)
+	siw.Handler.CancelCard(c, uuid, params)
 }
 
 // RevealCard operation middleware
@@ -1390,6 +1464,30 @@ func (siw *ServerInterfaceWrapper) RevealCard(c *gin.Context) {
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RevealCardParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey HarmlessIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -1397,7 +1495,7 @@ func (siw *ServerInterfaceWrapper) RevealCard(c *gin.Context) {
 		}
 	}
 
-	siw.Handler.RevealCard(c, uuid)
+	siw.Handler.RevealCard(c, uuid, params)
 }
 
 // ListCurrencies operation middleware
@@ -1502,6 +1600,33 @@ func (siw *ServerInterfaceWrapper) ListWebhooks(c *gin.Context) {
 // CreateWebhook operation middleware
 func (siw *ServerInterfaceWrapper) CreateWebhook(c *gin.Context) {
 
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateWebhookParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -1509,7 +1634,7 @@ func (siw *ServerInterfaceWrapper) CreateWebhook(c *gin.Context) {
 		}
 	}
 
-	siw.Handler.CreateWebhook(c)
+	siw.Handler.CreateWebhook(c, params)
 }
 
 // DeleteWebhook operation middleware
@@ -1663,6 +1788,30 @@ func (siw *ServerInterfaceWrapper) Redeliver(c *gin.Context) {
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RedeliverParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -1670,7 +1819,7 @@ func (siw *ServerInterfaceWrapper) Redeliver(c *gin.Context) {
 		}
 	}
 
-	siw.Handler.Redeliver(c, webhookID, eventID)
+	siw.Handler.Redeliver(c, webhookID, eventID, params)
 }
 
 // RecoverWebhook operation middleware
@@ -1699,6 +1848,27 @@ func (siw *ServerInterfaceWrapper) RecoverWebhook(c *gin.Context) {
 		return
 	}
 
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -1724,6 +1894,30 @@ func (siw *ServerInterfaceWrapper) RotateWebhookSecret(c *gin.Context) {
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RotateWebhookSecretParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -1731,7 +1925,7 @@ func (siw *ServerInterfaceWrapper) RotateWebhookSecret(c *gin.Context) {
 		}
 	}
 
-	siw.Handler.RotateWebhookSecret(c, webhookID)
+	siw.Handler.RotateWebhookSecret(c, webhookID, params)
 }
 
 // TestWebhook operation middleware
@@ -1749,6 +1943,30 @@ func (siw *ServerInterfaceWrapper) TestWebhook(c *gin.Context) {
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params TestWebhookParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -1756,7 +1974,7 @@ func (siw *ServerInterfaceWrapper) TestWebhook(c *gin.Context) {
 		}
 	}
 
-	siw.Handler.TestWebhook(c, webhookID)
+	siw.Handler.TestWebhook(c, webhookID, params)
 }
 
 // GinServerOptions provides options for the Gin server.
@@ -2480,7 +2698,8 @@ func (response GetCard503ApplicationProblemPlusJSONResponse) VisitGetCardRespons
 }
 
 type CancelCardRequestObject struct {
-	UUID CardUUID `json:"uuid"`
+	UUID   CardUUID `json:"uuid"`
+	Params CancelCardParams
 }
 
 type CancelCardResponseObject interface {
@@ -2636,7 +2855,8 @@ func (response CancelCard503ApplicationProblemPlusJSONResponse) VisitCancelCardR
 }
 
 type RevealCardRequestObject struct {
-	UUID CardUUID `json:"uuid"`
+	UUID   CardUUID `json:"uuid"`
+	Params RevealCardParams
 }
 
 type RevealCardResponseObject interface {
@@ -3452,7 +3672,8 @@ func (response ListWebhooks503ApplicationProblemPlusJSONResponse) VisitListWebho
 }
 
 type CreateWebhookRequestObject struct {
-	Body *CreateWebhookJSONRequestBody
+	Params CreateWebhookParams
+	Body   *CreateWebhookJSONRequestBody
 }
 
 type CreateWebhookResponseObject interface {
@@ -3460,9 +3681,10 @@ type CreateWebhookResponseObject interface {
 }
 
 type CreateWebhook201ResponseHeaders struct {
-	CacheControl *string
-	Location     *string
-	XRequestID   *string
+	CacheControl        *string
+	IdempotencyReplayed *string
+	Location            *string
+	XRequestID          *string
 }
 
 type CreateWebhook201JSONResponse struct {
@@ -3479,6 +3701,9 @@ func (response CreateWebhook201JSONResponse) VisitCreateWebhookResponse(w http.R
 	w.Header().Set("Content-Type", "application/json")
 	if response.Headers.CacheControl != nil {
 		w.Header().Set("Cache-Control", fmt.Sprint(*response.Headers.CacheControl))
+	}
+	if response.Headers.IdempotencyReplayed != nil {
+		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
 	}
 	if response.Headers.Location != nil {
 		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
@@ -4254,6 +4479,7 @@ func (response ListDeliveries503ApplicationProblemPlusJSONResponse) VisitListDel
 type RedeliverRequestObject struct {
 	WebhookID WebhookID          `json:"webhook_id"`
 	EventID   openapi_types.UUID `json:"event_id"`
+	Params    RedeliverParams
 }
 
 type RedeliverResponseObject interface {
@@ -4261,7 +4487,8 @@ type RedeliverResponseObject interface {
 }
 
 type Redeliver202ResponseHeaders struct {
-	XRequestID *string
+	IdempotencyReplayed *string
+	XRequestID          *string
 }
 
 type Redeliver202Response struct {
@@ -4269,6 +4496,9 @@ type Redeliver202Response struct {
 }
 
 func (response Redeliver202Response) VisitRedeliverResponse(w http.ResponseWriter) error {
+	if response.Headers.IdempotencyReplayed != nil {
+		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -4387,8 +4617,9 @@ type RecoverWebhookResponseObject interface {
 }
 
 type RecoverWebhook202ResponseHeaders struct {
-	CacheControl *string
-	XRequestID   *string
+	CacheControl        *string
+	IdempotencyReplayed *string
+	XRequestID          *string
 }
 
 type RecoverWebhook202JSONResponse struct {
@@ -4405,6 +4636,9 @@ func (response RecoverWebhook202JSONResponse) VisitRecoverWebhookResponse(w http
 	w.Header().Set("Content-Type", "application/json")
 	if response.Headers.CacheControl != nil {
 		w.Header().Set("Cache-Control", fmt.Sprint(*response.Headers.CacheControl))
+	}
+	if response.Headers.IdempotencyReplayed != nil {
+		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
 	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
@@ -4517,6 +4751,7 @@ func (response RecoverWebhook503ApplicationProblemPlusJSONResponse) VisitRecover
 
 type RotateWebhookSecretRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
+	Params    RotateWebhookSecretParams
 }
 
 type RotateWebhookSecretResponseObject interface {
@@ -4524,8 +4759,9 @@ type RotateWebhookSecretResponseObject interface {
 }
 
 type RotateWebhookSecret200ResponseHeaders struct {
-	CacheControl *string
-	XRequestID   *string
+	CacheControl        *string
+	IdempotencyReplayed *string
+	XRequestID          *string
 }
 
 type RotateWebhookSecret200JSONResponse struct {
@@ -4542,6 +4778,9 @@ func (response RotateWebhookSecret200JSONResponse) VisitRotateWebhookSecretRespo
 	w.Header().Set("Content-Type", "application/json")
 	if response.Headers.CacheControl != nil {
 		w.Header().Set("Cache-Control", fmt.Sprint(*response.Headers.CacheControl))
+	}
+	if response.Headers.IdempotencyReplayed != nil {
+		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
 	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
@@ -4654,6 +4893,7 @@ func (response RotateWebhookSecret503ApplicationProblemPlusJSONResponse) VisitRo
 
 type TestWebhookRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
+	Params    TestWebhookParams
 	Body      *TestWebhookJSONRequestBody
 }
 
@@ -4662,8 +4902,9 @@ type TestWebhookResponseObject interface {
 }
 
 type TestWebhook200ResponseHeaders struct {
-	CacheControl *string
-	XRequestID   *string
+	CacheControl        *string
+	IdempotencyReplayed *string
+	XRequestID          *string
 }
 
 type TestWebhook200JSONResponse struct {
@@ -4680,6 +4921,9 @@ func (response TestWebhook200JSONResponse) VisitTestWebhookResponse(w http.Respo
 	w.Header().Set("Content-Type", "application/json")
 	if response.Headers.CacheControl != nil {
 		w.Header().Set("Cache-Control", fmt.Sprint(*response.Headers.CacheControl))
+	}
+	if response.Headers.IdempotencyReplayed != nil {
+		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
 	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
@@ -5081,10 +5325,11 @@ func (sh *strictHandler) GetCard(ctx *gin.Context, uuid CardUUID) {
 }
 
 // CancelCard operation middleware
-func (sh *strictHandler) CancelCard(ctx *gin.Context, uuid CardUUID) {
+func (sh *strictHandler) CancelCard(ctx *gin.Context, uuid CardUUID, params CancelCardParams) {
 	var request CancelCardRequestObject
 
 	request.UUID = uuid
+	request.Params = params
 
 	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.CancelCard(ctx, request.(CancelCardRequestObject))
@@ -5107,10 +5352,11 @@ func (sh *strictHandler) CancelCard(ctx *gin.Context, uuid CardUUID) {
 }
 
 // RevealCard operation middleware
-func (sh *strictHandler) RevealCard(ctx *gin.Context, uuid CardUUID) {
+func (sh *strictHandler) RevealCard(ctx *gin.Context, uuid CardUUID, params RevealCardParams) {
 	var request RevealCardRequestObject
 
 	request.UUID = uuid
+	request.Params = params
 
 	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.RevealCard(ctx, request.(RevealCardRequestObject))
@@ -5278,8 +5524,10 @@ func (sh *strictHandler) ListWebhooks(ctx *gin.Context) {
 }
 
 // CreateWebhook operation middleware
-func (sh *strictHandler) CreateWebhook(ctx *gin.Context) {
+func (sh *strictHandler) CreateWebhook(ctx *gin.Context, params CreateWebhookParams) {
 	var request CreateWebhookRequestObject
+
+	request.Params = params
 
 	var body CreateWebhookJSONRequestBody
 	var err error
@@ -5443,11 +5691,12 @@ func (sh *strictHandler) ListDeliveries(ctx *gin.Context, webhookID WebhookID, p
 }
 
 // Redeliver operation middleware
-func (sh *strictHandler) Redeliver(ctx *gin.Context, webhookID WebhookID, eventID openapi_types.UUID) {
+func (sh *strictHandler) Redeliver(ctx *gin.Context, webhookID WebhookID, eventID openapi_types.UUID, params RedeliverParams) {
 	var request RedeliverRequestObject
 
 	request.WebhookID = webhookID
 	request.EventID = eventID
+	request.Params = params
 
 	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.Redeliver(ctx, request.(RedeliverRequestObject))
@@ -5497,10 +5746,11 @@ func (sh *strictHandler) RecoverWebhook(ctx *gin.Context, webhookID WebhookID, p
 }
 
 // RotateWebhookSecret operation middleware
-func (sh *strictHandler) RotateWebhookSecret(ctx *gin.Context, webhookID WebhookID) {
+func (sh *strictHandler) RotateWebhookSecret(ctx *gin.Context, webhookID WebhookID, params RotateWebhookSecretParams) {
 	var request RotateWebhookSecretRequestObject
 
 	request.WebhookID = webhookID
+	request.Params = params
 
 	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.RotateWebhookSecret(ctx, request.(RotateWebhookSecretRequestObject))
@@ -5523,10 +5773,11 @@ func (sh *strictHandler) RotateWebhookSecret(ctx *gin.Context, webhookID Webhook
 }
 
 // TestWebhook operation middleware
-func (sh *strictHandler) TestWebhook(ctx *gin.Context, webhookID WebhookID) {
+func (sh *strictHandler) TestWebhook(ctx *gin.Context, webhookID WebhookID, params TestWebhookParams) {
 	var request TestWebhookRequestObject
 
 	request.WebhookID = webhookID
+	request.Params = params
 
 	var body TestWebhookJSONRequestBody
 	var err error

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"strconv"
 	"time"
@@ -16,12 +17,17 @@ func (a *api) CreateWebhook(ctx context.Context, r CreateWebhookRequestObject) (
 	if err != nil {
 		return nil, err
 	}
-	w, secret, err := a.webhooks.CreateWebhook(ctx, owner, webhook.Request{URL: &r.Body.URL, Description: r.Body.Description, Types: eventTypes(r.Body.Types)})
+	types := eventTypes(r.Body.Types)
+	hooks, once, err := a.once(owner, r.Params.IdempotencyKey, "createWebhook", r.Body.URL, deref(r.Body.Description, ""), fmt.Sprint(deref(types, nil)))
+	if err != nil {
+		return nil, err
+	}
+	w, secret, err := hooks.CreateWebhook(ctx, owner, webhook.Request{URL: &r.Body.URL, Description: r.Body.Description, Types: types})
 	if err != nil {
 		return nil, err
 	}
 	location := "/api/webhooks/" + w.ID.String()
-	return CreateWebhook201JSONResponse{Headers: CreateWebhook201ResponseHeaders{Location: &location},
+	return CreateWebhook201JSONResponse{Headers: CreateWebhook201ResponseHeaders{Location: &location, IdempotencyReplayed: replayed(once)},
 		Body: WebhookWithSecret{Webhook: wireWebhook(w), Secret: secret.Reveal()}}, nil
 }
 
@@ -85,11 +91,15 @@ func (a *api) RotateWebhookSecret(ctx context.Context, r RotateWebhookSecretRequ
 	if err != nil {
 		return nil, err
 	}
-	w, secret, err := a.webhooks.RotateWebhookSecret(ctx, owner, r.WebhookID)
+	hooks, once, err := a.once(owner, r.Params.IdempotencyKey, "rotateWebhookSecret", r.WebhookID.String())
 	if err != nil {
 		return nil, err
 	}
-	return RotateWebhookSecret200JSONResponse{Body: WebhookWithSecret{Webhook: wireWebhook(w), Secret: secret.Reveal()}}, nil
+	w, secret, err := hooks.RotateWebhookSecret(ctx, owner, r.WebhookID)
+	if err != nil {
+		return nil, err
+	}
+	return RotateWebhookSecret200JSONResponse{Headers: RotateWebhookSecret200ResponseHeaders{IdempotencyReplayed: replayed(once)}, Body: WebhookWithSecret{Webhook: wireWebhook(w), Secret: secret.Reveal()}}, nil
 }
 
 // TestWebhook implements testWebhook.
@@ -102,11 +112,15 @@ func (a *api) TestWebhook(ctx context.Context, r TestWebhookRequestObject) (Test
 	if r.Body != nil && r.Body.Type != nil {
 		kind = card.EventType(*r.Body.Type)
 	}
-	attempt, err := a.webhooks.TestWebhook(ctx, owner, r.WebhookID, kind)
+	hooks, once, err := a.once(owner, r.Params.IdempotencyKey, "testWebhook", r.WebhookID.String(), string(kind))
 	if err != nil {
 		return nil, err
 	}
-	return TestWebhook200JSONResponse{Body: wireAttempt(attempt)}, nil
+	attempt, err := hooks.TestWebhook(ctx, owner, r.WebhookID, kind)
+	if err != nil {
+		return nil, err
+	}
+	return TestWebhook200JSONResponse{Headers: TestWebhook200ResponseHeaders{IdempotencyReplayed: replayed(once)}, Body: wireAttempt(attempt)}, nil
 }
 
 // ListDeliveries implements listDeliveries.
@@ -143,7 +157,14 @@ func (a *api) Redeliver(ctx context.Context, r RedeliverRequestObject) (Redelive
 	if err != nil {
 		return nil, err
 	}
-	return Redeliver202Response{}, a.webhooks.Redeliver(ctx, owner, r.WebhookID, r.EventID)
+	hooks, once, err := a.once(owner, r.Params.IdempotencyKey, "redeliver", r.WebhookID.String(), r.EventID.String())
+	if err != nil {
+		return nil, err
+	}
+	if err := hooks.Redeliver(ctx, owner, r.WebhookID, r.EventID); err != nil {
+		return nil, err
+	}
+	return Redeliver202Response{Headers: Redeliver202ResponseHeaders{IdempotencyReplayed: replayed(once)}}, nil
 }
 
 // RecoverWebhook implements recoverWebhook.
@@ -152,11 +173,16 @@ func (a *api) RecoverWebhook(ctx context.Context, r RecoverWebhookRequestObject)
 	if err != nil {
 		return nil, err
 	}
-	n, err := a.webhooks.RecoverWebhook(ctx, owner, r.WebhookID, time.Time(r.Params.Since))
+	since := time.Time(r.Params.Since)
+	hooks, once, err := a.once(owner, r.Params.IdempotencyKey, "recoverWebhook", r.WebhookID.String(), since.UTC().Format(time.RFC3339Nano))
 	if err != nil {
 		return nil, err
 	}
-	return RecoverWebhook202JSONResponse{Body: Recovery{Count: n}}, nil
+	n, err := hooks.RecoverWebhook(ctx, owner, r.WebhookID, since)
+	if err != nil {
+		return nil, err
+	}
+	return RecoverWebhook202JSONResponse{Headers: RecoverWebhook202ResponseHeaders{IdempotencyReplayed: replayed(once)}, Body: Recovery{Count: n}}, nil
 }
 
 func eventTypes(wire *[]EventType) *[]card.EventType {

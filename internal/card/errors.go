@@ -106,7 +106,7 @@ var (
 	ErrBodyTooLarge     = &Error{Kind: TooLarge, Code: "body_too_large", Title: "Body too large", Message: "The body is longer than 65536 bytes."}
 	ErrUnsupportedMedia = &Error{Kind: UnsupportedMedia, Code: "unsupported_media_type", Title: "Unsupported media type", Message: `Send the body as JSON, with "Content-Type: application/json" and no Content-Encoding.`}
 	ErrInvalidRequest   = &Error{Kind: Invalid, Code: "invalid_request", Title: "Invalid request", Message: `The request is not valid. See "errors".`}
-	ErrKeyReused        = &Error{Kind: Invalid, Code: "idempotency_key_reused", Title: "Idempotency key reused", Message: "This Idempotency-Key was used for another request. Use a new key for a new card."}
+	ErrKeyReused        = &Error{Kind: Invalid, Code: "idempotency_key_reused", Title: "Idempotency key reused", Message: "This Idempotency-Key was used for another request. Use a new key for a new request."}
 	ErrTooManyWebhooks  = &Error{Kind: Invalid, Code: "too_many_webhooks", Title: "Too many webhooks", Message: "Your account has 16 webhooks, which is as many as it may have. Delete one, or change its address."}
 	ErrWebhookDisabled  = &Error{Kind: Invalid, Code: "webhook_disabled", Title: "Webhook disabled", Message: `The webhook is disabled, so nothing can be sent to it. Enable it first.`}
 	ErrNoAmount         = &Error{Kind: Invalid, Code: "amount_unavailable", Title: "Amount unavailable", Message: "No card of this amount can be had right now."}

@@ -162,9 +162,9 @@ func deliveryTypes() []string {
 	return []string{"BIGINT", "TEXT", "BIGINT", "INTEGER", "TEXT", "BIGINT"}
 }
 
-// Redeliver implements webhook.Store.
-func (s *Store) Redeliver(ctx context.Context, account, webhook, event uuid.UUID, now time.Time) error {
-	n, err := s.exec(ctx, s.w, "redeliver", `UPDATE deliveries SET state = 'pending', due_at = ?, tries = 0
+// Redeliver implements webhook.Tx.
+func (t *tx) Redeliver(ctx context.Context, account, webhook, event uuid.UUID, now time.Time) error {
+	n, err := t.s.exec(ctx, t.t, "redeliver", `UPDATE deliveries SET state = 'pending', due_at = ?, tries = 0
 		WHERE webhook_id = ? AND account_id = ? AND seq = (SELECT seq FROM events WHERE id = ? AND account_id = ?)`,
 		now.UnixMilli(), webhook, account, event, account)
 	if err == nil && n == 0 {

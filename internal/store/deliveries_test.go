@@ -157,6 +157,10 @@ func TestSaveDeliveries_MoreThanOneStatementHolds(t *testing.T) {
 	})
 }
 
+func redeliver(ctx context.Context, s *store.Store, account, webhook, event uuid.UUID, now time.Time) error {
+	return s.Do(ctx, func(tx *store.Tx) error { return tx.Redeliver(ctx, account, webhook, event, now) })
+}
+
 // What was asked to be sent again while an attempt was under way is sent again, whatever came of the attempt.
 func TestSaveDeliveries_NotOfWhatIsDueOtherwiseThanBefore(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
@@ -164,7 +168,7 @@ func TestSaveDeliveries_NotOfWhatIsDueOtherwiseThanBefore(t *testing.T) {
 		w := dueWebhook(t, s)
 		insertEvents(t, s, newEvent(insertCard(t, s, newCard(w.AccountID)), card.EventDetected))
 		before := deliveries(t, s, w.ID)
-		check(t, s.Redeliver(ctx, w.AccountID, w.ID, before[0].Event.ID, epoch.Add(time.Second)))
+		check(t, redeliver(ctx, s, w.AccountID, w.ID, before[0].Event.ID, epoch.Add(time.Second)))
 		for _, state := range []webhook.DeliveryState{webhook.DeliveryFailed, webhook.DeliveryDelivered} {
 			after := slices.Clone(before)
 			for i := range after {
@@ -201,7 +205,7 @@ func TestRedeliver_WithANewSchedule(t *testing.T) {
 		now := epoch.Add(time.Minute)
 		for i, e := range events[:3] {
 			for range 2 { // a repeated statement
-				check(t, s.Redeliver(ctx, account, w.ID, e.ID, now))
+				check(t, redeliver(ctx, s, account, w.ID, e.ID, now))
 			}
 			want := webhook.Delivery{Event: e, State: webhook.DeliveryPending, Attempts: attempts, DueAt: now}
 			if diff := cmp.Diff(want, deliveries(t, s, w.ID)[3-i]); diff != "" {
@@ -216,7 +220,7 @@ func TestRedeliver_WithANewSchedule(t *testing.T) {
 			"webhook of another account": {account, theirs.ID, events[0].ID}, "event that the webhook does not want": {account, choosy.ID, events[0].ID},
 			"all of another account": {foreign.AccountID, w.ID, events[0].ID},
 		} {
-			if err := s.Redeliver(ctx, x[0], x[1], x[2], now); !errors.Is(err, card.ErrNoRow) {
+			if err := redeliver(ctx, s, x[0], x[1], x[2], now); !errors.Is(err, card.ErrNoRow) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

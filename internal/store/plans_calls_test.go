@@ -440,7 +440,13 @@ func (c *calls) webhooks() {
 	due, err := s.DueDeliveries(c.t.Context(), evenHook, now, page)
 	check(c.t, err)
 	c.tx("SaveDeliveries", func(ctx context.Context, tx *store.Tx) error { return tx.SaveDeliveries(ctx, evenHook, due, due) })
-	c.do("Redeliver", func(ctx context.Context) error { return s.Redeliver(ctx, even, evenHook, numbered(eventKind, 8), now) })
+	c.tx("Redeliver", func(ctx context.Context, tx *store.Tx) error {
+		return tx.Redeliver(ctx, even, evenHook, numbered(eventKind, 8), now)
+	})
+	reply := newReply(c.own, "a key")
+	c.tx("InsertReply", func(ctx context.Context, tx *store.Tx) error { return tx.InsertReply(ctx, reply) })
+	c.tx("Reply", func(ctx context.Context, tx *store.Tx) error { return first(tx.Reply(ctx, c.own, reply.Key)) })
+	c.do("PruneReplies", func(ctx context.Context) error { return first(s.PruneReplies(ctx, epoch, page)) })
 	c.tx("RecoverDeliveries", func(ctx context.Context, tx *store.Tx) error {
 		_, _, err := tx.RecoverDeliveries(ctx, even, evenHook, time.UnixMilli(0), int64(c.n/4), page, now)
 		return err

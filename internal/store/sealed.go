@@ -30,6 +30,7 @@ var sealedSets = []sealedSet{
 	{custody.Set{Name: "stock", Fields: credentialColumns}, "stock", "id", "", credentialColumns}, // until it is wiped
 	{custody.Set{Name: "webhook secret", Fields: []string{"webhook_secret"}}, "webhooks", "id", "x.account_id", []string{"secret"}},
 	{custody.Set{Name: "previous webhook secret", Fields: []string{"webhook_secret"}}, "webhooks", "id", "x.account_id", []string{"old_secret"}},
+	{custody.Set{Name: "reply", Fields: []string{"reply"}}, "replies", "id", "x.account_id", []string{"reply"}},
 }
 
 // prefixOf is an expression for what names the key of a ciphertext: card.KeyID.Prefix.

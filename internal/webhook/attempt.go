@@ -165,8 +165,11 @@ func (s *Sender) saveDelivered(ctx context.Context, c *Claim, before, after []De
 	return err
 }
 
-// Prune deletes deliveries that are not pending and older than Config.Retention. It is the Tick of its own loop.
+// Prune deletes deliveries that are not pending and older than Config.Retention, and replies that are older than repliesLast. It is the Tick
+// of its own loop.
 func (s *Sender) Prune(ctx context.Context) error {
-	before := s.cfg.Now().Add(-s.cfg.Retention)
-	return inParts(func(n int) (int64, error) { return s.store.PruneDeliveries(ctx, before, n) })
+	now := s.cfg.Now()
+	return errors.Join(
+		inParts(func(n int) (int64, error) { return s.store.PruneDeliveries(ctx, now.Add(-s.cfg.Retention), n) }),
+		inParts(func(n int) (int64, error) { return s.store.PruneReplies(ctx, now.Add(-repliesLast), n) }))
 }

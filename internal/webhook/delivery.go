@@ -109,14 +109,28 @@ func (s *Service) ListDeliveries(ctx context.Context, account, webhook uuid.UUID
 // Redeliver has an event sent to a webhook again, whatever became of its delivery. The error is card.ErrNotFound if there is no such
 // delivery, and card.ErrWebhookDisabled if the webhook is disabled.
 func (s *Service) Redeliver(ctx context.Context, account, webhook, event uuid.UUID) error {
-	if err := s.enabledWebhook(ctx, account, webhook); err != nil {
-		return err
+	err := s.store.WebhookTx(ctx, func(tx Tx) error {
+		w, replayed, err := s.lockOnce(ctx, tx, account, webhook, &struct{}{})
+		switch {
+		case err != nil:
+			return noWebhook(err)
+		case replayed:
+			return nil
+		case !w.Enabled:
+			return card.ErrWebhookDisabled
+		}
+		err = tx.Redeliver(ctx, account, webhook, event, s.cfg.Now())
+		if errors.Is(err, card.ErrNoRow) {
+			return card.ErrNotFound.Saying("This webhook has no delivery of an event with this id. Perhaps its types do not include the event's, or it is too old.")
+		}
+		if err != nil {
+			return err
+		}
+		return s.keep(ctx, tx, struct{}{})
+	})
+	if err == nil {
+		s.wake()
 	}
-	err := s.store.Redeliver(ctx, account, webhook, event, s.cfg.Now())
-	if errors.Is(err, card.ErrNoRow) {
-		return card.ErrNotFound.Saying("This webhook has no delivery of an event with this id. Perhaps its types do not include the event's, or it is too old.")
-	}
-	s.wake()
 	return err
 }
 
@@ -124,6 +138,18 @@ func (s *Service) Redeliver(ctx context.Context, account, webhook, event uuid.UU
 // next attempt, or there is none because the webhook was disabled or did not exist yet. It goes back as far as deliveries are kept. It
 // returns the number of events. The error is card.ErrWebhookDisabled if the webhook is disabled.
 func (s *Service) RecoverWebhook(ctx context.Context, account, webhook uuid.UUID, since time.Time) (int64, error) {
+	var count int64
+	if replayed, err := s.earlier(ctx, &count); replayed || err != nil {
+		return count, err
+	}
+	count, err := s.recover(ctx, account, webhook, since)
+	if err != nil {
+		return count, err
+	}
+	return count, s.keepFirst(ctx, &count)
+}
+
+func (s *Service) recover(ctx context.Context, account, webhook uuid.UUID, since time.Time) (int64, error) {
 	if err := s.enabledWebhook(ctx, account, webhook); err != nil {
 		return 0, err
 	}

@@ -43,11 +43,11 @@ type Store interface {
 	DueRetries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]Delivery, error)
 	// Deliveries returns the deliveries that match, newest event first, at most filter.Limit.
 	Deliveries(ctx context.Context, webhook uuid.UUID, filter DeliveryFilter) ([]Delivery, error)
-	// Redeliver makes a delivery due at now, and starts its schedule again.
-	Redeliver(ctx context.Context, account, webhook, event uuid.UUID, now time.Time) error
 	// PruneDeliveries deletes up to n deliveries that are not pending and whose event happened before the given time. It returns how many
 	// it deleted.
 	PruneDeliveries(ctx context.Context, before time.Time, n int) (int64, error)
+	// PruneReplies deletes up to n replies that were made before the given time, and returns how many it deleted.
+	PruneReplies(ctx context.Context, before time.Time, n int) (int64, error)
 }
 
 // Tx is one transaction. Callers must lock rows in the order webhooks, accounts.
@@ -72,6 +72,11 @@ type Tx interface {
 	CheckClaim(ctx context.Context, c *Claim) error
 	// SaveDeliveries stores deliveries with their attempts. It skips those whose stored DueAt is no longer that of before.
 	SaveDeliveries(ctx context.Context, webhook uuid.UUID, before, after []Delivery) error
+	// Redeliver makes a delivery due at now, and starts its schedule again. The caller must have locked the webhook.
+	Redeliver(ctx context.Context, account, webhook, event uuid.UUID, now time.Time) error
+	// Reply returns what was replied to the request with an account's idempotency key. If that request ordered a card, only its hash is set.
+	Reply(ctx context.Context, account uuid.UUID, key string) (Reply, error)
+	InsertReply(ctx context.Context, r Reply) error
 	// RecoverDeliveries reads up to n events that follow the Seq after and did not happen before since. It makes a delivery due at now for
 	// each event that the webhook wants and that has no delivery, or one that failed or is due later. It returns the number of these
 	// deliveries, and the Seq of the last event it read, or after if there was none.

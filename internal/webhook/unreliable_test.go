@@ -111,11 +111,11 @@ func (u unreliable) Deliveries(ctx context.Context, id uuid.UUID, filter webhook
 	return u.Store.Deliveries(ctx, id, filter)
 }
 
-func (u unreliable) Redeliver(ctx context.Context, account, id, event uuid.UUID, now time.Time) error {
-	if err := u.failure("Redeliver"); err != nil {
-		return err
+func (u unreliable) PruneReplies(ctx context.Context, before time.Time, n int) (int64, error) {
+	if err := u.failure("PruneReplies"); err != nil {
+		return 0, err
 	}
-	return u.Store.Redeliver(ctx, account, id, event, now)
+	return u.Store.PruneReplies(ctx, before, n)
 }
 
 func (u unreliable) SeqBefore(ctx context.Context, account uuid.UUID, since time.Time) (int64, error) {

@@ -98,7 +98,8 @@ type Service struct {
 	poster  Poster
 	wake    func()
 	cfg     Config
-	testing examples
+	testing *examples
+	once    *Once // nil unless the request has an idempotency key
 }
 
 // New returns a service. poster may be nil; then no webhook can be registered. wake is called when there are events to send. New returns
@@ -107,7 +108,7 @@ func New(store Store, vault Vault, poster Poster, wake func(), cfg Config) (*Ser
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Service{store: store, vault: vault, poster: poster, wake: wake, cfg: cfg}, nil
+	return &Service{store: store, vault: vault, poster: poster, wake: wake, cfg: cfg, testing: &examples{}}, nil
 }
 
 var errNoPoster = errors.New("this process sends to no webhooks")
@@ -142,11 +143,21 @@ func (s *Service) CreateWebhook(ctx context.Context, account uuid.UUID, r Reques
 		if err := tx.LockAccount(ctx, account); err != nil {
 			return err
 		}
+		if s.once != nil {
+			var reply withSecret
+			if replayed, err := s.replay(ctx, tx, &reply); replayed || err != nil {
+				w, secret = &reply.Webhook, card.Secret(reply.Secret)
+				return err
+			}
+		}
 		n, err := tx.CountWebhooks(ctx, account)
 		if err == nil && n >= maxWebhooks {
 			return card.ErrTooManyWebhooks
 		}
-		return errors.Join(err, tx.InsertWebhook(ctx, w))
+		if err := errors.Join(err, tx.InsertWebhook(ctx, w)); err != nil {
+			return err
+		}
+		return s.keep(ctx, tx, replyOf(w, secret))
 	})
 	if err != nil {
 		return nil, "", err
@@ -244,15 +255,24 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, account, id uuid.UUID
 	var w *Webhook
 	var secret card.Secret
 	err := s.store.WebhookTx(ctx, func(tx Tx) (err error) {
-		if w, err = tx.LockWebhook(ctx, account, id); err != nil {
+		var reply withSecret
+		var replayed bool
+		if w, replayed, err = s.lockOnce(ctx, tx, account, id, &reply); err != nil {
 			return err
+		}
+		if replayed {
+			w, secret = &reply.Webhook, card.Secret(reply.Secret)
+			return nil
 		}
 		until := s.cfg.Now().Add(secretOverlap)
 		w.SealedOld, w.OldUntil = w.Sealed, &until
 		if secret, err = s.newSecret(w); err != nil {
 			return err
 		}
-		return tx.SaveWebhook(ctx, w)
+		if err := tx.SaveWebhook(ctx, w); err != nil {
+			return err
+		}
+		return s.keep(ctx, tx, replyOf(w, secret))
 	})
 	if err != nil {
 		return nil, "", noWebhook(err)
@@ -266,6 +286,10 @@ func (s *Service) TestWebhook(ctx context.Context, account, id uuid.UUID, kind c
 	if s.poster == nil {
 		return Attempt{}, card.ErrUnavailable.Because(errNoPoster)
 	}
+	var reply Attempt
+	if replayed, err := s.earlier(ctx, &reply); replayed || err != nil {
+		return reply, err
+	}
 	w, err := s.GetWebhook(ctx, account, id)
 	if err != nil {
 		return Attempt{}, err
@@ -278,7 +302,8 @@ func (s *Service) TestWebhook(ctx context.Context, account, id uuid.UUID, kind c
 		return Attempt{}, card.ErrUnavailable.Saying("Other examples of your account are being sent. Try again when they have been answered.")
 	}
 	defer s.testing.end(account)
-	return s.poster.Post(ctx, w.URL, secrets, card.ExampleEvent(uuid.Must(uuid.NewV7()), account, uuid.Must(uuid.NewV7()), kind)), nil
+	reply = s.poster.Post(ctx, w.URL, secrets, card.ExampleEvent(uuid.Must(uuid.NewV7()), account, uuid.Must(uuid.NewV7()), kind))
+	return reply, s.keepFirst(ctx, &reply)
 }
 
 // examples counts the examples that are being sent, by account.

@@ -292,9 +292,9 @@ func TestService_AStoreThatFailsIsReported(t *testing.T) {
 	}
 	for _, tt := range []struct{ operation, method string }{
 		{"create", "WebhookTx"}, {"get", "WebhookByID"}, {"update", "WebhookTx"}, {"rotate", "WebhookTx"}, {"test", "WebhookByID"},
-		{"list deliveries", "WebhookByID"}, {"list deliveries", "Deliveries"}, {"redeliver", "WebhookByID"}, {"redeliver", "Redeliver"},
+		{"list deliveries", "WebhookByID"}, {"list deliveries", "Deliveries"}, {"redeliver", "WebhookTx"},
 		{"recover", "WebhookByID"}, {"recover", "SeqBefore"}, {"recover", "WebhookTx"}, {"list events", "Events"}, {"list events", "LastSeq"},
-		{"prune", "PruneDeliveries"}, {"delete", "WebhookTx"}, {"delete", "DeleteDeliveries"},
+		{"prune", "PruneDeliveries"}, {"prune", "PruneReplies"}, {"delete", "WebhookTx"}, {"delete", "DeleteDeliveries"},
 	} {
 		s.fails = tt.method
 		if err := operations[tt.operation](); !errors.Is(err, card.ErrUnavailable) {

@@ -1,0 +1,131 @@
+package webhook_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/webhook"
+)
+
+// once returns the service for a request that is sent again and again.
+func (s *shop) once(operation string) (*webhook.Service, *webhook.Once) {
+	o := &webhook.Once{AccountID: s.account, Key: "k", Request: []string{operation}}
+	return s.webhooks.Once(o), o
+}
+
+// It failed; it failed but had happened. Either way a repetition leaves one webhook, with the secret that the repetition tells.
+func TestOnce_AWebhookWhoseReplyWasLost(t *testing.T) {
+	lost := errors.New("the connection is gone")
+	for name, around := range map[string]func(func() error) error{
+		"it failed":                  func(func() error) error { return lost },
+		"it failed but had happened": func(do func() error) error { return errors.Join(do(), lost) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, s *shop) {
+				url := "https://shop.example.com/hooks"
+				create := func() (*webhook.Webhook, card.Secret, bool, error) {
+					hooks, o := s.once("create")
+					w, secret, err := hooks.CreateWebhook(t.Context(), s.account, webhook.Request{URL: &url})
+					return w, secret, o.Replayed, err
+				}
+				s.around = around
+				_, _, _, err := create()
+				wantError(t, err, lost)
+				s.around = nil
+				w, secret, replayed, err := create()
+				check(t, err)
+				if replayed != (name == "it failed but had happened") {
+					t.Errorf("replayed %t", replayed)
+				}
+				all, err := s.webhooks.ListWebhooks(t.Context(), s.account)
+				check(t, err)
+				if len(all) != 1 || all[0].ID != w.ID {
+					t.Fatalf("%d webhooks", len(all))
+				}
+				kept, err := s.vault.Open(w.ID, s.account, "webhook_secret", all[0].Sealed)
+				check(t, err)
+				if kept.Reveal() != secret.Reveal() {
+					t.Error("another secret signs")
+				}
+			})
+		})
+	}
+}
+
+// A rotation whose reply was lost is not another rotation: the secret that the receiver knows still signs.
+func TestOnce_ARotationWhoseReplyWasLost(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		lost := errors.New("the connection is gone")
+		w, first := s.register("https://shop.example.com/hooks")
+		var second card.Secret
+		for range 3 {
+			s.around = func(do func() error) error { return errors.Join(do(), lost) }
+			hooks, _ := s.once("rotate")
+			_, _, err := hooks.RotateWebhookSecret(t.Context(), s.account, w.ID)
+			wantError(t, err, lost)
+			s.around = nil
+			hooks, o := s.once("rotate")
+			_, secret, err := hooks.RotateWebhookSecret(t.Context(), s.account, w.ID)
+			check(t, err)
+			if second != "" && secret.Reveal() != second.Reveal() || !o.Replayed {
+				t.Errorf("replayed %t", o.Replayed)
+			}
+			second = secret
+		}
+		now, err := s.webhooks.GetWebhook(t.Context(), s.account, w.ID)
+		check(t, err)
+		for sealed, want := range map[*[]byte]card.Secret{&now.Sealed: second, &now.SealedOld: first} {
+			if got, err := s.vault.Open(w.ID, s.account, "webhook_secret", *sealed); err != nil || got.Reveal() != want.Reveal() {
+				t.Errorf("another secret signs: %v", err)
+			}
+		}
+	})
+}
+
+// A delivery that was sent again is not sent a third time, whatever became of the first reply.
+func TestOnce_ARedeliveryWhoseReplyWasLost(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		w, _ := s.register("https://shop.example.com/hooks")
+		e := s.happen(1)[0]
+		lost := errors.New("the connection is gone")
+		s.around = func(do func() error) error { return errors.Join(do(), lost) }
+		hooks, _ := s.once("redeliver")
+		wantError(t, hooks.Redeliver(t.Context(), s.account, w.ID, e.ID), lost)
+		s.around = nil
+		before, _, err := s.webhooks.ListDeliveries(t.Context(), s.account, w.ID, webhook.DeliveryFilter{Limit: 1})
+		check(t, err)
+		s.later(time.Minute)
+		hooks, o := s.once("redeliver")
+		check(t, hooks.Redeliver(t.Context(), s.account, w.ID, e.ID))
+		after, _, err := s.webhooks.ListDeliveries(t.Context(), s.account, w.ID, webhook.DeliveryFilter{Limit: 1})
+		check(t, err)
+		if !o.Replayed || !after[0].DueAt.Equal(before[0].DueAt) {
+			t.Errorf("replayed %t, due %s and then %s", o.Replayed, before[0].DueAt, after[0].DueAt)
+		}
+		another := &webhook.Once{AccountID: s.account, Key: "k", Request: []string{"another"}}
+		wantError(t, s.webhooks.Once(another).Redeliver(t.Context(), s.account, w.ID, e.ID), card.ErrKeyReused)
+	})
+}
+
+// What is kept is encrypted, and bound to its account.
+func TestOnce_ADamagedReplyIsNotRepeated(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		url := "https://shop.example.com/hooks"
+		hooks, _ := s.once("create")
+		_, _, err := hooks.CreateWebhook(t.Context(), s.account, webhook.Request{URL: &url})
+		check(t, err)
+		db := rig.OpenSQL(t, s.url)
+		if _, err := db.Exec("UPDATE replies SET id = '" + uuid.NewString() + "'"); err != nil {
+			t.Fatal(err)
+		}
+		hooks, o := s.once("create")
+		if _, _, err := hooks.CreateWebhook(t.Context(), s.account, webhook.Request{URL: &url}); err == nil || o.Replayed {
+			t.Errorf("replayed %t: %v", o.Replayed, err)
+		}
+	})
+}

@@ -1,0 +1,208 @@
+package server_test
+
+import (
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/custody"
+	"github.com/cardmint/cardmint/internal/vault"
+	"github.com/cardmint/cardmint/internal/webhook"
+)
+
+// repeats fails the test unless an answer repeats the first one.
+func repeats(t testing.TB, first, again answer) {
+	t.Helper()
+	again.want(t, first.status)
+	equal(t, "body", again.body, first.body)
+	equal(t, "Location", again.header.Get("Location"), first.header.Get("Location"))
+	equal(t, "Idempotency-Replayed of the first", first.header.Get("Idempotency-Replayed"), "")
+	equal(t, "Idempotency-Replayed", again.header.Get("Idempotency-Replayed"), "true")
+}
+
+// asking is a request that may be repeated with a key.
+type asking struct {
+	target, body string
+	other        string // another request of the same operation
+	otherBody    string
+}
+
+// keyed returns a request of each operation on webhooks that keeps keys, each to a webhook of its own.
+func (d *deployment) keyed(t testing.TB, token string) map[string]asking {
+	t.Helper()
+	d.send(t, http.MethodPost, "/api/cards", token, orderBody("150")).want(t, http.StatusCreated)
+	hooks := make([]string, 4)
+	for i := range hooks {
+		hooks[i] = d.send(t, http.MethodPost, "/api/webhooks", token, hookURL).want(t, http.StatusCreated).header.Get("Location")
+	}
+	who, err := d.accounts.Authenticate(t.Context(), token)
+	need(t, err)
+	event := d.happen(t, who.AccountID, card.EventLate)[0].ID.String()
+	return map[string]asking{
+		"createWebhook":       {"/api/webhooks", `{"url":"https://a.example","types":["card.generated"]}`, "/api/webhooks", `{"url":"https://a.example"}`},
+		"rotateWebhookSecret": {hooks[0] + "/rotate-secret", "", hooks[1] + "/rotate-secret", ""},
+		"testWebhook":         {hooks[0] + "/test", "", hooks[0] + "/test", `{"type":"payment.late"}`},
+		"redeliver":           {hooks[2] + "/deliveries/" + event + "/redeliver", "", hooks[1] + "/deliveries/" + event + "/redeliver", ""},
+		"recoverWebhook":      {hooks[3] + "/recover?since=2026-01-01T00:00:00Z", "", hooks[3] + "/recover?since=2026-01-02T00:00:00Z", ""},
+	}
+}
+
+func TestIdempotency_OfWebhooks(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, database string) {
+		d := deploy(t, setup{database: database, clock: &clock{}, poster: &receiver{answer: webhook.Attempt{Status: 200}}})
+		token := d.token(t)
+		d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"), key, "of-an-order").want(t, http.StatusCreated)
+		for operation, r := range d.keyed(t, token) {
+			d.send(t, http.MethodPost, r.target, token, r.body, key, "of-an-order").refused(t, http.StatusUnprocessableEntity, "idempotency_key_reused")
+			first := d.send(t, http.MethodPost, r.target, token, r.body, key, operation)
+			if first.status/100 != 2 {
+				t.Fatalf("%s: %d %s", operation, first.status, first.body)
+			}
+			repeats(t, first, d.send(t, http.MethodPost, r.target, token, r.body, key, operation))
+			repeats(t, first, d.send(t, http.MethodPost, r.target, token, r.body, key, `"`+operation+`"`))
+			repeats(t, first, d.replica(t).send(t, http.MethodPost, r.target, token, r.body, key, operation))
+			d.send(t, http.MethodPost, r.other, token, r.otherBody, key, operation).refused(t, http.StatusUnprocessableEntity, "idempotency_key_reused")
+			another := d.send(t, http.MethodPost, r.target, token, r.body, key, operation+"-again")
+			equal(t, operation+" with another key", another.header.Get("Idempotency-Replayed"), "")
+			if strings.Contains(first.body, "whsec_") && another.body == first.body {
+				t.Errorf("%s: two keys have one secret", operation)
+			}
+			d.send(t, http.MethodPost, r.target, token, r.body, key, `""`).refused(t, http.StatusUnprocessableEntity, "invalid_request")
+		}
+		d.send(t, http.MethodPost, "/api/webhooks", token, hookURL, key, "testWebhook").refused(t, http.StatusUnprocessableEntity, "idempotency_key_reused")
+		d.send(t, http.MethodPost, "/api/webhooks", d.token(t), hookURL, key, "testWebhook").want(t, http.StatusCreated) // keys belong to an account
+		if strings.Contains(d.log.String(), "whsec_") {
+			t.Error("the log has a secret")
+		}
+	})
+}
+
+// A request that failed does not burn its key, and one that was answered is repeated whatever happened since.
+func TestIdempotency_OfWebhooksThatFailedOrAreGone(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, database string) {
+		d := deploy(t, setup{database: database, clock: &clock{}, poster: &receiver{answer: webhook.Attempt{Status: 200}}})
+		token := d.token(t)
+		target := "/api/webhooks/" + uuid.NewString() + "/rotate-secret"
+		d.send(t, http.MethodPost, target, token, "", key, "k").refused(t, http.StatusNotFound, "not_found")
+		first := d.send(t, http.MethodPost, "/api/webhooks", token, hookURL, key, "k").want(t, http.StatusCreated)
+		rotated := d.send(t, http.MethodPost, first.header.Get("Location")+"/rotate-secret", token, "", key, "r").want(t, http.StatusOK)
+		d.send(t, http.MethodDelete, first.header.Get("Location"), token, "").want(t, http.StatusNoContent)
+		repeats(t, first, d.send(t, http.MethodPost, "/api/webhooks", token, hookURL, key, "k"))
+		repeats(t, rotated, d.send(t, http.MethodPost, first.header.Get("Location")+"/rotate-secret", token, "", key, "r"))
+		for range 16 {
+			d.send(t, http.MethodPost, "/api/webhooks", token, hookURL).want(t, http.StatusCreated)
+		}
+		d.send(t, http.MethodPost, "/api/webhooks", token, hookURL, key, "too-many").refused(t, http.StatusUnprocessableEntity, "too_many_webhooks")
+		repeats(t, first, d.send(t, http.MethodPost, "/api/webhooks", token, hookURL, key, "k"))
+	})
+}
+
+// The same request comes to two processes at the same time: it happens once, and both answer alike.
+func TestIdempotency_OfWebhooksInTwoProcessesAtOnce(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, database string) {
+		d := deploy(t, setup{database: database, clock: &clock{}, poster: &receiver{answer: webhook.Attempt{Status: 200}}})
+		token := d.token(t)
+		other := d.replica(t)
+		for operation, r := range d.keyed(t, token) {
+			var answers [8]answer
+			var all sync.WaitGroup
+			for i := range answers {
+				all.Go(func() {
+					at := []*deployment{d, other}[i%2]
+					answers[i] = at.send(t, http.MethodPost, r.target, token, r.body, key, "k-"+operation)
+				})
+			}
+			all.Wait()
+			firsts := 0
+			for _, a := range answers {
+				if a.status == http.StatusServiceUnavailable && operation == "testWebhook" { // its own limit
+					continue
+				}
+				if a.header.Get("Idempotency-Replayed") == "" {
+					firsts++
+				}
+				if a.status/100 != 2 {
+					t.Errorf("%s: %d %s", operation, a.status, a.body)
+				}
+			}
+			if firsts != 1 {
+				t.Errorf("%s: %d first answers", operation, firsts)
+			}
+			for _, a := range answers[1:] {
+				if operation != "testWebhook" {
+					equal(t, operation, a.body, answers[0].body)
+				}
+			}
+		}
+		list := d.send(t, http.MethodGet, "/api/webhooks", token, "").want(t, http.StatusOK).body
+		equal(t, "webhooks", strings.Count(list, `"id":`), 5)
+	})
+}
+
+// What is kept for a repetition is encrypted anew with everything else, so that an old key can be retired.
+func TestIdempotency_OfWebhooksAfterTheKeysWereRotated(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, database string) {
+		d := deploy(t, setup{database: database, clock: &clock{}, poster: &receiver{answer: webhook.Attempt{Status: 200}}})
+		token := d.token(t)
+		first := d.send(t, http.MethodPost, "/api/webhooks", token, hookURL, key, "k").want(t, http.StatusCreated)
+		before, err := vault.Open(d.keys)
+		need(t, err)
+		old := before.Keys().Primary
+		fresh, err := vault.AddKey(d.keys)
+		need(t, err)
+		need(t, vault.PromoteKey(d.keys, fresh))
+		need(t, d.store.PromoteKey(t.Context(), fresh))
+		now, err := vault.Open(d.keys)
+		need(t, err)
+		need(t, custody.NewRotator(d.store, now, slog.New(slog.DiscardHandler)).Tick(t.Context()))
+		if users, err := custody.Users(t.Context(), d.store, old); err != nil || users != 0 {
+			t.Fatalf("the old key has sealed %d rows: %v", users, err)
+		}
+		need(t, vault.RetireKey(d.keys, old))
+		d = d.restart(t)
+		repeats(t, first, d.send(t, http.MethodPost, "/api/webhooks", token, hookURL, key, "k"))
+	})
+}
+
+// Keys are forgotten in the end, and no earlier than promised.
+func TestIdempotency_KeysOfWebhooksAreKeptForADay(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, setup{clock: &clock{}, poster: &receiver{answer: webhook.Attempt{Status: 200}}})
+	token := d.token(t)
+	keys, err := vault.Open(d.keys)
+	need(t, err)
+	sender, err := webhook.NewSender(d.store, keys, nil, func() {}, slog.New(slog.DiscardHandler), webhook.Config{Now: d.clock.now})
+	need(t, err)
+	first := d.send(t, http.MethodPost, "/api/webhooks", token, hookURL, key, "k").want(t, http.StatusCreated)
+	d.clock.advance(25 * time.Hour)
+	need(t, sender.Prune(t.Context()))
+	repeats(t, first, d.send(t, http.MethodPost, "/api/webhooks", token, hookURL, key, "k"))
+	d.clock.advance(24 * time.Hour)
+	need(t, sender.Prune(t.Context()))
+	again := d.send(t, http.MethodPost, "/api/webhooks", token, hookURL, key, "k").want(t, http.StatusCreated)
+	equal(t, "Idempotency-Replayed", again.header.Get("Idempotency-Replayed"), "")
+}
+
+// These may be repeated with any key: nothing happens twice.
+func TestIdempotency_KeysThatAreNotNeeded(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, setup{})
+	token := d.token(t)
+	made := d.send(t, http.MethodPost, "/api/cards", token, orderBody("150")).want(t, http.StatusCreated).header.Get("Location")
+	for _, target := range []string{made + "/reveal", made + "/cancel"} {
+		d.send(t, http.MethodPost, target, token, "", key, "k").want(t, http.StatusOK)
+		d.send(t, http.MethodPost, target, token, "", key, "k").want(t, http.StatusOK)
+		d.send(t, http.MethodPost, target, token, "", key, `""`).refused(t, http.StatusUnprocessableEntity, "invalid_request")
+		d.send(t, http.MethodPost, target, token, "", key, "not visible").refused(t, http.StatusUnprocessableEntity, "invalid_request")
+	}
+}
