@@ -76,6 +76,8 @@ func TestIdempotency_OfWebhooks(t *testing.T) {
 			}
 			d.send(t, http.MethodPost, r.target, token, r.body, key, `""`).refused(t, http.StatusUnprocessableEntity, "invalid_request")
 		}
+		d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"), key, "createWebhook").refused(t, http.StatusUnprocessableEntity, "idempotency_key_reused")
+		d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"), key, "createWebhook").refused(t, http.StatusUnprocessableEntity, "idempotency_key_reused")
 		d.send(t, http.MethodPost, "/api/webhooks", token, hookURL, key, "testWebhook").refused(t, http.StatusUnprocessableEntity, "idempotency_key_reused")
 		d.send(t, http.MethodPost, "/api/webhooks", d.token(t), hookURL, key, "testWebhook").want(t, http.StatusCreated) // keys belong to an account
 		if strings.Contains(d.log.String(), "whsec_") {

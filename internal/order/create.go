@@ -2,6 +2,7 @@ package order
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -221,6 +222,10 @@ func (s *Service) storeCard(ctx context.Context, c *card.Card, from source) (boo
 		}
 		if !errors.Is(err, card.ErrNoRow) {
 			return false, err
+		}
+		if used, err := s.store.KeyUsed(ctx, c.AccountID, c.IdempotencyKey); used || err != nil {
+			s.pools[c.Coin.Code].add(c.Address)
+			return false, cmp.Or(err, error(card.ErrKeyReused))
 		}
 	}
 	if gone {

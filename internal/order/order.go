@@ -74,6 +74,8 @@ type Store interface {
 	// insertion was unclear may be there, and yet get lost by a failover.
 	AwaitReplication(ctx context.Context) error
 	CardByIdempotencyKey(ctx context.Context, account uuid.UUID, key string) (*card.Card, error)
+	// KeyUsed reports whether a request that was no order had an idempotency key. InsertCard then stores nothing.
+	KeyUsed(ctx context.Context, account uuid.UUID, key string) (bool, error)
 	// Cards returns the cards that match and can be decoded, newest first, at most filter.Limit. If it returns fewer, there are no more.
 	Cards(ctx context.Context, filter Filter) ([]*card.Card, error)
 	// ReportDamage has an operator told, once, of a thing that can't be decoded or decrypted, and is left out of lists.

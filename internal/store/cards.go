@@ -19,7 +19,8 @@ import (
 )
 
 // insertCard returns a statement that stores nothing if the address has already received money, because nobody could tell whose that is,
-// or if the account's open cards would add up to more than a limit; 0 for none; or if a further condition, which begins with AND, is not true.
+// if another request than an order had the idempotency key, if the account's open cards would add up to more than a limit; 0 for none; or if a
+// further condition, which begins with AND, is not true.
 func (d dialect) insertCard(and string) string {
 	return "INSERT INTO cards (" + cardColumns + `)
 	SELECT CAST(? AS ` + d.uuidType + "), CAST(? AS " + d.uuidType + ")" + strings.Repeat(", CAST(? AS BIGINT)", 2) + `, CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT),
@@ -28,6 +29,7 @@ func (d dialect) insertCard(and string) string {
 	WHERE NOT EXISTS (SELECT 1 FROM transfers t WHERE t.currency = ? AND t.address = ?)
 	AND CASE WHEN CAST(? AS BIGINT) = 0 THEN TRUE ELSE (SELECT COALESCE(SUM(o.usd_cents), 0) FROM cards o
 		WHERE o.account_id = CAST(? AS ` + d.uuidType + `) AND o.payment_state IN ('unpaid', 'underpaid')) + CAST(? AS BIGINT) <= CAST(? AS BIGINT) END
+	AND NOT EXISTS (SELECT 1 FROM replies r WHERE r.account_id = CAST(? AS ` + d.uuidType + `) AND r.idempotency_key = CAST(? AS TEXT))
 	` + and + ` ON CONFLICT DO NOTHING`
 }
 
@@ -50,7 +52,7 @@ func cardValues(c *card.Card) ([]any, error) {
 // insertArgs returns the parameters of insertCard.
 func insertArgs(c *card.Card, limit card.USD) ([]any, error) {
 	args, err := cardValues(c)
-	return append(args, c.Coin.Code, c.Address, int64(limit), c.AccountID, int64(c.USD), int64(limit)), err
+	return append(args, c.Coin.Code, c.Address, int64(limit), c.AccountID, int64(c.USD), int64(limit), c.AccountID, nullString(c.IdempotencyKey)), err
 }
 
 // mostTransfers is how many transfers are read with a card.

@@ -446,6 +446,7 @@ func (c *calls) webhooks() {
 	reply := newReply(c.own, "a key")
 	c.tx("InsertReply", func(ctx context.Context, tx *store.Tx) error { return tx.InsertReply(ctx, reply) })
 	c.tx("Reply", func(ctx context.Context, tx *store.Tx) error { return first(tx.Reply(ctx, c.own, reply.Key)) })
+	c.do("KeyUsed", func(ctx context.Context) error { return first(s.KeyUsed(ctx, c.own, reply.Key)) })
 	c.do("PruneReplies", func(ctx context.Context) error { return first(s.PruneReplies(ctx, epoch, page)) })
 	c.tx("RecoverDeliveries", func(ctx context.Context, tx *store.Tx) error {
 		_, _, err := tx.RecoverDeliveries(ctx, even, evenHook, time.UnixMilli(0), int64(c.n/4), page, now)

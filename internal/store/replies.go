@@ -29,6 +29,12 @@ func (t *tx) InsertReply(ctx context.Context, r webhook.Reply) error {
 	return err
 }
 
+// KeyUsed implements order.Store.
+func (s *Store) KeyUsed(ctx context.Context, account uuid.UUID, key string) (used bool, err error) {
+	err = s.get(ctx, s.r, &used, "look for reply", "SELECT EXISTS (SELECT 1 FROM replies WHERE account_id = ? AND idempotency_key = ?)", account, key)
+	return used, err
+}
+
 // PruneReplies implements webhook.Store.
 func (s *Store) PruneReplies(ctx context.Context, before time.Time, n int) (int64, error) {
 	return s.exec(ctx, s.w, "prune replies", "DELETE FROM replies WHERE id IN (SELECT id FROM replies WHERE created_at < ? ORDER BY created_at LIMIT ?)", before.UnixMilli(), n)

@@ -61,6 +61,32 @@ func TestReply_FindsTheKeysOfOrders(t *testing.T) {
 	})
 }
 
+// No order gets the key of another request.
+func TestInsertCard_NotWithTheKeyOfAReply(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		stockUp(t, s, 1)
+		owner := newAccount(t, s)
+		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.InsertReply(ctx, newReply(owner, "k")) })
+		used, err := s.KeyUsed(t.Context(), owner, "k")
+		check(t, err)
+		if free, err := s.KeyUsed(t.Context(), owner, "other"); err != nil || free || !used {
+			t.Errorf("used %t, %t: %v", used, free, err)
+		}
+		for _, account := range []uuid.UUID{owner, newAccount(t, s)} {
+			c := newCard(account)
+			c.IdempotencyKey, c.RequestHash = "k", []byte("order")
+			reserved, err := s.InsertCardReserving(t.Context(), c, 0, shelf, time.Hour)
+			check(t, err)
+			inserted, err := s.InsertCard(t.Context(), c)
+			check(t, err)
+			if (reserved || inserted) != (account != owner) {
+				t.Errorf("reserved %t, inserted %t", reserved, inserted)
+			}
+		}
+		wantStock(t, s, 0, 1, 0, 0)
+	})
+}
+
 func TestPruneReplies_TheOldestOnly(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		ctx, owner := t.Context(), newAccount(t, s)
