@@ -842,6 +842,7 @@ func opSimulatePayment(uuid string) operation {
 		name:   "SimulatePayment",
 		method: http.MethodPost,
 		path:   fmt.Sprintf("/api/sandbox/cards/%s/payments", url.PathEscape(uuid)),
+		keyed:  true,
 	}
 }
 

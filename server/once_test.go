@@ -208,3 +208,38 @@ func TestIdempotency_KeysThatAreNotNeeded(t *testing.T) {
 		d.send(t, http.MethodPost, target, token, "", key, "not visible").refused(t, http.StatusUnprocessableEntity, "invalid_request")
 	}
 }
+
+// A payment is sent once, whoever is asked again.
+func TestIdempotency_OfSimulatedPayments(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, database string) {
+		d := deploy(t, setup{database: database, clock: &clock{}})
+		token := d.token(t)
+		other := d.replica(t)
+		made, second := "", ""
+		for _, location := range []*string{&made, &second} {
+			*location = strings.Replace(d.send(t, http.MethodPost, "/api/cards", token, orderBody("150")).want(t, http.StatusCreated).header.Get("Location"), "/api", "/api/sandbox", 1) + "/payments"
+		}
+		var all sync.WaitGroup
+		for i := range 6 {
+			all.Go(func() {
+				at := []*deployment{d, other}[i%2]
+				at.send(t, http.MethodPost, made, token, `{"amount":"0.1"}`, key, "k").want(t, http.StatusOK)
+			})
+		}
+		all.Wait()
+		again := d.send(t, http.MethodPost, made, token, `{"amount":"0.1"}`, key, "k").want(t, http.StatusOK)
+		if !strings.Contains(again.body, `"amount_received":"0.1"`) {
+			t.Error(again.body)
+		}
+		for target, body := range map[string]string{made: `{"amount":"0.2"}`, second: `{"amount":"0.1"}`} {
+			d.send(t, http.MethodPost, target, token, body, key, "k").refused(t, http.StatusUnprocessableEntity, "idempotency_key_reused")
+		}
+		d.send(t, http.MethodPost, second, token, "", key, "the-rest").want(t, http.StatusOK)
+		rest := d.send(t, http.MethodPost, second, token, "", key, "the-rest").want(t, http.StatusOK) // nothing is due any more
+		if !strings.Contains(rest.body, `"state":"paid"`) || strings.Count(rest.body, `"txid"`) != 1 {
+			t.Error(rest.body)
+		}
+		d.send(t, http.MethodPost, made, token, `{"amount":"0.1"}`, key, `""`).refused(t, http.StatusUnprocessableEntity, "invalid_request")
+	})
+}

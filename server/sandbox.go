@@ -12,7 +12,11 @@ func (a *api) SimulatePayment(gc context.Context, r SimulatePaymentRequestObject
 	if err != nil {
 		return nil, err
 	}
-	var payment order.SimulatedPayment
+	key, err := idempotencyKey(r.Params.IdempotencyKey)
+	if err != nil {
+		return nil, err
+	}
+	payment := order.SimulatedPayment{Key: key}
 	if r.Body != nil {
 		payment.Amount = r.Body.Amount
 		if r.Body.Confirmations != nil {

@@ -1117,6 +1117,13 @@ type ListEventsParams struct {
 	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
+// SimulatePaymentParams defines parameters for SimulatePayment.
+type SimulatePaymentParams struct {
+	// IdempotencyKey Makes the call safe to repeat: a repeated call with the same key sends no second transfer, and responds with the card as it is by
+	// then. If the key comes with another card or another `amount`, the service refuses the request with `422`. Keys belong to the account.
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+}
+
 // CreateWebhookParams defines parameters for CreateWebhook.
 type CreateWebhookParams struct {
 	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
@@ -1210,7 +1217,7 @@ type ServerInterface interface {
 	ListOffers(c *gin.Context)
 	// SimulatePayment Pay for a card with simulated money
 	// (POST /api/sandbox/cards/{uuid}/payments)
-	SimulatePayment(c *gin.Context, uuid CardUUID)
+	SimulatePayment(c *gin.Context, uuid CardUUID, params SimulatePaymentParams)
 	// ListWebhooks List webhooks
 	// (GET /api/webhooks)
 	ListWebhooks(c *gin.Context)
@@ -1574,6 +1581,30 @@ func (siw *ServerInterfaceWrapper) SimulatePayment(c *gin.Context) {
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SimulatePaymentParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey string
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -1581,7 +1612,7 @@ func (siw *ServerInterfaceWrapper) SimulatePayment(c *gin.Context) {
 		}
 	}
 
-	siw.Handler.SimulatePayment(c, uuid)
+	siw.Handler.SimulatePayment(c, uuid, params)
 }
 
 // ListWebhooks operation middleware
@@ -3341,8 +3372,9 @@ func (response ListOffers503ApplicationProblemPlusJSONResponse) VisitListOffersR
 }
 
 type SimulatePaymentRequestObject struct {
-	UUID CardUUID `json:"uuid"`
-	Body *SimulatePaymentJSONRequestBody
+	UUID   CardUUID `json:"uuid"`
+	Params SimulatePaymentParams
+	Body   *SimulatePaymentJSONRequestBody
 }
 
 type SimulatePaymentResponseObject interface {
@@ -5453,10 +5485,11 @@ func (sh *strictHandler) ListOffers(ctx *gin.Context) {
 }
 
 // SimulatePayment operation middleware
-func (sh *strictHandler) SimulatePayment(ctx *gin.Context, uuid CardUUID) {
+func (sh *strictHandler) SimulatePayment(ctx *gin.Context, uuid CardUUID, params SimulatePaymentParams) {
 	var request SimulatePaymentRequestObject
 
 	request.UUID = uuid
+	request.Params = params
 
 	var body SimulatePaymentJSONRequestBody
 	var err error

@@ -29,9 +29,11 @@ type Ledger interface {
 	// SimulatedScan returns the height, the number of reorganisations so far, and the transfers above since, in the blocks
 	// again and in the mempool.
 	SimulatedScan(ctx context.Context, currency string, since int64, again []settle.Blocks) (height, reorgs int64, ts []card.Transfer, err error)
-	// SimulatedPay adds a transfer, unless amount is 0, and extends the chain until all transfers to the address have the
+	// SimulatedPay adds a transfer, unless amount is 0 or there is one with its id, and extends the chain until all transfers to the address have the
 	// confirmations. It returns the chain's new height. The error is a *card.TooMuchError if the address would then hold more than most.
 	SimulatedPay(ctx context.Context, currency, txid, address string, amount, most card.Amount, confirmations int, at time.Time) (int64, error)
+	// SimulatedTransfer returns a transfer's address and amount. The error is card.ErrNoRow if there is no such transfer.
+	SimulatedTransfer(ctx context.Context, currency, txid string) (address string, amount card.Amount, err error)
 	// SimulatedAddresses reserves n addresses and returns the index of the first. If n is 0, it returns the index that is next.
 	SimulatedAddresses(ctx context.Context, currency string, n int) (int64, error)
 }
@@ -120,11 +122,21 @@ func isSimulated(address string) bool {
 	return len(address) == 95 && address[0] == '7' && strings.Trim(address, base58) == ""
 }
 
-// Pay implements order.Sandbox.
+// Pay is PayAs with a new transaction.
 func (s *Simulated) Pay(ctx context.Context, address string, amount card.Amount, confirmations int) (card.Tip, error) {
 	random := make([]byte, 32)
 	_, _ = rand.Read(random) // never fails (crypto/rand)
-	height, err := s.ledger.SimulatedPay(ctx, s.currency, hex.EncodeToString(random), address, amount, s.coin.Most(), confirmations, s.now())
+	return s.PayAs(ctx, hex.EncodeToString(random), address, amount, confirmations)
+}
+
+// Sent implements order.Sandbox.
+func (s *Simulated) Sent(ctx context.Context, txid string) (address string, amount card.Amount, err error) {
+	return s.ledger.SimulatedTransfer(ctx, s.currency, txid)
+}
+
+// PayAs implements order.Sandbox.
+func (s *Simulated) PayAs(ctx context.Context, txid, address string, amount card.Amount, confirmations int) (card.Tip, error) {
+	height, err := s.ledger.SimulatedPay(ctx, s.currency, txid, address, amount, s.coin.Most(), confirmations, s.now())
 	if err != nil {
 		return card.Tip{}, fmt.Errorf("pay on simulated chain: %w", err)
 	}

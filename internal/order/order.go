@@ -113,9 +113,11 @@ type Rates interface {
 
 // Sandbox makes payments with simulated money, on the simulated chain of one currency.
 type Sandbox interface {
-	// Pay sends amount, unless it is 0, and extends the chain until everything that address received has the confirmations.
-	// It returns the new tip. The error is a *card.TooMuchError if address would then hold more coins than there are.
-	Pay(ctx context.Context, address string, amount card.Amount, confirmations int) (card.Tip, error)
+	// PayAs sends amount, unless it is 0 or the transaction exists, and extends the chain until everything that address received has the
+	// confirmations. It returns the new tip. The error is a *card.TooMuchError if address would then hold more coins than there are.
+	PayAs(ctx context.Context, txid, address string, amount card.Amount, confirmations int) (card.Tip, error)
+	// Sent returns what a transaction sent to which address. The error is card.ErrNoRow if there is no such transaction.
+	Sent(ctx context.Context, txid string) (address string, amount card.Amount, err error)
 }
 
 // Service takes and reads orders. It is safe for concurrent use, and any number of replicas may share a store.

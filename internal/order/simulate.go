@@ -2,7 +2,11 @@ package order
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,10 +18,14 @@ import (
 type SimulatedPayment struct {
 	Amount        *card.Decimal // in whole coins; nil for the amount due
 	Confirmations *int          // nil for the required number
+	Key           string        // an idempotency key, by which the payment is sent once; "" for none
 }
 
 // SimulatePayment pays for a card on the simulated chain. It returns the card once the watcher has seen the payment and a paid card is
 // issued, or as it is after five seconds. The error is card.ErrNotFound if the card's chain is real.
+//
+// The chain itself keeps idempotency keys: the transaction has its id from the key. If it was sent before, only the confirmations are made that
+// are missing. The error is card.ErrKeyReused if it paid for another card, or another amount.
 func (s *Service) SimulatePayment(ctx context.Context, account, id uuid.UUID, p SimulatedPayment) (*card.Card, error) {
 	if len(s.sandbox) == 0 {
 		return nil, card.ErrNotFound.Saying("This service runs no simulated chain: pay with real coins.")
@@ -44,7 +52,14 @@ func (s *Service) SimulatePayment(ctx context.Context, account, id uuid.UUID, p 
 	if p.Confirmations != nil {
 		confirmations = *p.Confirmations
 	}
-	tip, err := sandbox.Pay(ctx, c.Address, amount, confirmations)
+	txid, sent, err := sentBefore(ctx, sandbox, c, p, amount)
+	if err != nil {
+		return nil, err
+	}
+	if sent {
+		amount = 0
+	}
+	tip, err := sandbox.PayAs(ctx, txid, c.Address, amount, confirmations)
 	if tooMuch := (*card.TooMuchError)(nil); errors.As(err, &tooMuch) {
 		detail := "must be at most " + c.Coin.Decimal(tooMuch.Most).String() + ": more coins than there are can't come to one address"
 		return nil, card.ErrInvalidRequest.WithFields(card.FieldError{Pointer: "/amount", Detail: detail}).Because(err)
@@ -53,6 +68,27 @@ func (s *Service) SimulatePayment(ctx context.Context, account, id uuid.UUID, p 
 		return nil, err
 	}
 	return s.awaitSeen(ctx, c, amount, tip)
+}
+
+// sentBefore returns the id of the transaction that a payment is to have, and whether it was sent before.
+func sentBefore(ctx context.Context, sandbox Sandbox, c *card.Card, p SimulatedPayment, amount card.Amount) (txid string, sent bool, err error) {
+	if p.Key == "" {
+		random := make([]byte, sha256.Size)
+		_, _ = rand.Read(random) // never fails (crypto/rand)
+		return hex.EncodeToString(random), false, nil
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "simulatePayment/1\x00%s\x00%s", c.AccountID, p.Key))
+	txid = hex.EncodeToString(sum[:])
+	address, before, err := sandbox.Sent(ctx, txid)
+	switch {
+	case errors.Is(err, card.ErrNoRow):
+		return txid, false, nil
+	case err != nil:
+		return "", false, err
+	case address != c.Address || p.Amount != nil && before != amount:
+		return "", false, card.ErrKeyReused
+	}
+	return txid, true, nil
 }
 
 // awaitSeen reads the card until it shows the payment that was just sent, and is issued if it is paid. It gives up after five seconds.

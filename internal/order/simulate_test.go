@@ -142,7 +142,9 @@ func TestSimulatePayment_WithoutASimulatedChainThereIsNothingToAsk(t *testing.T)
 // broken is a simulated chain that nobody can pay on.
 type broken struct{}
 
-func (broken) Pay(context.Context, string, card.Amount, int) (card.Tip, error) {
+func (broken) Sent(context.Context, string) (string, card.Amount, error) { return "", 0, card.ErrNoRow }
+
+func (broken) PayAs(context.Context, string, string, card.Amount, int) (card.Tip, error) {
 	return card.Tip{}, errBroken
 }
 

@@ -463,6 +463,10 @@ func (c *calls) simulated() {
 	c.do("SimulatedPay", func(ctx context.Context) error {
 		return first(s.SimulatedPay(ctx, "monero", "own", c.card.Address, 1, math.MaxInt64, 1, epoch))
 	})
+	c.do("SimulatedTransfer", func(ctx context.Context) error {
+		_, _, err := s.SimulatedTransfer(ctx, "monero", "own")
+		return err
+	})
 	c.do("SimulatedMine", func(ctx context.Context) error { return s.SimulatedMine(ctx, "monero", 1) })
 	c.do("SimulatedScan", func(ctx context.Context) error {
 		_, _, _, err := s.SimulatedScan(ctx, "monero", height-page, []settle.Blocks{{First: 5, Last: 5}, {First: 9, Last: 12}})

@@ -91,6 +91,16 @@ func (s *Store) SimulatedPay(ctx context.Context, currency, txid, address string
 	return height, err
 }
 
+// SimulatedTransfer implements chain.Ledger.
+func (s *Store) SimulatedTransfer(ctx context.Context, currency, txid string) (address string, amount card.Amount, err error) {
+	var row struct {
+		Address string `db:"address"`
+		Amount  int64  `db:"amount"`
+	}
+	err = s.get(ctx, s.r, &row, "select simulated transfer", "SELECT address, amount FROM simulated_transfers WHERE currency = ? AND txid = ?", currency, txid)
+	return row.Address, card.Amount(row.Amount), err
+}
+
 // simulatedRoom returns a *card.TooMuchError if an address would hold more than most with amount.
 func (t *tx) simulatedRoom(ctx context.Context, currency, address string, amount, most card.Amount) error {
 	var held []int64
