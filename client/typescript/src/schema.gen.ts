@@ -77,6 +77,34 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/cards/{uuid}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel a card
+         * @description Ends a card that holds no money: `payment.state` becomes `canceled`, and the event `payment.canceled` says so. The card no longer
+         *     counts toward what the account may have open, and what was reserved for it can be sold again.
+         *
+         *     Repeating it is harmless. A card that is `canceled` or `expired` and holds no money stays as it is, and the service responds with it.
+         *     Once money has arrived, even without a confirmation, the service refuses with `409`.
+         *
+         *     Money that arrives after the cancellation is treated as if it came after `expires_at`: the service issues the card if the money is
+         *     worth the ordered balance at the current rate; otherwise `payment.state` becomes `late`, and the operator settles it. A payment that
+         *     was on its way when the card was canceled, and that the service saw before, is honoured at the locked rate. No money is lost.
+         */
+        post: operations["cancelCard"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/currencies": {
         parameters: {
             query?: never;
@@ -164,8 +192,8 @@ export interface paths {
          *     request may arrive before you have stored the secret: refuse it, and it comes again after 5 seconds. An account may have up to 16
          *     webhooks.
          *
-         *     If you repeat the call because the response was lost, you register a second webhook. List your webhooks, and delete the one whose
-         *     secret you do not have.
+         *     If the response is lost, repeat the call with the same `Idempotency-Key`: the service sends the first response again, with the same
+         *     secret. Without a key, you register a second webhook. List your webhooks then, and delete the one whose secret you do not have.
          */
         post: operations["createWebhook"];
         delete?: never;
@@ -220,8 +248,9 @@ export interface paths {
          * @description Creates a new secret, which is shown only this once. For 24 hours the service signs requests with both the new secret and the one
          *     before it, so that you can change the receiver in between without losing an event.
          *
-         *     If you repeat the call because the response was lost, you create another secret, and only the two newest sign. The secret that your
-         *     receiver knows is then no longer one of them, so give it the newest at once.
+         *     If the response is lost, repeat the call with the same `Idempotency-Key`: the service sends the first response again, with the same
+         *     secret. Without a key, you create another secret, and only the two newest sign. The secret that your receiver knows is then no longer
+         *     one of them, so give it the newest at once.
          */
         post: operations["rotateWebhookSecret"];
         delete?: never;
@@ -243,7 +272,8 @@ export interface paths {
          * Send an example event
          * @description Sends an example now, signed like any event, and reports what the receiver responded. The example's card does not exist, and its `seq`
          *     is 0. The service sends it only once, whatever the webhook's `types` are, and even if the webhook is disabled. The example appears
-         *     neither among the events nor among the deliveries. Whatever the receiver responds has no consequences.
+         *     neither among the events nor among the deliveries. Whatever the receiver responds has no consequences. If you repeat a call with the same
+         *     `Idempotency-Key` while the first is being answered, or if that failed, the service may send the example twice.
          */
         post: operations["testWebhook"];
         delete?: never;
@@ -366,13 +396,14 @@ export interface components {
          *     - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
          *     - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes nothing.
          *     - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
-         *       the operator.
+         *       the operator. A card that was canceled ends then, not at `expires_at`.
          *     - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
+         *     - `canceled`: you canceled the card (`cancelCard`), and it holds no money. Do not pay any more.
          *     - `reversed`: the card was issued, but its payment left the blockchain afterwards.
          * @example unpaid
          * @enum {string}
          */
-        PaymentState: "unpaid" | "detected" | "underpaid" | "confirming" | "paid" | "late" | "expired" | "reversed";
+        PaymentState: "unpaid" | "detected" | "underpaid" | "confirming" | "paid" | "late" | "expired" | "canceled" | "reversed";
         /** @description The payment instruction, and how far the payment is. */
         Payment: {
             /**
@@ -395,13 +426,13 @@ export interface components {
             /**
              * Format: date-time
              * @description The amount and the rate are locked until this time, UTC. The service honours a payment that it first saw before this time,
-             *     whenever that payment confirms.
+             *     whenever that payment confirms. A card that is canceled ends at once.
              * @example 2026-11-20T15:46:00.120Z
              */
             expires_at: string;
             /**
-             * @description The payment instruction as a URI, for wallets and QR codes. Empty if the operator refunded money before the card was issued: do
-             *     not pay any more.
+             * @description The payment instruction as a URI, for wallets and QR codes. Empty if the card was canceled, or the operator refunded money before
+             *     it was issued: do not pay any more.
              * @example monero:8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3tVCK5cjSvCsJZ5oyScoGMxgAQjZfYAdpdJhYoQyyGbXfZKhUdWjQxFX3KpnYG6v?tx_amount=0.983456789012
              */
             uri: string;
@@ -414,7 +445,8 @@ export interface components {
             amount_received: string;
             /**
              * Format: decimal
-             * @description What you still have to send, in coins. `0` once enough has arrived, once the card is issued, and once the operator refunded money.
+             * @description What you still have to send, in coins. `0` once enough has arrived, once the card is issued or canceled, and once the operator
+             *     refunded money.
              * @example 0.983456789012
              */
             amount_due: string;
@@ -776,6 +808,7 @@ export interface components {
          *     - `payment.underpaid`: something has arrived, but less than the amount asked for.
          *     - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
          *     - `payment.expired`: nothing arrived in time.
+         *     - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
          *     - `payment.reversed`: the payment of an issued card left its blockchain.
          *     - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
          *     - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
@@ -785,7 +818,7 @@ export interface components {
          * @example card.generated
          * @enum {string}
          */
-        EventType: "card.generated" | "card.refund_due" | "payment.detected" | "payment.underpaid" | "payment.late" | "payment.expired" | "payment.reversed" | "webhook.disabled" | "feed.reset";
+        EventType: "card.generated" | "card.refund_due" | "payment.detected" | "payment.underpaid" | "payment.late" | "payment.expired" | "payment.canceled" | "payment.reversed" | "webhook.disabled" | "feed.reset";
         /**
          * @description The body of a webhook request. It holds no credentials; read the card to get them. `status` and `payment_state` are those of the card
          *     at the time of the event; both are absent if the event is not about a card.
@@ -1086,7 +1119,7 @@ export interface components {
          * @example invalid_request
          * @enum {string}
          */
-        ProblemCode: "malformed_json" | "unauthorized" | "not_found" | "method_not_allowed" | "request_timeout" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "idempotency_key_reused" | "too_many_webhooks" | "webhook_disabled" | "amount_unavailable" | "account_frozen" | "quota_exceeded" | "rate_unavailable" | "address_unavailable" | "unavailable" | "internal";
+        ProblemCode: "malformed_json" | "unauthorized" | "not_found" | "method_not_allowed" | "request_timeout" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "idempotency_key_reused" | "too_many_webhooks" | "webhook_disabled" | "amount_unavailable" | "card_has_payments" | "account_frozen" | "quota_exceeded" | "rate_unavailable" | "address_unavailable" | "unavailable" | "internal";
         /** @description One thing that is wrong with the request. */
         FieldError: {
             /**
@@ -1305,6 +1338,26 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
+        /** @description Money has arrived for the card, so that it can't be canceled (`card_has_payments`). */
+        HasPayments: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "https://github.com/cardmint/cardmint/blob/main/README.md#card_has_payments",
+                 *       "title": "Card has payments",
+                 *       "status": 409,
+                 *       "code": "card_has_payments",
+                 *       "detail": "Money has arrived for this card, so that it can't be canceled.",
+                 *       "request_id": "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
         /**
          * @description The account gets no new cards while one of its issued cards is reversed: the card's payment has left its blockchain
          *     (`account_frozen`). The operator lifts this once the reversal is settled.
@@ -1427,6 +1480,17 @@ export interface components {
     };
     parameters: {
         /**
+         * @description Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+         *     another operation was used for another request.
+         * @example 7b0f2c1e-hook-1
+         */
+        IdempotencyKey: string;
+        /**
+         * @description Accepted, but not needed and not kept. It is harmless to repeat the call, with any key or without one.
+         * @example 7b0f2c1e-card-1
+         */
+        HarmlessIdempotencyKey: string;
+        /**
          * @description The card's `uuid`.
          * @example 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88
          */
@@ -1450,6 +1514,11 @@ export interface components {
          * @example no-store
          */
         "Cache-Control": string;
+        /**
+         * @description Present, and `true`, if the service repeats its response to an earlier request with the same `Idempotency-Key`.
+         * @example true
+         */
+        "Idempotency-Replayed": "true";
         /**
          * @description How many seconds to wait before you try again.
          * @example 5
@@ -1640,7 +1709,13 @@ export interface operations {
     revealCard: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /**
+                 * @description Accepted, but not needed and not kept. It is harmless to repeat the call, with any key or without one.
+                 * @example 7b0f2c1e-card-1
+                 */
+                "Idempotency-Key"?: components["parameters"]["HarmlessIdempotencyKey"];
+            };
             path: {
                 /**
                  * @description The card's `uuid`.
@@ -1665,6 +1740,46 @@ export interface operations {
             };
             401: components["responses"]["Unauthorized"];
             404: components["responses"]["NotFound"];
+            422: components["responses"]["InvalidRequest"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    cancelCard: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Accepted, but not needed and not kept. It is harmless to repeat the call, with any key or without one.
+                 * @example 7b0f2c1e-card-1
+                 */
+                "Idempotency-Key"?: components["parameters"]["HarmlessIdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description The card's `uuid`.
+                 * @example 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88
+                 */
+                uuid: components["parameters"]["CardUUID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The card, which has ended. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Cache-Control": components["headers"]["Cache-Control"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Card"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["HasPayments"];
             422: components["responses"]["InvalidRequest"];
             500: components["responses"]["InternalError"];
             503: components["responses"]["Unavailable"];
@@ -1791,7 +1906,14 @@ export interface operations {
     createWebhook: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /**
+                 * @description Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+                 *     another operation was used for another request.
+                 * @example 7b0f2c1e-hook-1
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -1805,6 +1927,7 @@ export interface operations {
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Idempotency-Replayed": components["headers"]["Idempotency-Replayed"];
                     "Cache-Control": components["headers"]["Cache-Control"];
                     /**
                      * @description Where to read the webhook, relative to the service's address.
@@ -1914,7 +2037,14 @@ export interface operations {
     rotateWebhookSecret: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /**
+                 * @description Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+                 *     another operation was used for another request.
+                 * @example 7b0f2c1e-hook-1
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /**
                  * @description The webhook's `id`.
@@ -1930,6 +2060,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Idempotency-Replayed": components["headers"]["Idempotency-Replayed"];
                     "Cache-Control": components["headers"]["Cache-Control"];
                     [name: string]: unknown;
                 };
@@ -1947,7 +2078,14 @@ export interface operations {
     testWebhook: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /**
+                 * @description Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+                 *     another operation was used for another request.
+                 * @example 7b0f2c1e-hook-1
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /**
                  * @description The webhook's `id`.
@@ -1967,6 +2105,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Idempotency-Replayed": components["headers"]["Idempotency-Replayed"];
                     "Cache-Control": components["headers"]["Cache-Control"];
                     [name: string]: unknown;
                 };
@@ -2042,7 +2181,14 @@ export interface operations {
     redeliver: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /**
+                 * @description Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+                 *     another operation was used for another request.
+                 * @example 7b0f2c1e-hook-1
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /**
                  * @description The webhook's `id`.
@@ -2063,6 +2209,7 @@ export interface operations {
             202: {
                 headers: {
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Idempotency-Replayed": components["headers"]["Idempotency-Replayed"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -2083,7 +2230,14 @@ export interface operations {
                  */
                 since: string;
             };
-            header?: never;
+            header?: {
+                /**
+                 * @description Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+                 *     another operation was used for another request.
+                 * @example 7b0f2c1e-hook-1
+                 */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /**
                  * @description The webhook's `id`.
@@ -2099,6 +2253,7 @@ export interface operations {
             202: {
                 headers: {
                     "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Idempotency-Replayed": components["headers"]["Idempotency-Replayed"];
                     "Cache-Control": components["headers"]["Cache-Control"];
                     [name: string]: unknown;
                 };
@@ -2116,7 +2271,14 @@ export interface operations {
     simulatePayment: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /**
+                 * @description Makes the call safe to repeat: a repeated call with the same key sends no second transfer, and responds with the card as it is by
+                 *     then. If the key comes with another card or another `amount`, the service refuses the request with `422`. Keys belong to the account.
+                 * @example 7b0f2c1e-payment-1
+                 */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /**
                  * @description The card's `uuid`.
