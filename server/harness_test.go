@@ -214,9 +214,9 @@ func (d *deployment) account(t testing.TB) string {
 }
 
 // tokenOf makes another token of an account, which lives for ttl or, if that is 0, for ever.
-func (d *deployment) tokenOf(t testing.TB, account string, ttl time.Duration) (uuid.UUID, string) {
+func (d *deployment) tokenOf(t testing.TB, owner string, ttl time.Duration) (uuid.UUID, string) {
 	t.Helper()
-	token, text, err := d.accounts.CreateToken(t.Context(), account, "test", ttl)
+	token, text, err := d.accounts.CreateToken(t.Context(), owner, account.TokenRequest{Name: "test", Scopes: account.AllScopes, TTL: ttl})
 	need(t, err)
 	return token.ID, text.Reveal()
 }

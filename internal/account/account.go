@@ -1,7 +1,7 @@
 // Package account manages who may use the service: accounts, their tokens, and authentication.
 //
 // It may import package card only. The store has a keyed hash of each token. Tokens, known and unknown, are cached in memory for a few
-// seconds; a crash loses nothing else.
+// seconds. A crash loses that, and which tokens were used within the last minute.
 package account
 
 import (
@@ -22,6 +22,7 @@ import (
 type Identity struct {
 	TokenID   uuid.UUID
 	AccountID uuid.UUID
+	Scopes    Scopes
 }
 
 // Account is a customer of the operator.
@@ -38,9 +39,17 @@ type Token struct {
 	Account   string // the account's name
 	Name      string
 	Hash      []byte // a keyed hash of the token's text
+	Scopes    Scopes
 	CreatedAt time.Time
 	ExpiresAt *time.Time
 	RevokedAt *time.Time
+	// ReplacedBy is the token that this one was rotated to, the zero UUID if it was not.
+	ReplacedBy uuid.UUID
+}
+
+// ended reports whether the token is revoked or has expired.
+func (t Token) ended(now time.Time) bool {
+	return t.RevokedAt != nil || t.ExpiresAt != nil && !now.Before(*t.ExpiresAt)
 }
 
 // Store keeps accounts and tokens. Running any of its methods twice is harmless. The error is card.ErrNoRow if a row does not exist,
@@ -51,6 +60,12 @@ type Store interface {
 	AccountByName(ctx context.Context, name string) (Account, error)
 	InsertToken(ctx context.Context, t Token) error
 	TokenByHash(ctx context.Context, hash []byte) (Token, error)
+	TokenByID(ctx context.Context, id uuid.UUID) (Token, error)
+	// RotateToken inserts a token that replaces the one with the id old, which expires at end, unless it does so earlier. The error is
+	// card.ErrNoRow if old has ended at now, or another token replaces it.
+	RotateToken(ctx context.Context, old uuid.UUID, successor Token, end, now time.Time) error
+	// SaveUses stores when tokens were used, unless a later use of theirs is stored.
+	SaveUses(ctx context.Context, uses map[uuid.UUID]time.Time) error
 	// RevokeToken revokes a token. One that is already revoked keeps its earlier time.
 	RevokeToken(ctx context.Context, id uuid.UUID, at time.Time) error
 	// Setting returns the value stored under name. If there is none, it stores proposed first.
@@ -92,6 +107,7 @@ type Service struct {
 	cfg     Config
 	tokens  tokenCache
 	unknown unknownTokens
+	uses    tokenUses
 }
 
 // New returns a service. It returns an error if cfg is not valid.
@@ -130,11 +146,37 @@ func (s *Service) CreateAccount(ctx context.Context, name string) (Account, erro
 	return a, s.store.InsertAccount(ctx, a)
 }
 
-// CreateToken stores a new token of the account with the given name, and returns it with its text, which can't be read again.
-// With a ttl of 0 it does not expire; a negative one is an error. The error is card.ErrNoRow if there is no such account.
-func (s *Service) CreateToken(ctx context.Context, account, name string, ttl time.Duration) (Token, card.Secret, error) {
-	if ttl < 0 {
-		return Token{}, "", errors.New("a token's time to live must not be negative")
+// TokenRequest describes a token to create.
+type TokenRequest struct {
+	Name      string        // what it is for
+	Scopes    Scopes        // at least one
+	TTL       time.Duration // how long it is valid; 0 for ever, unless ExpiresAt says otherwise
+	ExpiresAt *time.Time    // when it expires, instead of TTL
+}
+
+// expiry returns when the token expires, or nil.
+func (r TokenRequest) expiry(now time.Time) (*time.Time, error) {
+	switch {
+	case r.TTL < 0:
+		return nil, errors.New("a token's time to live must not be negative")
+	case r.ExpiresAt != nil && !now.Before(*r.ExpiresAt):
+		return nil, errors.New("the token would have expired already")
+	case r.ExpiresAt != nil || r.TTL == 0:
+		return r.ExpiresAt, nil
+	}
+	end := now.Add(r.TTL)
+	return &end, nil
+}
+
+// CreateToken stores a new token of the account, and returns it with its text, which can't be read again. The error is card.ErrNoRow if
+// there is no such account.
+func (s *Service) CreateToken(ctx context.Context, account string, r TokenRequest) (Token, card.Secret, error) {
+	expires, err := r.expiry(s.cfg.Now())
+	if err != nil {
+		return Token{}, "", err
+	}
+	if r.Scopes == 0 {
+		return Token{}, "", errors.New("a token needs at least one scope")
 	}
 	owner, err := s.store.AccountByName(ctx, account)
 	if err != nil {
@@ -145,19 +187,14 @@ func (s *Service) CreateToken(ctx context.Context, account, name string, ttl tim
 	if err != nil {
 		return Token{}, "", err
 	}
-	var expires *time.Time
-	if ttl > 0 {
-		end := s.cfg.Now().Add(ttl)
-		expires = &end
-	}
-	t, err := s.insertToken(ctx, owner, name, hash, expires)
-	return t, text, err
+	t := s.tokenOf(owner, r.Name, r.Scopes, hash, expires)
+	return t, text, s.store.InsertToken(ctx, t)
 }
 
-func (s *Service) insertToken(ctx context.Context, owner Account, name string, hash []byte, expires *time.Time) (Token, error) {
-	id := uuid.Must(uuid.NewV7())
-	t := Token{ID: id, AccountID: owner.ID, Account: owner.Name, Name: name, Hash: hash, CreatedAt: card.TimeOf(id), ExpiresAt: expires}
-	return t, s.store.InsertToken(ctx, t)
+// tokenOf returns a new token of an account.
+func (s *Service) tokenOf(owner Account, name string, scopes Scopes, hash []byte, expires *time.Time) Token {
+	return Token{ID: uuid.Must(uuid.NewV7()), AccountID: owner.ID, Account: owner.Name, Name: name, Hash: hash, Scopes: scopes,
+		CreatedAt: s.cfg.Now().UTC().Truncate(time.Millisecond), ExpiresAt: expires}
 }
 
 // DevToken returns the text of the token of the sandbox's own account, and creates both if need be. The text is derived from the vault's
@@ -183,8 +220,7 @@ func (s *Service) DevToken(ctx context.Context) (card.Secret, error) {
 	if _, err := s.store.TokenByHash(ctx, hash); !errors.Is(err, card.ErrNoRow) {
 		return text, err
 	}
-	_, err = s.insertToken(ctx, owner, name, hash, nil)
-	return text, err
+	return text, s.store.InsertToken(ctx, s.tokenOf(owner, name, AllScopes, hash, nil))
 }
 
 // RevokeToken revokes a token; a no-op if it is already revoked. All processes refuse the token within five seconds. The error is

@@ -76,7 +76,7 @@ func TestCreateToken_IsStoredWithoutItsText(t *testing.T) {
 	owner, err := d.store.AccountByName(t.Context(), "shop")
 	check(t, err)
 	expires := epoch.Add(90 * time.Minute)
-	want := []account.Token{{ID: made.ID, AccountID: owner.ID, Account: "shop", Name: "checkout", Hash: made.Hash, CreatedAt: card.TimeOf(made.ID), ExpiresAt: &expires}}
+	want := []account.Token{{ID: made.ID, AccountID: owner.ID, Account: "shop", Name: "checkout", Hash: made.Hash, Scopes: account.AllScopes, CreatedAt: epoch, ExpiresAt: &expires}}
 	stored, err := d.store.Tokens(t.Context())
 	check(t, err)
 	if diff := cmp.Diff(want, stored); diff != "" {
@@ -95,7 +95,7 @@ func TestCreateToken_ANegativeTTLIsNotForEver(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	for _, ttl := range []time.Duration{-1, -720 * time.Hour} {
-		if token, text, err := d.CreateToken(t.Context(), "shop", "", ttl); err == nil || text != "" {
+		if token, text, err := d.CreateToken(t.Context(), "shop", account.TokenRequest{Scopes: account.AllScopes, TTL: ttl}); err == nil || text != "" {
 			t.Errorf("ttl %v: made a token that expires at %v", ttl, token.ExpiresAt)
 		}
 	}
@@ -110,10 +110,10 @@ func TestCreateToken_AFailureStoresNothing(t *testing.T) {
 	d := newDesk(t)
 	create := func(s *account.Service, of string, want error) {
 		t.Helper()
-		_, _, err := s.CreateToken(t.Context(), of, "", 0)
+		_, _, err := s.CreateToken(t.Context(), of, account.TokenRequest{Scopes: account.AllScopes})
 		wantError(t, err, want)
 	}
-	_, _, err := d.CreateToken(t.Context(), "nobody", "", 0)
+	_, _, err := d.CreateToken(t.Context(), "nobody", account.TokenRequest{Scopes: account.AllScopes})
 	wantError(t, err, card.ErrNoRow)
 	if !strings.Contains(err.Error(), `"nobody"`) {
 		t.Errorf("the error does not name the account: %v", err)

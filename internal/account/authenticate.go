@@ -71,7 +71,7 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Identity, err
 		entry := cached.(*tokenEntry)
 		age := now.Sub(entry.askedAt)
 		if age < tokenFresh || age < tokenStale && !entry.refreshing.CompareAndSwap(false, true) {
-			return identity(entry.token, now)
+			return s.identity(entry.token, now)
 		}
 	}
 	if s.unknown.has(key, now) {
@@ -91,7 +91,7 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Identity, err
 		return Identity{}, err
 	}
 	s.tokens.entries.Store(key, &tokenEntry{token: found, askedAt: now})
-	return identity(found, now)
+	return s.identity(found, now)
 }
 
 // tokenHash returns the keyed hash by which the store knows a token.
@@ -99,9 +99,11 @@ func (s *Service) tokenHash(text card.Secret) ([]byte, error) {
 	return s.vault.Digest("token", []byte(text.Reveal()))
 }
 
-func identity(t Token, now time.Time) (Identity, error) {
-	if t.RevokedAt != nil || t.ExpiresAt != nil && !now.Before(*t.ExpiresAt) {
+// identity returns the identity of a token that is in force, and notes the use.
+func (s *Service) identity(t Token, now time.Time) (Identity, error) {
+	if t.ended(now) {
 		return Identity{}, card.ErrUnauthorized
 	}
-	return Identity{TokenID: t.ID, AccountID: t.AccountID}, nil
+	s.uses.note(t.ID, now)
+	return Identity{TokenID: t.ID, AccountID: t.AccountID, Scopes: t.Scopes}, nil
 }

@@ -59,7 +59,7 @@ func (d *desk) with(t *testing.T, v account.Vault, mode string) *account.Service
 // token creates a token of the account "shop".
 func (d *desk) token(t *testing.T, ttl time.Duration) (account.Token, string) {
 	t.Helper()
-	token, text, err := d.CreateToken(t.Context(), "shop", "checkout", ttl)
+	token, text, err := d.CreateToken(t.Context(), "shop", account.TokenRequest{Name: "checkout", Scopes: account.AllScopes, TTL: ttl})
 	check(t, err)
 	return token, text.Reveal()
 }
@@ -69,7 +69,7 @@ func (d *desk) accepts(t *testing.T, token account.Token, text string, lookups i
 	t.Helper()
 	before := d.store.lookups.Load()
 	who, err := d.Authenticate(t.Context(), text)
-	if want := (account.Identity{TokenID: token.ID, AccountID: token.AccountID}); err != nil || who != want {
+	if want := (account.Identity{TokenID: token.ID, AccountID: token.AccountID, Scopes: token.Scopes}); err != nil || who != want {
 		t.Errorf("at %v: %+v, error %v; want %+v", d.now.Sub(epoch), who, err, want)
 	}
 	if n := d.store.lookups.Load() - before; n != lookups {
@@ -93,10 +93,12 @@ func (d *desk) refuses(t *testing.T, text string, lookups int64) {
 // watched is the real store. It counts lookups of tokens, and fails where a test tells it to.
 type watched struct {
 	*store.Store
-	lookups atomic.Int64
-	fails   string // the method that returns errStore
-	lookup  func() // runs before a token is looked up; may be nil
-	unknown bool   // whether it knows no token
+	lookups  atomic.Int64
+	saves    atomic.Int64
+	fails    string // the method that returns errStore
+	lookup   func() // runs before a token is looked up; may be nil
+	rotating func() // runs before a token is rotated; may be nil
+	unknown  bool   // whether it knows no token
 }
 
 var errStore = card.ErrUnavailable.Because(errors.New("the database restarts"))
@@ -148,6 +150,24 @@ func (w *watched) RevokeToken(ctx context.Context, id uuid.UUID, at time.Time) e
 		return err
 	}
 	return w.Store.RevokeToken(ctx, id, at)
+}
+
+func (w *watched) RotateToken(ctx context.Context, old uuid.UUID, successor account.Token, end, now time.Time) error {
+	if w.rotating != nil {
+		w.rotating()
+	}
+	if err := w.failure("RotateToken"); err != nil {
+		return err
+	}
+	return w.Store.RotateToken(ctx, old, successor, end, now)
+}
+
+func (w *watched) SaveUses(ctx context.Context, uses map[uuid.UUID]time.Time) error {
+	w.saves.Add(1)
+	if err := w.failure("SaveUses"); err != nil {
+		return err
+	}
+	return w.Store.SaveUses(ctx, uses)
 }
 
 func (w *watched) Setting(ctx context.Context, name, proposed string) (string, error) {

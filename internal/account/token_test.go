@@ -128,7 +128,7 @@ func TestNew_ModeIsTestUnlessItIsLive(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	for mode, want := range map[string]string{"": "cm_test_", card.TestMode: "cm_test_", card.LiveMode: "cm_live_"} {
-		_, text, err := d.with(t, d.vault, mode).CreateToken(t.Context(), "shop", "", 0)
+		_, text, err := d.with(t, d.vault, mode).CreateToken(t.Context(), "shop", account.TokenRequest{Scopes: account.AllScopes})
 		check(t, err)
 		if !strings.HasPrefix(text.Reveal(), want) {
 			t.Errorf("mode %q: %s", mode, text.Reveal())

@@ -87,7 +87,7 @@ func newBenchOn(b *testing.B, url string, pool int) *bench {
 	must(b, err)
 	shop, err := accounts.CreateAccount(ctx, "shop")
 	must(b, err)
-	_, token, err := accounts.CreateToken(ctx, "shop", "bench", 0)
+	_, token, err := accounts.CreateToken(ctx, "shop", account.TokenRequest{Name: "bench", Scopes: account.AllScopes})
 	must(b, err)
 	sim := chain.NewSimulated(chain.Currencies()[0], s, time.Now)
 	issuer, err := issue.New(s, v, issue.Wake{}, quiet, issue.Config{Routes: issue.Only(supplier.NewSandbox("sandbox", supplier.Prompt, time.Now))})

@@ -50,6 +50,7 @@ type commands struct {
 	Token struct {
 		Create tokenCreateCommand `cmd:"" help:"Create an API token and print it."`
 		List   tokenListCommand   `cmd:"" help:"List the tokens, without their texts."`
+		Rotate tokenRotateCommand `cmd:"" help:"Replace a token by a new one, and let both be valid for a while."`
 		Revoke tokenRevokeCommand `cmd:"" help:"Revoke a token."`
 	} `cmd:"" help:"API tokens. A token belongs to an account."`
 	Card struct {

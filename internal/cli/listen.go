@@ -147,7 +147,7 @@ func (c *listenCommand) follow(ctx context.Context, api *client.Client, after in
 }
 
 func explainListen(err error) error {
-	return hint(err, "check --url, and that CARDMINT_TOKEN is a token of the account that is neither expired nor revoked")
+	return hint(err, "check --url, and that CARDMINT_TOKEN is a token of the account that is neither expired nor revoked, and has the scope events:read")
 }
 
 // line is an event for people.

@@ -8,8 +8,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
@@ -152,19 +150,22 @@ func (c accountCreateCommand) Run(ctx context.Context, g *globals) error {
 }
 
 type tokenCreateCommand struct {
-	Account string        `arg:"" help:"The account's name."`
-	Name    string        `default:"" help:"What the token is for; shown in the list."`
-	TTL     time.Duration `name:"ttl" default:"0" placeholder:"DURATION" help:"How long it is valid, for example 720h. Without it, it is valid until it is revoked."`
+	Account   string   `arg:"" help:"The account's name."`
+	Name      string   `default:"" help:"What the token is for; shown in the list."`
+	Scopes    scopes   `default:"all" placeholder:"SCOPES" help:"What it may do, with commas between: cards:read, cards:create, credentials:reveal, webhooks:manage, events:read, or all, also what later versions add (${default})."`
+	ExpiresIn lifespan `aliases:"ttl" xor:"expiry" placeholder:"DURATION" help:"How long it is valid, for example 90d or 720h. Without it, it is valid until it is revoked."`
+	ExpiresAt *instant `xor:"expiry" placeholder:"TIME" help:"When it expires instead, for example 2027-01-31 (at its beginning, UTC) or 2027-01-31T18:00:00Z."`
 }
 
 func (tokenCreateCommand) Help() string {
-	return "The token alone is printed on standard output. It is stored only as a keyed hash and can't be shown again.\n\nExamples:\n  cardmint token create shop\n  cardmint token create shop --name checkout --ttl 720h"
+	return "The token alone is printed on standard output. It is stored only as a keyed hash and can't be shown again.\n\nA token without credentials:reveal sees credentials masked wherever cards are shown. Replace every process of versions that know no scopes before you create a token with less than all: they would let it do everything, and no longer start once there is one.\n\nExamples:\n  cardmint token create shop\n  cardmint token create shop --name checkout --scopes cards:create --expires-in 90d\n  cardmint token create shop --name books --scopes cards:read,events:read --expires-at 2027-01-31"
 }
 
 // Run creates a token and prints it.
 func (c tokenCreateCommand) Run(ctx context.Context, g *globals) error {
 	return g.office(ctx, func(o office) error {
-		_, text, err := o.accounts.CreateToken(ctx, c.Account, c.Name, c.TTL)
+		_, text, err := o.accounts.CreateToken(ctx, c.Account, account.TokenRequest{Name: c.Name, Scopes: account.Scopes(c.Scopes),
+			TTL: time.Duration(c.ExpiresIn), ExpiresAt: (*time.Time)(c.ExpiresAt)})
 		if errors.Is(err, card.ErrNoRow) {
 			return hint(fmt.Errorf("there is no account %q", c.Account), "make it with: cardmint account create %q", c.Account)
 		}
@@ -178,7 +179,9 @@ func (c tokenCreateCommand) Run(ctx context.Context, g *globals) error {
 
 type tokenListCommand struct{}
 
-func (tokenListCommand) Help() string { return "Example:\n  cardmint token list" }
+func (tokenListCommand) Help() string {
+	return "USED is when a token was used last, by any process, to within about a minute.\n\nExample:\n  cardmint token list"
+}
 
 // Run lists the tokens.
 func (tokenListCommand) Run(ctx context.Context, g *globals) error {
@@ -187,10 +190,18 @@ func (tokenListCommand) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return err
 		}
+		uses, err := o.db.TokenUses(ctx)
+		if err != nil {
+			return err
+		}
 		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, strings.Join([]string{"ID", "ACCOUNT", "NAME", "CREATED", "EXPIRES", "REVOKED"}, "\t"))
+		fmt.Fprintln(table, strings.Join([]string{"ID", "ACCOUNT", "NAME", "SCOPES", "CREATED", "USED", "EXPIRES", "REVOKED"}, "\t"))
 		for _, t := range tokens {
-			fmt.Fprintln(table, strings.Join([]string{t.ID.String(), t.Account, orDash(t.Name), day(&t.CreatedAt), day(t.ExpiresAt), day(t.RevokedAt)}, "\t"))
+			used := "never"
+			if at, known := uses[t.ID]; known {
+				used = day(&at)
+			}
+			fmt.Fprintln(table, strings.Join([]string{t.ID.String(), t.Account, orDash(t.Name), t.Scopes.String(), day(&t.CreatedAt), used, day(t.ExpiresAt), day(t.RevokedAt)}, "\t"))
 		}
 		return table.Flush()
 	})
@@ -220,9 +231,9 @@ func (tokenRevokeCommand) Help() string {
 
 // Run revokes a token.
 func (c tokenRevokeCommand) Run(ctx context.Context, g *globals) error {
-	id, err := uuid.Parse(c.ID)
+	id, err := tokenID(c.ID)
 	if err != nil {
-		return hint(fmt.Errorf("%q is not the id of a token", c.ID), "see the ids with: cardmint token list")
+		return err
 	}
 	return g.office(ctx, func(o office) error {
 		err := o.accounts.RevokeToken(ctx, id)

@@ -42,6 +42,7 @@ const (
 	offersEvery   = 10 * time.Second
 	stockEvery    = 5 * time.Second
 	pruneEvery    = time.Minute
+	usesEvery     = time.Minute
 )
 
 // plan is what one process is to run.
@@ -234,6 +235,7 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 			return nil, err
 		}
 		w.config.Orders, w.config.Accounts, w.config.Webhooks = orders, w.accounts, webhooks
+		w.add(loop{name: "token uses", every: usesEvery, tick: w.accounts.SaveUses, close: w.accounts.SaveUses, grace: closeGrace})
 		w.add(loop{name: "addresses", every: prepareEvery, tick: orders.Prepare})
 		_ = orders.FollowOffers(ctx) // so that the first order can reserve; the loop tells of errors
 		w.add(loop{name: "follow offers", every: followEvery, woken: w.offered, tick: orders.FollowOffers})

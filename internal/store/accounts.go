@@ -11,23 +11,29 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-const selectTokens = `SELECT t.id, t.account_id, a.name AS account, t.name, t.hash, t.created_at, t.expires_at, t.revoked_at
+const selectTokens = `SELECT t.id, t.account_id, a.name AS account, t.name, t.hash, t.scopes, t.created_at, t.expires_at, t.revoked_at, t.replaced_by
 	FROM tokens t JOIN accounts a ON a.id = t.account_id`
 
 type tokenRow struct {
-	ID        uuid.UUID `db:"id"`
-	AccountID uuid.UUID `db:"account_id"`
-	Account   string    `db:"account"`
-	Name      string    `db:"name"`
-	Hash      []byte    `db:"hash"`
-	CreatedAt int64     `db:"created_at"`
-	ExpiresAt *int64    `db:"expires_at"`
-	RevokedAt *int64    `db:"revoked_at"`
+	ID         uuid.UUID     `db:"id"`
+	AccountID  uuid.UUID     `db:"account_id"`
+	Account    string        `db:"account"`
+	Name       string        `db:"name"`
+	Hash       []byte        `db:"hash"`
+	Scopes     *string       `db:"scopes"` // nil for all
+	CreatedAt  int64         `db:"created_at"`
+	ExpiresAt  *int64        `db:"expires_at"`
+	RevokedAt  *int64        `db:"revoked_at"`
+	ReplacedBy uuid.NullUUID `db:"replaced_by"`
 }
 
 func (r *tokenRow) token() account.Token {
-	return account.Token{ID: r.ID, AccountID: r.AccountID, Account: r.Account, Name: r.Name, Hash: r.Hash,
-		CreatedAt: fromMillis(r.CreatedAt), ExpiresAt: fromNullMillis(r.ExpiresAt), RevokedAt: fromNullMillis(r.RevokedAt)}
+	scopes := account.AllScopes
+	if r.Scopes != nil {
+		scopes = account.ReadScopes(*r.Scopes)
+	}
+	return account.Token{ID: r.ID, AccountID: r.AccountID, Account: r.Account, Name: r.Name, Hash: r.Hash, Scopes: scopes,
+		CreatedAt: fromMillis(r.CreatedAt), ExpiresAt: fromNullMillis(r.ExpiresAt), RevokedAt: fromNullMillis(r.RevokedAt), ReplacedBy: r.ReplacedBy.UUID}
 }
 
 func fromNullMillis(ms *int64) *time.Time {
@@ -93,13 +99,6 @@ func (s *Store) Standing(ctx context.Context, account uuid.UUID, open bool) (ord
 	}
 	err := s.get(ctx, s.r, &row, "select standing", "SELECT "+sum+" AS open, EXISTS (SELECT 1 FROM cards c WHERE c.account_id = ? AND c.payment_state = 'reversed' AND "+isLost+") AS reversed", args...)
 	return order.Standing{OpenUSD: card.USD(row.Open), Reversed: row.Reversed}, err
-}
-
-// InsertToken implements account.Store.
-func (s *Store) InsertToken(ctx context.Context, t account.Token) error {
-	_, err := s.exec(ctx, s.w, "insert token", `INSERT INTO tokens (id, account_id, name, hash, created_at, expires_at)
-		VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`, t.ID, t.AccountID, t.Name, t.Hash, t.CreatedAt.UnixMilli(), nullMillis(t.ExpiresAt))
-	return err
 }
 
 // Tokens returns all tokens, oldest first. Their secrets are not stored.

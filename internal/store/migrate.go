@@ -112,6 +112,9 @@ func (m Migration) migrate(ctx context.Context, s *Store) (Schema, error) {
 		if err == nil && done.Source.Version > attributionsSchema {
 			err = s.leaveBehind(ctx, s.w)
 		}
+		if err == nil && done.Source.Version > scopesSchema {
+			err = s.demandScopes(ctx, s.w, ifScoped)
+		}
 		switch {
 		case err == nil:
 			m.Log.Log(ctx, level, "migrated the database", "schema", done.Source.Version, "took", done.Duration.Round(time.Millisecond))

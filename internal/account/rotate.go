@@ -1,0 +1,82 @@
+package account
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// ErrTokenEnded means that a token is revoked or has expired.
+var ErrTokenEnded = errors.New("the token is revoked or has expired")
+
+// RotatedError means that a token was rotated before.
+type RotatedError struct{ To uuid.UUID } // the token that replaces it
+
+func (e *RotatedError) Error() string {
+	return fmt.Sprintf("the token was rotated before: %s replaces it", e.To)
+}
+
+// Rotation is a token that another one replaces.
+type Rotation struct {
+	Old, New Token
+	Text     card.Secret // of the new token
+}
+
+// RotateToken creates a token that replaces another one: it has the same account, name and scopes, and is valid for as long as the other
+// one was meant to be when it was created. Both are valid until overlap has passed, or the old token expires by itself. The text of the new
+// one can't be read again. The error is card.ErrNoRow if there is no token with the id, ErrTokenEnded, or a *RotatedError: each token is
+// rotated once, so that its overlap can't grow.
+func (s *Service) RotateToken(ctx context.Context, id uuid.UUID, overlap time.Duration) (Rotation, error) {
+	if overlap < 0 {
+		return Rotation{}, errors.New("the overlap must not be negative")
+	}
+	old, err := s.rotatable(ctx, id)
+	if err != nil {
+		return Rotation{}, err
+	}
+	text := newToken(s.cfg.Mode)
+	hash, err := s.tokenHash(text)
+	if err != nil {
+		return Rotation{}, err
+	}
+	now := s.cfg.Now()
+	var expires *time.Time
+	if old.ExpiresAt != nil {
+		end := now.Add(old.ExpiresAt.Sub(old.CreatedAt))
+		expires = &end
+	}
+	successor := s.tokenOf(Account{ID: old.AccountID, Name: old.Account}, old.Name, old.Scopes, hash, expires)
+	end := now.Add(overlap)
+	if err := s.store.RotateToken(ctx, id, successor, end, now); err != nil {
+		if errors.Is(err, card.ErrNoRow) { // somebody rotated or revoked it at this moment
+			if _, why := s.rotatable(ctx, id); why != nil {
+				err = why
+			}
+		}
+		return Rotation{}, err
+	}
+	if old.ExpiresAt == nil || end.Before(*old.ExpiresAt) {
+		old.ExpiresAt = &end
+	}
+	old.ReplacedBy = successor.ID
+	return Rotation{Old: old, New: successor, Text: text}, nil
+}
+
+// rotatable returns a token that can be rotated.
+func (s *Service) rotatable(ctx context.Context, id uuid.UUID) (Token, error) {
+	t, err := s.store.TokenByID(ctx, id)
+	switch {
+	case err != nil:
+		return Token{}, err
+	case t.ReplacedBy != uuid.Nil:
+		return Token{}, &RotatedError{t.ReplacedBy}
+	case t.ended(s.cfg.Now()):
+		return Token{}, ErrTokenEnded
+	}
+	return t, nil
+}

@@ -1,0 +1,194 @@
+package account_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/account"
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// narrow creates a token of the account "shop" that may only read, and lives for ttl.
+func (d *desk) narrow(t *testing.T, ttl time.Duration) (account.Token, string) {
+	t.Helper()
+	token, text, err := d.CreateToken(t.Context(), "shop", account.TokenRequest{Name: "books", Scopes: account.ScopesOf(account.CardsRead, account.EventsRead), TTL: ttl})
+	check(t, err)
+	return token, text.Reveal()
+}
+
+func TestRotateToken_BothAreValidUntilTheOverlapHasPassed(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	old, oldText := d.narrow(t, 90*24*time.Hour)
+	d.now = epoch.Add(80 * 24 * time.Hour)
+	rotated := d.now
+	r, err := d.RotateToken(t.Context(), old.ID, 24*time.Hour)
+	check(t, err)
+	expires, end := rotated.Add(90*24*time.Hour), rotated.Add(24*time.Hour)
+	want := account.Token{ID: r.New.ID, AccountID: old.AccountID, Account: "shop", Name: "books", Scopes: old.Scopes, Hash: r.New.Hash, CreatedAt: rotated, ExpiresAt: &expires}
+	if diff := cmp.Diff(want, r.New); diff != "" {
+		t.Error(diff)
+	}
+	old.ExpiresAt, old.ReplacedBy = &end, r.New.ID
+	if diff := cmp.Diff(old, r.Old); diff != "" {
+		t.Error(diff)
+	}
+	stored, err := d.store.Tokens(t.Context())
+	check(t, err)
+	if diff := cmp.Diff([]account.Token{old, want}, stored); diff != "" {
+		t.Error(diff)
+	}
+	text := r.Text.Reveal()
+	d.accepts(t, old, oldText, 1)
+	d.accepts(t, r.New, text, 1)
+	d.now = end.Add(-1)
+	d.accepts(t, old, oldText, 1)
+	d.now = end
+	d.refuses(t, oldText, 0)
+	d.accepts(t, r.New, text, 1)
+}
+
+// A process that remembers the old token learns of its end within seconds.
+func TestRotateToken_WithoutAnOverlapIsInForceWithinFiveSeconds(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	old, text := d.token(t, 0)
+	d.accepts(t, old, text, 1)
+	_, err := d.RotateToken(t.Context(), old.ID, 0)
+	check(t, err)
+	d.now = epoch.Add(4 * time.Second)
+	d.refuses(t, text, 1)
+}
+
+// A rotation must not give a token more time than it had.
+func TestRotateToken_TheOldOneNeverLivesLonger(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	old, text := d.token(t, time.Hour)
+	r, err := d.RotateToken(t.Context(), old.ID, 24*time.Hour)
+	check(t, err)
+	if !r.Old.ExpiresAt.Equal(epoch.Add(time.Hour)) {
+		t.Errorf("expires at %v", r.Old.ExpiresAt)
+	}
+	d.now = epoch.Add(time.Hour)
+	d.refuses(t, text, 1)
+}
+
+func TestRotateToken_OfOneThatDoesNotExpire(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	old, _ := d.token(t, 0)
+	r, err := d.RotateToken(t.Context(), old.ID, time.Hour)
+	check(t, err)
+	if r.New.ExpiresAt != nil || r.New.Scopes != account.AllScopes || !r.Old.ExpiresAt.Equal(epoch.Add(time.Hour)) {
+		t.Errorf("%+v", r)
+	}
+	// The next one is as long-lived as the first, not as the overlap.
+	d.now = epoch.Add(time.Minute)
+	next, err := d.RotateToken(t.Context(), r.New.ID, time.Hour)
+	check(t, err)
+	if next.New.ExpiresAt != nil {
+		t.Errorf("expires at %v", next.New.ExpiresAt)
+	}
+}
+
+func TestRotateToken_WhatCanNotBeRotated(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	rotate := func(id uuid.UUID) error {
+		t.Helper()
+		r, err := d.RotateToken(t.Context(), id, time.Hour)
+		if err != nil && r.Text != "" {
+			t.Error("a text in spite of the error")
+		}
+		return err
+	}
+	wantError(t, rotate(uuid.New()), card.ErrNoRow)
+	revoked, _ := d.token(t, 0)
+	check(t, d.RevokeToken(t.Context(), revoked.ID))
+	wantError(t, rotate(revoked.ID), account.ErrTokenEnded)
+	expired, _ := d.token(t, time.Minute)
+	old, _ := d.token(t, 0)
+	d.now = epoch.Add(time.Minute)
+	wantError(t, rotate(expired.ID), account.ErrTokenEnded)
+	r, err := d.RotateToken(t.Context(), old.ID, time.Hour)
+	check(t, err)
+	var before *account.RotatedError
+	if err := rotate(old.ID); !errors.As(err, &before) || before.To != r.New.ID {
+		t.Errorf("rotated twice: %v", err)
+	}
+	if _, err := d.RotateToken(t.Context(), r.New.ID, -1); err == nil {
+		t.Error("a negative overlap is allowed")
+	}
+	if all, err := d.store.Tokens(t.Context()); err != nil || len(all) != 4 {
+		t.Errorf("%d tokens, error %v", len(all), err)
+	}
+}
+
+// Of two operators at the same moment one gets a token, and the other is told of it.
+func TestRotateToken_TwoAtOnceMakeOne(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	old, _ := d.token(t, 0)
+	var quicker account.Rotation
+	d.store.rotating = func() {
+		d.store.rotating = nil
+		var err error
+		quicker, err = d.RotateToken(t.Context(), old.ID, time.Hour)
+		check(t, err)
+	}
+	_, err := d.RotateToken(t.Context(), old.ID, 9*time.Hour)
+	var before *account.RotatedError
+	if !errors.As(err, &before) || before.To != quicker.New.ID {
+		t.Errorf("error %v", err)
+	}
+	all, err := d.store.Tokens(t.Context())
+	check(t, err)
+	if len(all) != 2 || !all[0].ExpiresAt.Equal(epoch.Add(time.Hour)) {
+		t.Errorf("%+v", all)
+	}
+
+	revoked, _ := d.token(t, 0)
+	d.store.rotating = func() { check(t, d.RevokeToken(t.Context(), revoked.ID)) }
+	_, err = d.RotateToken(t.Context(), revoked.ID, time.Hour)
+	wantError(t, err, account.ErrTokenEnded)
+}
+
+func TestRotateToken_AFailureChangesNothing(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	old, text := d.token(t, 0)
+	d.store.fails = "RotateToken"
+	_, err := d.RotateToken(t.Context(), old.ID, 0)
+	wantError(t, err, card.ErrUnavailable)
+	d.store.fails = ""
+	_, err = d.with(t, failingVault{d.vault, "token"}, "").RotateToken(t.Context(), old.ID, 0)
+	wantError(t, err, errVault)
+	d.accepts(t, old, text, 1)
+	if all, err := d.store.Tokens(t.Context()); err != nil || len(all) != 1 {
+		t.Errorf("%d tokens, error %v", len(all), err)
+	}
+}
+
+func TestCreateToken_ExpiresWhenItIsToldTo(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	end := epoch.Add(time.Hour)
+	token, text, err := d.CreateToken(t.Context(), "shop", account.TokenRequest{Scopes: account.ScopesOf(account.CardsCreate), ExpiresAt: &end})
+	check(t, err)
+	d.now = end.Add(-1)
+	d.accepts(t, token, text.Reveal(), 1)
+	d.now = end
+	d.refuses(t, text.Reveal(), 0)
+	for name, r := range map[string]account.TokenRequest{
+		"expired already": {Scopes: account.AllScopes, ExpiresAt: &end}, "without a scope": {}, "with a negative time": {Scopes: account.AllScopes, TTL: -1},
+	} {
+		if _, text, err := d.CreateToken(t.Context(), "shop", r); err == nil || text != "" {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
