@@ -60,6 +60,7 @@ const (
 	ProblemCodeBodyTooLarge         ProblemCode = "body_too_large"
 	ProblemCodeCardHasPayments      ProblemCode = "card_has_payments"
 	ProblemCodeIdempotencyKeyReused ProblemCode = "idempotency_key_reused"
+	ProblemCodeInsufficientScope    ProblemCode = "insufficient_scope"
 	ProblemCodeInternal             ProblemCode = "internal"
 	ProblemCodeInvalidRequest       ProblemCode = "invalid_request"
 	ProblemCodeMalformedJSON        ProblemCode = "malformed_json"

@@ -6,18 +6,33 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// disclosure counts the cards of one response whose credentials it shows in the clear.
+// disclosure counts the cards of one response whose credentials it shows in the clear. The zero value shows none in the clear.
 type disclosure struct {
+	reveals        bool // the token may see credentials
 	newest, oldest uuid.UUID
 	cards          int
 }
 
-// note is called with every card of the response.
-func (d *disclosure) note(c *card.Card) {
-	if c.Credentials == nil || c.Credentials.Masked {
+// discloses returns the disclosure of a response to a request.
+func discloses(gc context.Context) disclosure {
+	who, _ := identity(gc)
+	return disclosure{reveals: who.Scopes.Has(account.CredentialsReveal)}
+}
+
+// show is called with every card of the response, before it is converted. It masks what the token may not see.
+func (d *disclosure) show(c *card.Card) {
+	if c.Credentials == nil {
+		return
+	}
+	if !d.reveals {
+		masked := c.Credentials.Mask()
+		c.Credentials = &masked
+	}
+	if c.Credentials.Masked {
 		return
 	}
 	if d.cards == 0 {
@@ -46,8 +61,8 @@ func (a *api) audit(gc context.Context, operation string, d disclosure) {
 
 // auditedCard converts a card that is the whole response, and audits that.
 func (a *api) auditedCard(gc context.Context, operation string, c *card.Card) Card {
-	var d disclosure
-	d.note(c)
+	d := discloses(gc)
+	d.show(c)
 	a.audit(gc, operation, d)
 	return wireCard(c)
 }

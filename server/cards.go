@@ -143,10 +143,10 @@ func (a *api) ListCards(gc context.Context, r ListCardsRequestObject) (ListCards
 			unlimited: unlimited, beginning: ctx,
 			begin: func() (func(), error) { return a.lists.begin(who.TokenID) },
 			each: func(ctx context.Context, f func(*card.Card) error) error {
-				var d disclosure
+				d := discloses(gc)
 				defer func() { a.audit(gc, "listCards", d) }() // also if the list is cut off
 				return a.orders.ListCards(ctx, filter, func(c *card.Card) error {
-					d.note(c)
+					d.show(c)
 					return f(c)
 				})
 			},
@@ -156,7 +156,7 @@ func (a *api) ListCards(gc context.Context, r ListCardsRequestObject) (ListCards
 }
 
 func (a *api) page(ctx, gc context.Context, filter order.Filter, limit int) (ListCardsResponseObject, error) {
-	var d disclosure
+	d := discloses(gc)
 	filter.Limit = limit + 1 // one more, to see whether there is a next page
 	cards := make([]Card, 0, limit)
 	more, long := false, 0
@@ -164,7 +164,7 @@ func (a *api) page(ctx, gc context.Context, filter order.Filter, limit int) (Lis
 		if more = len(cards) == limit || long > maxPageMetadata; more {
 			return errPageIsFull
 		}
-		d.note(c)
+		d.show(c)
 		cards = append(cards, wireCard(c))
 		long += len(c.Metadata)
 		return nil

@@ -124,7 +124,8 @@ func responseFault(method string, u *url.URL, res *http.Response, body []byte, c
 		return nil
 	}
 	for name := range operation.Responses.Status(res.StatusCode).Value.Headers {
-		if optional := name == "Link" || name == "Idempotency-Replayed"; !optional && res.Header.Get(name) == "" {
+		scopeless := name == "WWW-Authenticate" && res.StatusCode == http.StatusForbidden // see problemFault
+		if optional := name == "Link" || name == "Idempotency-Replayed" || scopeless; !optional && res.Header.Get(name) == "" {
 			return fmt.Errorf("the header %s is missing", name)
 		}
 	}
@@ -170,7 +171,10 @@ func problemFault(method string, res *http.Response, body []byte) error {
 	if err := json.Unmarshal(body, &p); err != nil {
 		return err
 	}
+	challenge := regexp.MustCompile(`^Bearer error="insufficient_scope", scope="[a-z]+:[a-z]+"$`).MatchString(res.Header.Get("WWW-Authenticate"))
 	switch {
+	case (p.Code == "insufficient_scope") != challenge:
+		return errors.New("WWW-Authenticate names a scope with insufficient_scope, and only with it")
 	case p.Status != res.StatusCode:
 		return fmt.Errorf("its status says %d", p.Status)
 	case p.Type != "https://github.com/cardmint/cardmint/blob/main/README.md#"+p.Code:

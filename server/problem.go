@@ -90,6 +90,9 @@ func (p problemWriter) write(c *gin.Context, err error) {
 			body.Detail = `1 thing is wrong with the request. See "errors".`
 		}
 	}
+	if known.Scope != "" {
+		c.Header("WWW-Authenticate", fmt.Sprintf(`Bearer error="insufficient_scope", scope=%q`, known.Scope)) // RFC 6750, section 3.1
+	}
 	switch known.Kind {
 	case card.Unauthorized:
 		c.Header("WWW-Authenticate", "Bearer")
@@ -100,11 +103,8 @@ func (p problemWriter) write(c *gin.Context, err error) {
 		c.Header("RateLimit-Policy", fmt.Sprintf("%q;q=%d", q.Name, q.Limit))
 		c.Header("RateLimit", fmt.Sprintf("%q;r=%d", q.Name, q.Left))
 	}
-	switch known.Kind {
-	case card.Unauthorized, card.NotFound, card.MethodNotAllowed, card.UnsupportedMedia, card.TooLarge, card.Timeout:
-		if c.Request.ContentLength != 0 {
-			c.Header("Connection", "close") // or net/http would read the rest of the body before it responds
-		}
+	if c.Request.ContentLength != 0 && leavesBody(known) {
+		c.Header("Connection", "close") // or net/http would read the rest of the body before it responds
 	}
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -113,6 +113,15 @@ func (p problemWriter) write(c *gin.Context, err error) {
 		panic(err) // can't happen: body has only strings and numbers
 	}
 	c.Data(code, "application/problem+json", text.Bytes())
+}
+
+// leavesBody reports whether a request may be refused with err before its body was read.
+func leavesBody(err *card.Error) bool {
+	switch err.Kind {
+	case card.Unauthorized, card.NotFound, card.MethodNotAllowed, card.UnsupportedMedia, card.TooLarge, card.Timeout:
+		return true
+	}
+	return err.Scope != ""
 }
 
 func (p problemWriter) noRoute(c *gin.Context)  { p.write(c, card.ErrNotFound) }

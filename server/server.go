@@ -17,6 +17,7 @@ import (
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/webhook"
+	"github.com/cardmint/cardmint/openapi"
 )
 
 // Config configures a server.
@@ -60,7 +61,7 @@ func New(cfg Config) (http.Handler, error) {
 	if cfg.Orders == nil {
 		return engine, nil
 	}
-	spec, err := loadSpec()
+	spec, err := loadSpec(openapi.YAML)
 	if err != nil {
 		return nil, err
 	}
@@ -71,6 +72,7 @@ func New(cfg Config) (http.Handler, error) {
 			noStore,
 			deadline,
 			authenticate(cfg.Accounts, problems),
+			spec.authorize(problems),
 			spec.validate(a, problems),
 		),
 		NewStrictHandlerWithOptions(a, nil, StrictGinServerOptions{

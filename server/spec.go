@@ -9,6 +9,7 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/gin-gonic/gin"
 
+	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/openapi"
 )
 
@@ -16,14 +17,15 @@ import (
 type spec struct {
 	json   []byte
 	routes map[string]*routers.Route // by method and gin's path
+	scopes map[string]account.Scope  // that operations need, or noScope, by method and gin's path
 }
 
-func loadSpec() (*spec, error) {
-	doc, err := openapi3.NewLoader().LoadFromData(openapi.YAML)
+func loadSpec(yaml []byte) (*spec, error) {
+	doc, err := openapi3.NewLoader().LoadFromData(yaml)
 	if err != nil {
 		return nil, fmt.Errorf("load openapi: %w", err)
 	}
-	s := &spec{routes: map[string]*routers.Route{}}
+	s := &spec{routes: map[string]*routers.Route{}, scopes: map[string]account.Scope{}}
 	if s.json, err = doc.MarshalJSON(); err != nil {
 		return nil, fmt.Errorf("load openapi: %w", err)
 	}
@@ -31,7 +33,11 @@ func loadSpec() (*spec, error) {
 		for method, operation := range item.Operations() {
 			// The middleware authenticates, before the body is read.
 			operation.Security = openapi3.NewSecurityRequirements()
-			s.routes[method+" "+ginPath(path)] = &routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: operation}
+			route := method + " " + ginPath(path)
+			if s.scopes[route], err = scopeOf(operation); err != nil {
+				return nil, fmt.Errorf("load openapi: %w", err)
+			}
+			s.routes[route] = &routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: operation}
 		}
 	}
 	return s, nil

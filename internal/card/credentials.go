@@ -39,6 +39,14 @@ func MaskCredentials(lastFour string, expirationDate, url Secret) Credentials {
 		URLPassword: "********"}
 }
 
+// Mask returns the credentials masked, as MaskCredentials does.
+func (c Credentials) Mask() Credentials {
+	if c.Masked {
+		return c
+	}
+	return MaskCredentials(LastFour(c.CardNumber), c.ExpirationDate, c.URL)
+}
+
 // LuhnDigit returns the check digit that completes a card number (ISO/IEC 7812-1, annex B). digits must be decimal digits.
 func LuhnDigit(digits string) string {
 	sum := 0

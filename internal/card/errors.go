@@ -36,6 +36,7 @@ type Error struct {
 	Fields     []FieldError  // with Invalid: everything that is wrong
 	RetryAfter time.Duration // with Unavailable and LimitReached: when to try again
 	Quota      *Quota        // with LimitReached
+	Scope      string        // with ErrScope: what the token lacks
 	Cause      error         // never shown
 }
 
@@ -88,6 +89,14 @@ func (e *Error) WithQuota(q Quota) *Error {
 	return &c
 }
 
+// Needing returns a copy of e that names the scope that the token lacks.
+func (e *Error) Needing(scope string) *Error {
+	c := *e
+	c.Scope = scope
+	c.Message = fmt.Sprintf("This operation needs the scope %q, which your token does not have. Use a token that has it, or ask the operator for one.", scope)
+	return &c
+}
+
 // WithFields returns a copy of e that names everything that is wrong.
 func (e *Error) WithFields(fields ...FieldError) *Error {
 	c := *e
@@ -100,6 +109,7 @@ var (
 	ErrInternal         = &Error{Kind: Internal, Code: "internal", Title: "Internal error", Message: "The service failed. Try again, or ask its operator with this request id."}
 	ErrMalformedJSON    = &Error{Kind: Malformed, Code: "malformed_json", Title: "Malformed JSON", Message: "The body is not valid JSON."}
 	ErrUnauthorized     = &Error{Kind: Unauthorized, Code: "unauthorized", Title: "Unauthorized", Message: `The token is not valid. Send "Authorization: Bearer <API_TOKEN>" with a token of your account.`}
+	ErrScope            = &Error{Kind: Forbidden, Code: "insufficient_scope", Title: "Insufficient scope", Message: "Your token does not have the scope that this operation needs."}
 	ErrNotFound         = &Error{Kind: NotFound, Code: "not_found", Title: "Not found", Message: "There is nothing at this address."}
 	ErrMethodNotAllowed = &Error{Kind: MethodNotAllowed, Code: "method_not_allowed", Title: "Method not allowed", Message: `This address does not know the method. The "Allow" header lists those it knows.`}
 	ErrRequestTimeout   = &Error{Kind: Timeout, Code: "request_timeout", Title: "Request timeout", Message: "The request's body did not arrive in time. Send it again."}
@@ -121,7 +131,7 @@ var (
 // PublicErrors returns every failure a client can see; the contract's codes are tested against it.
 func PublicErrors() []*Error {
 	return []*Error{
-		ErrInternal, ErrMalformedJSON, ErrUnauthorized, ErrNotFound, ErrMethodNotAllowed, ErrRequestTimeout, ErrBodyTooLarge,
+		ErrInternal, ErrMalformedJSON, ErrUnauthorized, ErrScope, ErrNotFound, ErrMethodNotAllowed, ErrRequestTimeout, ErrBodyTooLarge,
 		ErrUnsupportedMedia, ErrInvalidRequest, ErrKeyReused, ErrTooManyWebhooks, ErrWebhookDisabled, ErrNoAmount, ErrHasPayments, ErrAccountFrozen, ErrQuotaExceeded, ErrNoRate, ErrNoAddress, ErrUnavailable,
 	}
 }
