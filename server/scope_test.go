@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -201,4 +202,29 @@ func TestNew_RefusesAContractWithoutScopes(t *testing.T) {
 			t.Errorf("%s: the error does not name the operation: %v", name, err)
 		}
 	}
+}
+
+// A token that was rotated ends on every replica as quickly as one that was revoked, and the new one has nothing more than the old one had.
+func TestRotation_IsInForceEverywhereWithinFiveSeconds(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, database string) {
+		one := deploy(t, setup{database: database, clock: &clock{}})
+		two := one.replica(t)
+		token, text, err := one.accounts.CreateToken(t.Context(), one.account(t), account.TokenRequest{Scopes: account.ScopesOf(account.EventsRead)})
+		need(t, err)
+		use := func(d *deployment, token, path string) int { return d.send(t, http.MethodGet, path, token, "").status }
+		both := func(token, path string) [2]int { return [2]int{use(one, token, path), use(two, token, path)} }
+		equal(t, "before", both(text.Reveal(), "/api/events"), [2]int{200, 200})
+		r, err := one.accounts.RotateToken(t.Context(), token.ID, time.Hour)
+		need(t, err)
+		for range 10 {
+			one.clock.advance(5 * time.Minute)
+			equal(t, "the old one", both(text.Reveal(), "/api/events"), [2]int{200, 200})
+			equal(t, "the new one", both(r.Text.Reveal(), "/api/events"), [2]int{200, 200})
+		}
+		one.clock.advance(10*time.Minute + 5*time.Second)
+		equal(t, "the old one, five seconds after the overlap", both(text.Reveal(), "/api/events"), [2]int{401, 401})
+		equal(t, "the new one", both(r.Text.Reveal(), "/api/events"), [2]int{200, 200})
+		equal(t, "cards", both(r.Text.Reveal(), "/api/cards"), [2]int{403, 403})
+	})
 }
