@@ -113,7 +113,7 @@ func ParseScopes(text string) (Scopes, error) {
 func nearest(name string) (near Scope) {
 	least := math.MaxInt
 	for _, s := range KnownScopes() {
-		if d := distance(name, string(s)); d < least && 2*d <= len(s) {
+		if d := distance(name, string(s)); d <= least && 2*d <= len(s) {
 			near, least = s, d
 		}
 	}

@@ -65,7 +65,7 @@ func TestParseScopes_NamesTheOneThatMayBeMeant(t *testing.T) {
 	t.Parallel()
 	for text, near := range map[string]account.Scope{
 		"card:read": account.CardsRead, "cards.read": account.CardsRead, "Cards:Read": account.CardsRead, "cards:create,cards:raed": account.CardsRead,
-		"cards:creat": account.CardsCreate, "credential:reveal": account.CredentialsReveal, "credentials": account.CredentialsReveal,
+		"cards": account.CardsRead, "cards:crea": account.CardsCreate, "cards:creat": account.CardsCreate, "credential:reveal": account.CredentialsReveal, "credentials": account.CredentialsReveal,
 		"webhooks": account.WebhooksManage, "webhooks:read": account.WebhooksManage, "events": account.EventsRead, "event:reads": account.EventsRead,
 		"": "", "x": "", "none": "", "admin": "", "cards:read,": "", ",cards:read": "", "all,cards:read": "", "cards:read cards:create": "",
 	} {
