@@ -234,10 +234,9 @@ type Card struct {
 	// and filled in once it is `generated`.
 	//
 	// There are two exceptions, both the operator's choice. Credentials may be purged some time after the card was issued: then all fields
-	// are null, and the card has `credentials_purged_at`. And they may be masked, either everywhere but in the response of `revealCard`, or
-	// for tokens without the scope `credentials:reveal`: then
-	// `card_number` is twelve asterisks and the last four digits, such as `************1232`, and `security_code` and `url_password` are
-	// nothing but asterisks.
+	// are null, and the card has `credentials_purged_at`. And they may be masked everywhere but in the response of `revealCard`, for all
+	// tokens or for those without the scope `credentials:reveal`: then `card_number` is twelve asterisks and the last four digits, such as
+	// `************1232`, and `security_code` and `url_password` are nothing but asterisks.
 	Credentials Credentials `json:"credentials"`
 
 	// CredentialsPurgedAt When the service deleted the card's credentials for good, UTC. Absent if it did not. The card stays `generated`, and its
@@ -342,10 +341,9 @@ type CreatedCard struct {
 	// and filled in once it is `generated`.
 	//
 	// There are two exceptions, both the operator's choice. Credentials may be purged some time after the card was issued: then all fields
-	// are null, and the card has `credentials_purged_at`. And they may be masked, either everywhere but in the response of `revealCard`, or
-	// for tokens without the scope `credentials:reveal`: then
-	// `card_number` is twelve asterisks and the last four digits, such as `************1232`, and `security_code` and `url_password` are
-	// nothing but asterisks.
+	// are null, and the card has `credentials_purged_at`. And they may be masked everywhere but in the response of `revealCard`, for all
+	// tokens or for those without the scope `credentials:reveal`: then `card_number` is twelve asterisks and the last four digits, such as
+	// `************1232`, and `security_code` and `url_password` are nothing but asterisks.
 	Credentials Credentials `json:"credentials"`
 
 	// RefundAddress The first and last six characters of the `refund_address` in the request. Null if there was none.
@@ -361,10 +359,9 @@ type CreatedCard struct {
 // and filled in once it is `generated`.
 //
 // There are two exceptions, both the operator's choice. Credentials may be purged some time after the card was issued: then all fields
-// are null, and the card has `credentials_purged_at`. And they may be masked, either everywhere but in the response of `revealCard`, or
-// for tokens without the scope `credentials:reveal`: then
-// `card_number` is twelve asterisks and the last four digits, such as `************1232`, and `security_code` and `url_password` are
-// nothing but asterisks.
+// are null, and the card has `credentials_purged_at`. And they may be masked everywhere but in the response of `revealCard`, for all
+// tokens or for those without the scope `credentials:reveal`: then `card_number` is twelve asterisks and the last four digits, such as
+// `************1232`, and `security_code` and `url_password` are nothing but asterisks.
 type Credentials struct {
 	// CardNumber The card number, digits only; or asterisks and its last four digits, if it is masked.
 	//
