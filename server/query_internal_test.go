@@ -1,9 +1,13 @@
 package server
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/cardmint/cardmint/openapi"
+)
 
 func TestUnknownParameters_NoQueryCostsNothing(t *testing.T) {
-	s, err := loadSpec()
+	s, err := loadSpec(openapi.YAML)
 	if err != nil {
 		t.Fatal(err)
 	}

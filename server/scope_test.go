@@ -25,6 +25,7 @@ var scopes = map[string]account.Scope{
 	"createCard":      account.CardsCreate,
 	"getCard":         account.CardsRead,
 	"revealCard":      account.CredentialsReveal,
+	"cancelCard":      account.CardsCreate,
 	"listCurrencies":  "",
 	"listOffers":      "",
 	"simulatePayment": account.CardsCreate,

@@ -12,7 +12,7 @@ type Scope string
 
 const (
 	CardsRead         Scope = "cards:read"         // list and read cards
-	CardsCreate       Scope = "cards:create"       // create cards, and pay for simulated ones
+	CardsCreate       Scope = "cards:create"       // create and cancel cards, and pay for simulated ones
 	CredentialsReveal Scope = "credentials:reveal" // see credentials; without it they are masked
 	WebhooksManage    Scope = "webhooks:manage"    // everything about webhooks
 	EventsRead        Scope = "events:read"        // read the feed of events

@@ -62,8 +62,9 @@ type Card struct {
 
 	// Reference and Metadata are the client's own data. They are stored and returned unchanged, never interpreted and never logged, and do
 	// not change after the card is created. They are set only where clients read cards.
-	Reference  *Secret   // nil if the order had none
-	Metadata   Secret    // a JSON object of strings; "" if the order had none
+	Reference *Secret // nil if the order had none
+	Metadata  Secret  // a JSON object of strings; "" if the order had none
+
 	CanceledAt time.Time // when the client canceled the card, which ended its quote; zero if it did not
 
 	// Transfers are those that are counted, first seen first, but only the largest if there are many; Omitted is how many of them are left

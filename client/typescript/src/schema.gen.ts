@@ -524,9 +524,9 @@ export interface components {
          *     and filled in once it is `generated`.
          *
          *     There are two exceptions, both the operator's choice. Credentials may be purged some time after the card was issued: then all fields
-         *     are null, and the card has `credentials_purged_at`. And they may be masked everywhere but in the response of `revealCard`: then
-         *     `card_number` is twelve asterisks and the last four digits, such as `************1232`, and `security_code` and `url_password` are
-         *     nothing but asterisks.
+         *     are null, and the card has `credentials_purged_at`. And they may be masked everywhere but in the response of `revealCard`, for all
+         *     tokens or for those without the scope `credentials:reveal`: then `card_number` is twelve asterisks and the last four digits, such as
+         *     `************1232`, and `security_code` and `url_password` are nothing but asterisks.
          */
         Credentials: {
             /**
@@ -1119,7 +1119,7 @@ export interface components {
          * @example invalid_request
          * @enum {string}
          */
-        ProblemCode: "malformed_json" | "unauthorized" | "not_found" | "method_not_allowed" | "request_timeout" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "idempotency_key_reused" | "too_many_webhooks" | "webhook_disabled" | "amount_unavailable" | "card_has_payments" | "account_frozen" | "quota_exceeded" | "rate_unavailable" | "address_unavailable" | "unavailable" | "internal";
+        ProblemCode: "malformed_json" | "unauthorized" | "insufficient_scope" | "not_found" | "method_not_allowed" | "request_timeout" | "body_too_large" | "unsupported_media_type" | "invalid_request" | "idempotency_key_reused" | "too_many_webhooks" | "webhook_disabled" | "amount_unavailable" | "card_has_payments" | "account_frozen" | "quota_exceeded" | "rate_unavailable" | "address_unavailable" | "unavailable" | "internal";
         /** @description One thing that is wrong with the request. */
         FieldError: {
             /**
@@ -1215,6 +1215,30 @@ export interface components {
                  *       "status": 401,
                  *       "code": "unauthorized",
                  *       "detail": "The token is not valid. Send \"Authorization: Bearer <API_TOKEN>\" with a token of your account.",
+                 *       "request_id": "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description The token does not have the scope that the operation needs, its `x-scope` (`insufficient_scope`). Use a token that has it, or ask the
+         *     operator for one.
+         */
+        InsufficientScope: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                "WWW-Authenticate": components["headers"]["Scope-Challenge"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "https://github.com/cardmint/cardmint/blob/main/README.md#insufficient_scope",
+                 *       "title": "Insufficient scope",
+                 *       "status": 403,
+                 *       "code": "insufficient_scope",
+                 *       "detail": "This operation needs the scope \"cards:read\", which your token does not have. Use a token that has it, or ask the operator for one.",
                  *       "request_id": "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
                  *     }
                  */
@@ -1359,12 +1383,15 @@ export interface components {
             };
         };
         /**
-         * @description The account gets no new cards while one of its issued cards is reversed: the card's payment has left its blockchain
-         *     (`account_frozen`). The operator lifts this once the reversal is settled.
+         * @description The service refuses the request for one of these reasons:
+         *     - `account_frozen`: the account gets no new cards while one of its issued cards is reversed: the card's payment has left its
+         *       blockchain. The operator lifts this once the reversal is settled.
+         *     - `insufficient_scope`: the token does not have the scope that the operation needs, its `x-scope`.
          */
         Forbidden: {
             headers: {
                 "X-Request-Id": components["headers"]["X-Request-Id"];
+                "WWW-Authenticate": components["headers"]["Scope-Challenge"];
                 [name: string]: unknown;
             };
             content: {
@@ -1539,6 +1566,11 @@ export interface components {
          * @example Bearer
          */
         "WWW-Authenticate": string;
+        /**
+         * @description The scope that the token lacks (RFC 6750, section 3.1). Absent unless the code is `insufficient_scope`.
+         * @example Bearer error="insufficient_scope", scope="cards:read"
+         */
+        "Scope-Challenge": string;
     };
     pathItems: never;
 }
@@ -1612,6 +1644,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["InsufficientScope"];
             422: components["responses"]["InvalidRequest"];
             429: components["responses"]["TooManyLists"];
             500: components["responses"]["InternalError"];
@@ -1700,6 +1733,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["InsufficientScope"];
             404: components["responses"]["NotFound"];
             422: components["responses"]["InvalidRequest"];
             500: components["responses"]["InternalError"];
@@ -1739,6 +1773,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["InsufficientScope"];
             404: components["responses"]["NotFound"];
             422: components["responses"]["InvalidRequest"];
             500: components["responses"]["InternalError"];
@@ -1778,6 +1813,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["InsufficientScope"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["HasPayments"];
             422: components["responses"]["InvalidRequest"];
@@ -1872,6 +1908,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["InsufficientScope"];
             422: components["responses"]["InvalidRequest"];
             500: components["responses"]["InternalError"];
             503: components["responses"]["Unavailable"];
@@ -1898,6 +1935,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["InsufficientScope"];
             422: components["responses"]["InvalidRequest"];
             500: components["responses"]["InternalError"];
             503: components["responses"]["Unavailable"];
@@ -1942,6 +1980,7 @@ export interface operations {
             };
             400: components["responses"]["MalformedBody"];
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["InsufficientScope"];
             408: components["responses"]["RequestTimeout"];
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
@@ -1967,6 +2006,7 @@ export interface operations {
         responses: {
             200: components["responses"]["OneWebhook"];
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["InsufficientScope"];
             404: components["responses"]["NotFound"];
             422: components["responses"]["InvalidRequest"];
             500: components["responses"]["InternalError"];
@@ -1997,6 +2037,7 @@ export interface operations {
                 content?: never;
             };
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["InsufficientScope"];
             404: components["responses"]["NotFound"];
             422: components["responses"]["InvalidRequest"];
             500: components["responses"]["InternalError"];
@@ -2025,6 +2066,7 @@ export interface operations {
             200: components["responses"]["OneWebhook"];
             400: components["responses"]["MalformedBody"];
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["InsufficientScope"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["RequestTimeout"];
             413: components["responses"]["BodyTooLarge"];
@@ -2069,6 +2111,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["InsufficientScope"];
             404: components["responses"]["NotFound"];
             422: components["responses"]["InvalidRequest"];
             500: components["responses"]["InternalError"];
@@ -2115,6 +2158,7 @@ export interface operations {
             };
             400: components["responses"]["MalformedBody"];
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["InsufficientScope"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["RequestTimeout"];
             413: components["responses"]["BodyTooLarge"];
@@ -2172,6 +2216,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["InsufficientScope"];
             404: components["responses"]["NotFound"];
             422: components["responses"]["InvalidRequest"];
             500: components["responses"]["InternalError"];
@@ -2215,6 +2260,7 @@ export interface operations {
                 content?: never;
             };
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["InsufficientScope"];
             404: components["responses"]["NotFound"];
             422: components["responses"]["InvalidRequest"];
             500: components["responses"]["InternalError"];
@@ -2262,6 +2308,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["InsufficientScope"];
             404: components["responses"]["NotFound"];
             422: components["responses"]["InvalidRequest"];
             500: components["responses"]["InternalError"];
@@ -2307,6 +2354,7 @@ export interface operations {
             };
             400: components["responses"]["MalformedBody"];
             401: components["responses"]["Unauthorized"];
+            403: components["responses"]["InsufficientScope"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["RequestTimeout"];
             413: components["responses"]["BodyTooLarge"];
