@@ -160,8 +160,8 @@ func TestSimulatePayment_TellsZeroFromDefault(t *testing.T) {
 	if diff := cmp.Diff([]string{`{}`, `{"amount":"0.5","confirmations":0}`}, s.bodies); diff != "" {
 		t.Error(diff)
 	}
-	if s.seen[0].Header.Get("Idempotency-Key") != "" {
-		t.Error("sent a key, which the operation does not know")
+	if s.seen[0].Header.Get("Idempotency-Key") == "" {
+		t.Error("sent no key")
 	}
 }
 
