@@ -42,7 +42,7 @@ func instead(name string, declared openapi3.Parameters) string {
 		if len(name) > longest {
 			continue
 		}
-		if n := distance(strings.ToLower(name), p.Value.Name); n < least {
+		if n := card.Distance(strings.ToLower(name), p.Value.Name); n < least {
 			nearest, least = p.Value.Name, n
 		}
 	}
@@ -53,25 +53,4 @@ func instead(name string, declared openapi3.Parameters) string {
 		return ", which has none"
 	}
 	return ", which has: " + strings.Join(known, ", ")
-}
-
-// distance returns how many bytes must be inserted, deleted or replaced to turn a into b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1) // the distances from the beginning of a to each beginning of b
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, diagonal+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }

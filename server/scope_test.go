@@ -76,11 +76,16 @@ func TestScopes_OfEveryOperationWithEveryScope(t *testing.T) {
 	only, without := of(owner)
 	strangers, _ := of(other)
 	mine := d.issued(t, d.scoped(t, owner, account.ScopesOf(account.CardsCreate)))
+	unpaid, err := d.client(t, only[account.CardsCreate]).CreateCard(t.Context(), client.CreateCardRequest{USDAmount: number("50"), Currency: "monero"})
+	need(t, err)
 	who, err := d.accounts.Authenticate(t.Context(), only[account.CardsRead])
 	need(t, err)
 
 	target := func(t *testing.T, template string) string {
-		hookID, event := uuid.Nil, uuid.Nil
+		id, hookID, event := mine, uuid.Nil, uuid.Nil
+		if strings.HasSuffix(template, "/cancel") {
+			id = unpaid.UUID
+		}
 		if strings.Contains(template, "{webhook_id}") {
 			url := "https://shop.example.com/hooks"
 			w, _, err := d.webhooks.CreateWebhook(t.Context(), who.AccountID, webhook.Request{URL: &url})
@@ -88,7 +93,7 @@ func TestScopes_OfEveryOperationWithEveryScope(t *testing.T) {
 			t.Cleanup(func() { _ = d.webhooks.DeleteWebhook(context.Background(), who.AccountID, w.ID) })
 			hookID, event = w.ID, d.happen(t, who.AccountID, card.EventLate)[0].ID
 		}
-		path := strings.NewReplacer("{uuid}", mine.String(), "{webhook_id}", hookID.String(), "{event_id}", event.String()).Replace(template)
+		path := strings.NewReplacer("{uuid}", id.String(), "{webhook_id}", hookID.String(), "{event_id}", event.String()).Replace(template)
 		if strings.HasSuffix(template, "/recover") {
 			path += "?since=2026-01-01T00:00:00Z"
 		}

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/cardmint/cardmint/internal/card"
 )
 
 // Scope is something that a token may be allowed to do. The contract says which operation needs which.
@@ -113,30 +115,9 @@ func ParseScopes(text string) (Scopes, error) {
 func nearest(name string) (near Scope) {
 	least := math.MaxInt
 	for _, s := range KnownScopes() {
-		if d := distance(name, string(s)); d <= least && 2*d <= len(s) {
+		if d := card.Distance(name, string(s)); d <= least && 2*d <= len(s) {
 			near, least = s, d
 		}
 	}
 	return near
-}
-
-// distance returns how many bytes must be inserted, removed or replaced to make b of a (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := diagonal
-			if a[i] != b[j] {
-				changed++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(changed, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }
