@@ -20,7 +20,7 @@ var allowed = map[string][]string{
 	"":             {},
 	"openapi":      {},
 	"client":       {},
-	"server":       {"internal/account", "internal/card", "internal/order", "internal/webhook", "openapi"},
+	"server":       {"internal/account", "internal/card", "internal/limit", "internal/order", "internal/webhook", "openapi"},
 	"cmd/cardmint": {"internal/cli"},
 
 	"internal/card":      {},
@@ -31,6 +31,7 @@ var allowed = map[string][]string{
 	"internal/account":  {"internal/card"},
 	"internal/custody":  {"internal/card"},
 	"internal/issue":    {"internal/card"},
+	"internal/limit":    {},
 	"internal/operator": {"internal/card"},
 	"internal/order":    {"internal/card"},
 	"internal/settle":   {"internal/card"},
@@ -44,7 +45,7 @@ var allowed = map[string][]string{
 	"internal/supplier/reference": {"internal/card", "internal/supplier"},
 	"internal/vault":              {"internal/account", "internal/card", "internal/custody", "internal/issue", "internal/order", "internal/webhook"},
 
-	"internal/cli": {"client", "internal/account", "internal/card", "internal/chain", "internal/custody", "internal/issue", "internal/operator", "internal/order",
+	"internal/cli": {"client", "internal/account", "internal/card", "internal/chain", "internal/custody", "internal/issue", "internal/limit", "internal/operator", "internal/order",
 		"internal/outbound", "internal/rate", "internal/settle", "internal/store", "internal/supplier", "internal/supplier/reference", "internal/vault", "internal/webhook", "server"},
 }
 

@@ -123,6 +123,7 @@ var (
 	ErrHasPayments      = &Error{Kind: Conflict, Code: "card_has_payments", Title: "Card has payments", Message: "Money has arrived for this card, so that it can't be canceled."}
 	ErrAccountFrozen    = &Error{Kind: Forbidden, Code: "account_frozen", Title: "Account frozen", Message: "The payment of a card that was generated has left its blockchain. Until the operator has settled that, your account gets no new cards."}
 	ErrQuotaExceeded    = &Error{Kind: LimitReached, Code: "quota_exceeded", Title: "Quota exceeded", Message: "Too many of your cards wait for their payment. Pay some of them, or try again when they have expired.", RetryAfter: time.Minute}
+	ErrRateLimited      = &Error{Kind: LimitReached, Code: "rate_limited", Title: "Too many requests", Message: "Too many requests. Try again in a moment.", RetryAfter: time.Second}
 	ErrNoRate           = &Error{Kind: Unavailable, Code: "rate_unavailable", Title: "No exchange rate", Message: "There is no fresh exchange rate for this currency. Try again in a few seconds.", RetryAfter: 10 * time.Second}
 	ErrNoAddress        = &Error{Kind: Unavailable, Code: "address_unavailable", Title: "No payment address", Message: "There is no payment address to hand out right now. Try again in a few seconds.", RetryAfter: 5 * time.Second}
 	ErrUnavailable      = &Error{Kind: Unavailable, Code: "unavailable", Title: "Service unavailable", Message: "A part that the service depends on does not answer. Try again in a few seconds.", RetryAfter: 5 * time.Second}
@@ -132,7 +133,7 @@ var (
 func PublicErrors() []*Error {
 	return []*Error{
 		ErrInternal, ErrMalformedJSON, ErrUnauthorized, ErrScope, ErrNotFound, ErrMethodNotAllowed, ErrRequestTimeout, ErrBodyTooLarge,
-		ErrUnsupportedMedia, ErrInvalidRequest, ErrKeyReused, ErrTooManyWebhooks, ErrWebhookDisabled, ErrNoAmount, ErrHasPayments, ErrAccountFrozen, ErrQuotaExceeded, ErrNoRate, ErrNoAddress, ErrUnavailable,
+		ErrUnsupportedMedia, ErrInvalidRequest, ErrKeyReused, ErrTooManyWebhooks, ErrWebhookDisabled, ErrNoAmount, ErrHasPayments, ErrAccountFrozen, ErrQuotaExceeded, ErrRateLimited, ErrNoRate, ErrNoAddress, ErrUnavailable,
 	}
 }
 

@@ -1,0 +1,270 @@
+package limit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/limit"
+)
+
+var errStore = errors.New("the store is away")
+
+// memory is a store of what processes tell each other.
+type memory struct {
+	text  map[string]string
+	calls []string
+	fails bool
+}
+
+func (m *memory) do(call string) error {
+	m.calls = append(m.calls, call)
+	if m.fails {
+		return errStore
+	}
+	return nil
+}
+
+func (m *memory) SaveUsage(_ context.Context, process, usage string) error {
+	if err := m.do("save"); err != nil {
+		return err
+	}
+	if m.text == nil {
+		m.text = map[string]string{}
+	}
+	m.text[process] = usage
+	return nil
+}
+
+func (m *memory) DeleteUsage(_ context.Context, process string) error {
+	if err := m.do("delete"); err != nil {
+		return err
+	}
+	delete(m.text, process)
+	return nil
+}
+
+func (m *memory) UsageOfOthers(_ context.Context, process string, _ time.Duration) (map[string]string, error) {
+	if err := m.do("read"); err != nil {
+		return nil, err
+	}
+	all := maps.Clone(m.text)
+	delete(all, process)
+	return all, nil
+}
+
+// fleet is several processes with one store.
+type fleet struct {
+	*clock
+	store *memory
+	all   []*limit.Limiter
+}
+
+func newFleet(t testing.TB, n int, cfg limit.Config) *fleet {
+	t.Helper()
+	f := &fleet{clock: newClock(), store: &memory{}}
+	for i := range n {
+		cfg.Process, cfg.Now = fmt.Sprint(i), f.now
+		f.all = append(f.all, limit.New(f.store, cfg))
+	}
+	f.tick(t)
+	return f
+}
+
+func (f *fleet) tick(t testing.TB) {
+	t.Helper()
+	for _, l := range f.all {
+		if err := l.Tick(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// flood sends n requests a second to each of some processes, for so many seconds, and returns how many passed.
+func (f *fleet) flood(t testing.TB, seconds, n int, to ...int) (total int) {
+	t.Helper()
+	for range seconds {
+		for range 100 {
+			f.advance(10 * time.Millisecond)
+			for _, i := range to {
+				total += passed(f.all[i], who, who, false, n/100)
+			}
+		}
+		f.tick(t)
+	}
+	return total
+}
+
+var who = uuid.MustParse("019aa1c9-f868-7cef-8e4e-9b1c97fb1d88")
+
+// Whoever gets all the traffic gets the whole limit.
+func TestTick_OneOfThreeGetsTheWholeLimit(t *testing.T) {
+	f := newFleet(t, 3, limit.Config{Token: policy(t, "100/s")})
+	if got := f.flood(t, 60, 1000, 1); got < 6000 || got > 6100 {
+		t.Errorf("%d requests passed in a minute", got)
+	}
+}
+
+// What they let pass before they know of each other is taken off afterwards.
+func TestTick_ThreeThatAreFloodedKeepTheLimitOverTime(t *testing.T) {
+	for _, window := range []string{"100/s", "1000/10s"} {
+		p := policy(t, window)
+		f := newFleet(t, 3, limit.Config{Token: p})
+		got, most := f.flood(t, 60, 3000, 0, 1, 2), 6000+3*int(p.Quota)+200
+		if got < 6000 || got > most {
+			t.Errorf("%s: %d requests passed in a minute, at most %d should", window, got, most)
+		}
+		if later := f.flood(t, 60, 3000, 0, 1, 2); later < 5500 || later > 6500 {
+			t.Errorf("%s: %d requests passed in the next minute", window, later)
+		}
+	}
+}
+
+// A little in each process is too much in all of them.
+func TestTick_EvenTrafficThatIsSmallInEachCountsInAll(t *testing.T) {
+	f := newFleet(t, 3, limit.Config{Token: policy(t, "1000/10s")})
+	if got := f.flood(t, 120, 100, 0, 1, 2); got > 120*100+3*1000+200 {
+		t.Errorf("%d requests passed in two minutes", got)
+	}
+}
+
+func TestTick_AClientThatMovesOnTakesItsDebtAlong(t *testing.T) {
+	f := newFleet(t, 2, limit.Config{Token: policy(t, "600/min")})
+	if got := passed(f.all[0], who, who, false, 1000); got != 600 {
+		t.Fatalf("%d passed", got)
+	}
+	f.tick(t)
+	if got := passed(f.all[1], who, who, false, 1000); got != 0 {
+		t.Errorf("%d passed elsewhere", got)
+	}
+	v := f.all[1].Take(who, who, false)
+	if s := v.Standings(); len(s) != 1 || s[0].Left != 0 || v.Wait != 100*time.Millisecond {
+		t.Errorf("%+v", v)
+	}
+	other := uuid.New()
+	if got := passed(f.all[1], other, other, false, 600); got != 600 {
+		t.Errorf("%d of another passed", got)
+	}
+}
+
+// What is read twice is counted once, and what could not be read is counted later.
+func TestTick_CountsOnceWhateverFails(t *testing.T) {
+	f := newFleet(t, 2, limit.Config{Token: policy(t, "600/min")})
+	passed(f.all[0], who, who, false, 100)
+	f.tick(t)
+	f.tick(t)
+	f.tick(t)
+	left := func() int64 { v := f.all[1].Take(who, who, false); return v.Standings()[0].Left }
+	if got := left(); got != 499 {
+		t.Errorf("%d left", got)
+	}
+	passed(f.all[0], who, who, false, 100)
+	f.store.fails = true
+	for _, l := range f.all {
+		if err := l.Tick(t.Context()); !errors.Is(err, errStore) {
+			t.Errorf("error %v", err)
+		}
+	}
+	if got := left(); got != 498 {
+		t.Errorf("%d left while the store is away", got)
+	}
+	f.store.fails = false
+	f.tick(t)
+	if got := left(); got != 397 {
+		t.Errorf("%d left when it is back", got)
+	}
+}
+
+// What was told before a process started may be old.
+func TestTick_AProcessThatStartsCountsFromThenOn(t *testing.T) {
+	f := newFleet(t, 1, limit.Config{Token: policy(t, "600/min")})
+	passed(f.all[0], who, who, false, 300)
+	f.tick(t)
+	young := limit.New(f.store, limit.Config{Token: policy(t, "600/min"), Process: "young", Now: f.now})
+	f.all = append(f.all, young)
+	f.tick(t)
+	if v := young.Take(who, who, false); v.Standings()[0].Left != 599 {
+		t.Errorf("%+v", v)
+	}
+	passed(f.all[0], who, who, false, 100)
+	f.tick(t)
+	if v := young.Take(who, who, false); v.Standings()[0].Left != 498 {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestTick_CostsOneQueryUnlessThereIsSomethingToTell(t *testing.T) {
+	f := newFleet(t, 1, limit.Config{Token: policy(t, "600/min")})
+	want := func(calls string) {
+		t.Helper()
+		f.store.calls = nil
+		f.advance(time.Second)
+		f.tick(t)
+		if got := strings.Join(f.store.calls, " "); got != calls {
+			t.Errorf("%s, want %s", got, calls)
+		}
+	}
+	want("read")
+	passed(f.all[0], who, who, false, 1)
+	want("read") // hardly anything
+	passed(f.all[0], who, who, false, 300)
+	want("save read")
+	for range 9 {
+		want("read")
+	}
+	want("save read") // or it would be taken for dead
+	f.advance(time.Minute)
+	want("delete read")
+	want("read")
+	if n := f.all[0].Buckets(); n != 0 {
+		t.Errorf("%d buckets are left", n)
+	}
+	if err := f.all[0].Close(t.Context()); err != nil || len(f.store.text) != 0 {
+		t.Errorf("error %v, left %v", err, f.store.text)
+	}
+}
+
+func TestTick_ManyBusyTokensAreHeldInBoundedMemory(t *testing.T) {
+	f := newFleet(t, 2, limit.Config{Token: policy(t, "10/s")})
+	for range 5000 {
+		id := uuid.New()
+		passed(f.all[0], id, id, false, 10)
+	}
+	f.tick(t)
+	if n := strings.Count(f.store.text["0"], `"id"`); n != limit.MostShared {
+		t.Errorf("%d are told of", n)
+	}
+	if n := f.all[1].Buckets(); n != limit.MostShared {
+		t.Errorf("%d buckets", n)
+	}
+	f.advance(2 * time.Second)
+	f.tick(t)
+	if a, b := f.all[0].Buckets(), f.all[1].Buckets(); a != 0 || b != 0 {
+		t.Errorf("%d and %d buckets are left", a, b)
+	}
+	passed(f.all[0], who, who, false, 10)
+	f.tick(t)
+	if passed(f.all[1], who, who, false, 1) != 0 {
+		t.Error("there is no place to tell of others")
+	}
+}
+
+// Whatever is in the store: it is ignored, or costs one client at most twice its quota.
+func TestTick_NonsenseInTheStore(t *testing.T) {
+	f := newFleet(t, 1, limit.Config{Token: policy(t, "10/s")})
+	for i, text := range []string{"", "x", "{}", "null", "[{}]", `[{"kind":"address"}]`, `[{"kind":"account","id":"` + who.String() + `","used":5}]`,
+		`[{"kind":"token","id":"` + who.String() + `","bucket":1,"used":-5}]`, `[{"kind":"token","id":"` + who.String() + `","bucket":1,"used":9223372036854775807}]`} {
+		f.store.text = map[string]string{fmt.Sprint("x", i): text}
+		f.tick(t)
+	}
+	f.advance(2 * time.Second)
+	if got := passed(f.all[0], who, who, false, 20); got != 10 {
+		t.Errorf("%d passed", got)
+	}
+}
