@@ -67,6 +67,7 @@ const (
 	ProblemCodeMethodNotAllowed     ProblemCode = "method_not_allowed"
 	ProblemCodeNotFound             ProblemCode = "not_found"
 	ProblemCodeQuotaExceeded        ProblemCode = "quota_exceeded"
+	ProblemCodeRateLimited          ProblemCode = "rate_limited"
 	ProblemCodeRateUnavailable      ProblemCode = "rate_unavailable"
 	ProblemCodeRequestTimeout       ProblemCode = "request_timeout"
 	ProblemCodeTooManyWebhooks      ProblemCode = "too_many_webhooks"

@@ -1,35 +1,60 @@
 package server
 
 import (
+	"errors"
+	"net/http"
 	"strings"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/limit"
 )
 
-// authenticate authenticates the request by its bearer token (RFC 6750, section 2.1), before anything else in it is looked at.
-func authenticate(accounts *account.Service, problems problemWriter) gin.HandlerFunc {
+// authenticate authenticates the request by its bearer token (RFC 6750, section 2.1), before anything else in it is looked at. An address that
+// failed too often may use only tokens that this process has seen to be good: then the store is not asked.
+func authenticate(accounts *account.Service, limits *limit.Limiter, trusted proxies, problems problemWriter) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		sent := c.Request.Header.Values("Authorization")
-		if len(sent) > 1 { // a proxy in front of the service may have looked at the other one
-			problems.write(c, card.ErrUnauthorized.Saying(`There is more than one "Authorization" header. Send it once.`))
+		from := limit.Network(trusted.client(c.Request))
+		token, err := bearer(c.Request)
+		if wait := limits.Blocked(from); wait > 0 && !accounts.Recognizes(token) {
+			refuseAddress(c, limits, wait, problems)
 			return
 		}
-		scheme, token, _ := strings.Cut(strings.Join(sent, ""), " ")
-		if !strings.EqualFold(scheme, "Bearer") || token == "" {
-			problems.write(c, card.ErrUnauthorized.Saying(`The token is missing. Send "Authorization: Bearer <API_TOKEN>" with a token of your account.`))
-			return
+		var who account.Identity
+		if err == nil {
+			who, err = accounts.Authenticate(c.Request.Context(), token)
 		}
-		who, err := accounts.Authenticate(c.Request.Context(), token)
 		if err != nil {
+			if errors.Is(err, card.ErrUnauthorized) {
+				limits.Fail(from)
+			}
 			problems.write(c, err)
 			return
 		}
 		c.Set(identityKey, who)
 	}
 }
+
+// bearer returns the token of a request.
+func bearer(r *http.Request) (string, error) {
+	sent := r.Header["Authorization"]
+	switch len(sent) {
+	case 0:
+		return "", errNoToken
+	case 1:
+	default: // a proxy in front of the service may have looked at the other one
+		return "", card.ErrUnauthorized.Saying(`There is more than one "Authorization" header. Send it once.`)
+	}
+	scheme, token, _ := strings.Cut(sent[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return "", errNoToken
+	}
+	return token, nil
+}
+
+var errNoToken = card.ErrUnauthorized.Saying(`The token is missing. Send "Authorization: Bearer <API_TOKEN>" with a token of your account.`)
 
 // identity returns the identity that authenticate found.
 func identity(c interface{ Value(key any) any }) (account.Identity, bool) {

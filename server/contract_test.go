@@ -124,8 +124,10 @@ func responseFault(method string, u *url.URL, res *http.Response, body []byte, c
 		return nil
 	}
 	for name := range operation.Responses.Status(res.StatusCode).Value.Headers {
-		scopeless := name == "WWW-Authenticate" && res.StatusCode == http.StatusForbidden // see problemFault
-		if optional := name == "Link" || name == "Idempotency-Replayed" || scopeless; !optional && res.Header.Get(name) == "" {
+		optional := name == "Link" || name == "Idempotency-Replayed" ||
+			name == "WWW-Authenticate" && res.StatusCode == http.StatusForbidden || // see problemFault
+			strings.HasPrefix(name, "RateLimit") && res.StatusCode >= 500 // nobody was authenticated
+		if !optional && res.Header.Get(name) == "" {
 			return fmt.Errorf("the header %s is missing", name)
 		}
 	}

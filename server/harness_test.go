@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -22,6 +23,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/limit"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/rig"
@@ -57,6 +59,8 @@ type setup struct {
 	limits     func(*order.Config)
 	poster     webhook.Poster // Defaults to none: no webhook can be registered.
 	wakeSender func()
+	requests   *limit.Config // Defaults to limits of which every response tells, and that no test reaches.
+	proxies    []netip.Prefix
 }
 
 // deployment is a running service. All its parts are the real ones; it moves on by requests, never by itself.
@@ -66,6 +70,7 @@ type deployment struct {
 	orders   *order.Service
 	accounts *account.Service
 	webhooks *webhook.Service
+	requests *limit.Limiter
 	handler  http.Handler
 	web      *httptest.Server
 	log      *logBuffer
@@ -141,7 +146,17 @@ func deploy(t testing.TB, s setup) *deployment {
 	}
 	d.webhooks, err = webhook.New(requests, keys, s.poster, s.wakeSender, webhook.Config{Now: s.clock.now})
 	need(t, err)
-	config := server.Config{Orders: d.orders, Accounts: d.accounts, Webhooks: d.webhooks, Log: slog.New(slog.NewJSONHandler(d.log, nil)), Checks: checksOf(s.checks)}
+	if s.requests == nil {
+		most := limit.Policy{Quota: 1_000_000, Window: time.Second}
+		s.requests = &limit.Config{Token: most, Account: most, Create: most, Address: most}
+	}
+	counting := *s.requests
+	if counting.Process = uuid.NewString(); counting.Now == nil {
+		counting.Now = s.clock.now
+	}
+	d.requests = limit.New(db, counting)
+	config := server.Config{Orders: d.orders, Accounts: d.accounts, Webhooks: d.webhooks, Log: slog.New(slog.NewJSONHandler(d.log, nil)), Checks: checksOf(s.checks),
+		Limits: d.requests, Proxies: s.proxies}
 	if s.noService {
 		config.Orders = nil
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net/http"
 	"runtime/debug"
 	"strconv"
@@ -97,11 +96,10 @@ func (p problemWriter) write(c *gin.Context, err error) {
 	case card.Unauthorized:
 		c.Header("WWW-Authenticate", "Bearer")
 	case card.Unavailable, card.LimitReached:
-		c.Header("Retry-After", strconv.Itoa(max(1, int(math.Ceil(known.RetryAfter.Seconds())))))
+		c.Header("Retry-After", strconv.FormatInt(seconds(known.RetryAfter), 10))
 	}
 	if q := known.Quota; q != nil {
-		c.Header("RateLimit-Policy", fmt.Sprintf("%q;q=%d", q.Name, q.Limit))
-		c.Header("RateLimit", fmt.Sprintf("%q;r=%d", q.Name, q.Left))
+		addQuota(c.Writer.Header(), q)
 	}
 	if c.Request.ContentLength != 0 && leavesBody(known) {
 		c.Header("Connection", "close") // or net/http would read the rest of the body before it responds

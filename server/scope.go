@@ -26,7 +26,7 @@ func scopeOf(operation *openapi3.Operation) (account.Scope, error) {
 // authorize refuses requests whose token does not have the scope that the operation needs, before anything else in them is looked at.
 func (s *spec) authorize(problems problemWriter) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		scope := s.scopes[c.Request.Method+" "+c.FullPath()]
+		scope := s.scopes[s.route(c)]
 		if who, _ := identity(c); scope != noScope && !who.Scopes.Has(scope) {
 			problems.write(c, card.ErrScope.Needing(string(scope)))
 		}

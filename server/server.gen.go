@@ -63,7 +63,6 @@ const (
 	EventTypeCardGenerated    EventType = "card.generated"
 	EventTypeCardRefundDue    EventType = "card.refund_due"
 	EventTypeFeedReset        EventType = "feed.reset"
-	EventTypePaymentCanceled  EventType = "payment.canceled"
 	EventTypePaymentDetected  EventType = "payment.detected"
 	EventTypePaymentExpired   EventType = "payment.expired"
 	EventTypePaymentLate      EventType = "payment.late"
@@ -80,8 +79,6 @@ func (e EventType) Valid() bool {
 	case EventTypeCardRefundDue:
 		return true
 	case EventTypeFeedReset:
-		return true
-	case EventTypePaymentCanceled:
 		return true
 	case EventTypePaymentDetected:
 		return true
@@ -102,7 +99,6 @@ func (e EventType) Valid() bool {
 
 // Defines values for PaymentState.
 const (
-	Canceled   PaymentState = "canceled"
 	Confirming PaymentState = "confirming"
 	Detected   PaymentState = "detected"
 	Expired    PaymentState = "expired"
@@ -116,8 +112,6 @@ const (
 // Valid indicates whether the value is a known member of the PaymentState enum.
 func (e PaymentState) Valid() bool {
 	switch e {
-	case Canceled:
-		return true
 	case Confirming:
 		return true
 	case Detected:
@@ -145,15 +139,14 @@ const (
 	ProblemCodeAddressUnavailable   ProblemCode = "address_unavailable"
 	ProblemCodeAmountUnavailable    ProblemCode = "amount_unavailable"
 	ProblemCodeBodyTooLarge         ProblemCode = "body_too_large"
-	ProblemCodeCardHasPayments      ProblemCode = "card_has_payments"
 	ProblemCodeIdempotencyKeyReused ProblemCode = "idempotency_key_reused"
-	ProblemCodeInsufficientScope    ProblemCode = "insufficient_scope"
 	ProblemCodeInternal             ProblemCode = "internal"
 	ProblemCodeInvalidRequest       ProblemCode = "invalid_request"
 	ProblemCodeMalformedJSON        ProblemCode = "malformed_json"
 	ProblemCodeMethodNotAllowed     ProblemCode = "method_not_allowed"
 	ProblemCodeNotFound             ProblemCode = "not_found"
 	ProblemCodeQuotaExceeded        ProblemCode = "quota_exceeded"
+	ProblemCodeRateLimited          ProblemCode = "rate_limited"
 	ProblemCodeRateUnavailable      ProblemCode = "rate_unavailable"
 	ProblemCodeRequestTimeout       ProblemCode = "request_timeout"
 	ProblemCodeTooManyWebhooks      ProblemCode = "too_many_webhooks"
@@ -174,11 +167,7 @@ func (e ProblemCode) Valid() bool {
 		return true
 	case ProblemCodeBodyTooLarge:
 		return true
-	case ProblemCodeCardHasPayments:
-		return true
 	case ProblemCodeIdempotencyKeyReused:
-		return true
-	case ProblemCodeInsufficientScope:
 		return true
 	case ProblemCodeInternal:
 		return true
@@ -191,6 +180,8 @@ func (e ProblemCode) Valid() bool {
 	case ProblemCodeNotFound:
 		return true
 	case ProblemCodeQuotaExceeded:
+		return true
+	case ProblemCodeRateLimited:
 		return true
 	case ProblemCodeRateUnavailable:
 		return true
@@ -243,9 +234,9 @@ type Card struct {
 	// and filled in once it is `generated`.
 	//
 	// There are two exceptions, both the operator's choice. Credentials may be purged some time after the card was issued: then all fields
-	// are null, and the card has `credentials_purged_at`. And they may be masked everywhere but in the response of `revealCard`, for all
-	// tokens or for those without the scope `credentials:reveal`: then `card_number` is twelve asterisks and the last four digits, such as
-	// `************1232`, and `security_code` and `url_password` are nothing but asterisks.
+	// are null, and the card has `credentials_purged_at`. And they may be masked everywhere but in the response of `revealCard`: then
+	// `card_number` is twelve asterisks and the last four digits, such as `************1232`, and `security_code` and `url_password` are
+	// nothing but asterisks.
 	Credentials Credentials `json:"credentials"`
 
 	// CredentialsPurgedAt When the service deleted the card's credentials for good, UTC. Absent if it did not. The card stays `generated`, and its
@@ -262,16 +253,6 @@ type Card struct {
 
 	// Refund What the operator gave back of what was paid for a card. Null if nothing was.
 	Refund *Refund `json:"refund"`
-
-	// Reference The `reference` that the card was created with, unchanged. Absent if there was none.
-	//
-	// Example: order-4711
-	Reference *string `json:"reference,omitempty"`
-
-	// Metadata The `metadata` that the card was created with, unchanged. Absent if there was none, or if it is damaged.
-	//
-	// Example: {"campaign":"winter","customer":"c-1208"}
-	Metadata json.RawMessage `json:"metadata,omitempty"`
 }
 
 // CardStatus How far the card is:
@@ -289,22 +270,6 @@ type CreateCardRequest struct {
 	//
 	// Example: monero
 	Currency string `json:"currency"`
-
-	// Metadata Data of your own about the card: up to 20 pairs of a key of 1 to 40 characters and a text of up to 500 characters, without U+0000.
-	// Every response with the card has it, unchanged but for the order of the keys. The service does not interpret it, and its log does
-	// not have it.
-	//
-	//
-	// Example: {"campaign":"winter","customer":"c-1208"}
-	Metadata *map[string]string `json:"metadata,omitempty"`
-
-	// Reference A name of your own for the card, such as the number of an order: up to 200 characters (Unicode code points), without U+0000. It
-	// need not be unique. Every response with the card and every event about it has it, unchanged, and `listCards` finds cards by it.
-	// The service does not interpret it, and its log does not have it.
-	//
-	//
-	// Example: order-4711
-	Reference *string `json:"reference,omitempty"`
 
 	// RefundAddress An address of yours for `currency`. If the card can't be issued, or you paid too much, the operator gives money back to it. The
 	// service refuses an address that can't be one of the currency, and one for another network than that of `payment.address`. It is
@@ -376,9 +341,9 @@ type CreatedCard struct {
 	// and filled in once it is `generated`.
 	//
 	// There are two exceptions, both the operator's choice. Credentials may be purged some time after the card was issued: then all fields
-	// are null, and the card has `credentials_purged_at`. And they may be masked everywhere but in the response of `revealCard`, for all
-	// tokens or for those without the scope `credentials:reveal`: then `card_number` is twelve asterisks and the last four digits, such as
-	// `************1232`, and `security_code` and `url_password` are nothing but asterisks.
+	// are null, and the card has `credentials_purged_at`. And they may be masked everywhere but in the response of `revealCard`: then
+	// `card_number` is twelve asterisks and the last four digits, such as `************1232`, and `security_code` and `url_password` are
+	// nothing but asterisks.
 	Credentials Credentials `json:"credentials"`
 
 	// RefundAddress The first and last six characters of the `refund_address` in the request. Null if there was none.
@@ -388,25 +353,15 @@ type CreatedCard struct {
 
 	// Refund What the operator gave back of what was paid for a card. Null if nothing was.
 	Refund *Refund `json:"refund"`
-
-	// Reference The `reference` that the card was created with, unchanged. Absent if there was none.
-	//
-	// Example: order-4711
-	Reference *string `json:"reference,omitempty"`
-
-	// Metadata The `metadata` that the card was created with, unchanged. Absent if there was none, or if it is damaged.
-	//
-	// Example: {"campaign":"winter","customer":"c-1208"}
-	Metadata json.RawMessage `json:"metadata,omitempty"`
 }
 
 // Credentials What you need to use the card. All five fields are always present. They are null while the card is `awaiting_payment`,
 // and filled in once it is `generated`.
 //
 // There are two exceptions, both the operator's choice. Credentials may be purged some time after the card was issued: then all fields
-// are null, and the card has `credentials_purged_at`. And they may be masked everywhere but in the response of `revealCard`, for all
-// tokens or for those without the scope `credentials:reveal`: then `card_number` is twelve asterisks and the last four digits, such as
-// `************1232`, and `security_code` and `url_password` are nothing but asterisks.
+// are null, and the card has `credentials_purged_at`. And they may be masked everywhere but in the response of `revealCard`: then
+// `card_number` is twelve asterisks and the last four digits, such as `************1232`, and `security_code` and `url_password` are
+// nothing but asterisks.
 type Credentials struct {
 	// CardNumber The card number, digits only; or asterisks and its last four digits, if it is masked.
 	//
@@ -547,7 +502,6 @@ type Event struct {
 	// - `payment.underpaid`: something has arrived, but less than the amount asked for.
 	// - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
 	// - `payment.expired`: nothing arrived in time.
-	// - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
 	// - `payment.reversed`: the payment of an issued card left its blockchain.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
@@ -574,11 +528,6 @@ type Event struct {
 	// Example: 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88
 	CardUUID *openapi_types.UUID `json:"card_uuid,omitempty"`
 
-	// Reference The card's `reference`. Absent if the card has none.
-	//
-	// Example: order-4711
-	Reference *string `json:"reference,omitempty"`
-
 	// Status How far the card is:
 	// - `awaiting_payment`: the payment is not yet confirmed on the blockchain; the credentials are null.
 	// - `generated`: the payment is confirmed and the card is issued; the credentials are filled in, until they are purged.
@@ -594,9 +543,8 @@ type Event struct {
 	// - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
 	// - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes nothing.
 	// - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
-	//   the operator. A card that was canceled ends then, not at `expires_at`.
+	//   the operator.
 	// - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
-	// - `canceled`: you canceled the card (`cancelCard`), and it holds no money. Do not pay any more.
 	// - `reversed`: the card was issued, but its payment left the blockchain afterwards.
 	//
 	//
@@ -622,7 +570,6 @@ type Event struct {
 //   - `payment.underpaid`: something has arrived, but less than the amount asked for.
 //   - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
 //   - `payment.expired`: nothing arrived in time.
-//   - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
 //   - `payment.reversed`: the payment of an issued card left its blockchain.
 //   - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 //   - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
@@ -690,9 +637,8 @@ type Payment struct {
 	// - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
 	// - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes nothing.
 	// - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
-	//   the operator. A card that was canceled ends then, not at `expires_at`.
+	//   the operator.
 	// - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
-	// - `canceled`: you canceled the card (`cancelCard`), and it holds no money. Do not pay any more.
 	// - `reversed`: the card was issued, but its payment left the blockchain afterwards.
 	//
 	//
@@ -700,14 +646,14 @@ type Payment struct {
 	State PaymentState `json:"state"`
 
 	// ExpiresAt The amount and the rate are locked until this time, UTC. The service honours a payment that it first saw before this time,
-	// whenever that payment confirms. A card that is canceled ends at once.
+	// whenever that payment confirms.
 	//
 	//
 	// Example: 2026-11-20T15:46:00.120Z
 	ExpiresAt Time `json:"expires_at"`
 
-	// URI The payment instruction as a URI, for wallets and QR codes. Empty if the card was canceled, or the operator refunded money before
-	// it was issued: do not pay any more.
+	// URI The payment instruction as a URI, for wallets and QR codes. Empty if the operator refunded money before the card was issued: do
+	// not pay any more.
 	//
 	//
 	// Example: monero:8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3tVCK5cjSvCsJZ5oyScoGMxgAQjZfYAdpdJhYoQyyGbXfZKhUdWjQxFX3KpnYG6v?tx_amount=0.983456789012
@@ -720,8 +666,7 @@ type Payment struct {
 	// Example: 0
 	AmountReceived card.Decimal `json:"amount_received"`
 
-	// AmountDue What you still have to send, in coins. `0` once enough has arrived, once the card is issued or canceled, and once the operator
-	// refunded money.
+	// AmountDue What you still have to send, in coins. `0` once enough has arrived, once the card is issued, and once the operator refunded money.
 	//
 	//
 	// Example: 0.983456789012
@@ -761,9 +706,8 @@ type Payment struct {
 //   - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
 //   - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes nothing.
 //   - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
-//     the operator. A card that was canceled ends then, not at `expires_at`.
+//     the operator.
 //   - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
-//   - `canceled`: you canceled the card (`cancelCard`), and it holds no money. Do not pay any more.
 //   - `reversed`: the card was issued, but its payment left the blockchain afterwards.
 //
 // Example: unpaid
@@ -867,7 +811,6 @@ type TestWebhookRequest struct {
 	// - `payment.underpaid`: something has arrived, but less than the amount asked for.
 	// - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
 	// - `payment.expired`: nothing arrived in time.
-	// - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
 	// - `payment.reversed`: the payment of an issued card left its blockchain.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
@@ -1011,12 +954,6 @@ type WebhookWithSecret struct {
 // CardUUID defines model for CardUUID.
 type CardUUID = openapi_types.UUID
 
-// HarmlessIdempotencyKey defines model for HarmlessIdempotencyKey.
-type HarmlessIdempotencyKey = string
-
-// IdempotencyKey defines model for IdempotencyKey.
-type IdempotencyKey = string
-
 // WebhookID defines model for WebhookID.
 type WebhookID = openapi_types.UUID
 
@@ -1025,12 +962,6 @@ type BodyTooLarge = Problem
 
 // Forbidden An error, in the form that RFC 9457 defines.
 type Forbidden = Problem
-
-// HasPayments An error, in the form that RFC 9457 defines.
-type HasPayments = Problem
-
-// InsufficientScope An error, in the form that RFC 9457 defines.
-type InsufficientScope = Problem
 
 // InternalError An error, in the form that RFC 9457 defines.
 type InternalError = Problem
@@ -1049,6 +980,9 @@ type NotFound = Problem
 
 // OneWebhook An address of yours that the service sends events to.
 type OneWebhook = Webhook
+
+// RateLimited An error, in the form that RFC 9457 defines.
+type RateLimited = Problem
 
 // RequestTimeout An error, in the form that RFC 9457 defines.
 type RequestTimeout = Problem
@@ -1070,22 +1004,6 @@ type ListCardsParams struct {
 	// Status Lists only cards with this status. If absent, lists cards of every status.
 	Status *CardStatus `form:"status,omitempty" json:"status,omitempty"`
 
-	// PaymentState Lists only cards whose payment is in this state.
-	PaymentState *PaymentState `form:"payment_state,omitempty" json:"payment_state,omitempty"`
-
-	// Currency Lists only cards that are paid with this cryptocurrency.
-	Currency *string `form:"currency,omitempty" json:"currency,omitempty"`
-
-	// Reference Lists only cards with exactly this `reference`.
-	Reference *string `form:"reference,omitempty" json:"reference,omitempty"`
-
-	// CreatedAfter Lists only cards that were created at this time or later.
-	CreatedAfter *Time `form:"created_after,omitempty" json:"created_after,omitempty"`
-
-	// CreatedBefore Lists only cards that were created before this time. A list from the beginning of one month to the beginning of the next has
-	// each card of the month.
-	CreatedBefore *Time `form:"created_before,omitempty" json:"created_before,omitempty"`
-
 	// Limit The maximum number of cards in a page. If absent, the list is not divided into pages.
 	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
 
@@ -1102,18 +1020,6 @@ type CreateCardParams struct {
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
-// CancelCardParams defines parameters for CancelCard.
-type CancelCardParams struct {
-	// IdempotencyKey Accepted, but not needed and not kept. It is harmless to repeat the call, with any key or without one.
-	IdempotencyKey *HarmlessIdempotencyKey `json:"Idempotency-Key,omitempty"`
-}
-
-// RevealCardParams defines parameters for RevealCard.
-type RevealCardParams struct {
-	// IdempotencyKey Accepted, but not needed and not kept. It is harmless to repeat the call, with any key or without one.
-	IdempotencyKey *HarmlessIdempotencyKey `json:"Idempotency-Key,omitempty"`
-}
-
 // ListEventsParams defines parameters for ListEvents.
 type ListEventsParams struct {
 	// After Lists only events with a greater `seq`. If absent, starts with the first event.
@@ -1121,20 +1027,6 @@ type ListEventsParams struct {
 
 	// Limit The maximum number of events in the response.
 	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
-}
-
-// SimulatePaymentParams defines parameters for SimulatePayment.
-type SimulatePaymentParams struct {
-	// IdempotencyKey Makes the call safe to repeat: a repeated call with the same key sends no second transfer, and responds with the card as it is by
-	// then. If the key comes with another card or another `amount`, the service refuses the request with `422`. Keys belong to the account.
-	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
-}
-
-// CreateWebhookParams defines parameters for CreateWebhook.
-type CreateWebhookParams struct {
-	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
-	// another operation was used for another request.
-	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListDeliveriesParams defines parameters for ListDeliveries.
@@ -1149,35 +1041,10 @@ type ListDeliveriesParams struct {
 	Before *int64 `form:"before,omitempty" json:"before,omitempty"`
 }
 
-// RedeliverParams defines parameters for Redeliver.
-type RedeliverParams struct {
-	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
-	// another operation was used for another request.
-	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
-}
-
 // RecoverWebhookParams defines parameters for RecoverWebhook.
 type RecoverWebhookParams struct {
 	// Since Sends only events that happened at this time or later, UTC.
 	Since Time `form:"since" json:"since"`
-
-	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
-	// another operation was used for another request.
-	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
-}
-
-// RotateWebhookSecretParams defines parameters for RotateWebhookSecret.
-type RotateWebhookSecretParams struct {
-	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
-	// another operation was used for another request.
-	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
-}
-
-// TestWebhookParams defines parameters for TestWebhook.
-type TestWebhookParams struct {
-	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
-	// another operation was used for another request.
-	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CreateCardJSONRequestBody defines body for CreateCard for application/json ContentType.
@@ -1206,12 +1073,9 @@ type ServerInterface interface {
 	// GetCard Read one card
 	// (GET /api/cards/{uuid})
 	GetCard(c *gin.Context, uuid CardUUID)
-	// CancelCard Cancel a card
-	// (POST /api/cards/{uuid}/cancel)
-	CancelCard(c *gin.Context, uuid CardUUID, params CancelCardParams)
 	// RevealCard Read one card with its credentials
 	// (POST /api/cards/{uuid}/reveal)
-	RevealCard(c *gin.Context, uuid CardUUID, params RevealCardParams)
+	RevealCard(c *gin.Context, uuid CardUUID)
 	// ListCurrencies List currencies
 	// (GET /api/currencies)
 	ListCurrencies(c *gin.Context)
@@ -1223,13 +1087,13 @@ type ServerInterface interface {
 	ListOffers(c *gin.Context)
 	// SimulatePayment Pay for a card with simulated money
 	// (POST /api/sandbox/cards/{uuid}/payments)
-	SimulatePayment(c *gin.Context, uuid CardUUID, params SimulatePaymentParams)
+	SimulatePayment(c *gin.Context, uuid CardUUID)
 	// ListWebhooks List webhooks
 	// (GET /api/webhooks)
 	ListWebhooks(c *gin.Context)
 	// CreateWebhook Register a webhook
 	// (POST /api/webhooks)
-	CreateWebhook(c *gin.Context, params CreateWebhookParams)
+	CreateWebhook(c *gin.Context)
 	// DeleteWebhook Delete a webhook
 	// (DELETE /api/webhooks/{webhook_id})
 	DeleteWebhook(c *gin.Context, webhookID WebhookID)
@@ -1244,16 +1108,16 @@ type ServerInterface interface {
 	ListDeliveries(c *gin.Context, webhookID WebhookID, params ListDeliveriesParams)
 	// Redeliver Send one event again
 	// (POST /api/webhooks/{webhook_id}/deliveries/{event_id}/redeliver)
-	Redeliver(c *gin.Context, webhookID WebhookID, eventID openapi_types.UUID, params RedeliverParams)
+	Redeliver(c *gin.Context, webhookID WebhookID, eventID openapi_types.UUID)
 	// RecoverWebhook Send all missed events
 	// (POST /api/webhooks/{webhook_id}/recover)
 	RecoverWebhook(c *gin.Context, webhookID WebhookID, params RecoverWebhookParams)
 	// RotateWebhookSecret Change a webhook's secret
 	// (POST /api/webhooks/{webhook_id}/rotate-secret)
-	RotateWebhookSecret(c *gin.Context, webhookID WebhookID, params RotateWebhookSecretParams)
+	RotateWebhookSecret(c *gin.Context, webhookID WebhookID)
 	// TestWebhook Send an example event
 	// (POST /api/webhooks/{webhook_id}/test)
-	TestWebhook(c *gin.Context, webhookID WebhookID, params TestWebhookParams)
+	TestWebhook(c *gin.Context, webhookID WebhookID)
 }
 
 // ServerInterfaceWrapper converts contexts to parameters.
@@ -1279,46 +1143,6 @@ func (siw *ServerInterfaceWrapper) ListCards(c *gin.Context) {
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", c.Request.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter status: %w", err), http.StatusBadRequest)
-		return
-	}
-
-	// ------------- Optional query parameter "payment_state" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "payment_state", c.Request.URL.Query(), &params.PaymentState, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter payment_state: %w", err), http.StatusBadRequest)
-		return
-	}
-
-	// ------------- Optional query parameter "currency" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "currency", c.Request.URL.Query(), &params.Currency, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter currency: %w", err), http.StatusBadRequest)
-		return
-	}
-
-	// ------------- Optional query parameter "reference" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "reference", c.Request.URL.Query(), &params.Reference, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter reference: %w", err), http.StatusBadRequest)
-		return
-	}
-
-	// ------------- Optional query parameter "created_after" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_after", c.Request.URL.Query(), &params.CreatedAfter, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter created_after: %w", err), http.StatusBadRequest)
-		return
-	}
-
-	// ------------- Optional query parameter "created_before" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_before", c.Request.URL.Query(), &params.CreatedBefore, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter created_before: %w", err), http.StatusBadRequest)
 		return
 	}
 
@@ -1413,55 +1237,6 @@ func (siw *ServerInterfaceWrapper) GetCard(c *gin.Context) {
 	siw.Handler.GetCard(c, uuid)
 }
 
-// CancelCard operation middleware
-func (siw *ServerInterfaceWrapper) CancelCard(c *gin.Context) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "uuid" -------------
-	var uuid CardUUID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "uuid", c.Param("uuid"), &uuid, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter uuid: %w", err), http.StatusBadRequest)
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CancelCardParams
-
-	headers := c.Request.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey HarmlessIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		middleware(c)
-		if c.IsAborted() {
-			return
-		}
-	}
-
-	siw.Handler.CancelCard(c, uuid, params)
-}
-
 // RevealCard operation middleware
 func (siw *ServerInterfaceWrapper) RevealCard(c *gin.Context) {
 
@@ -1477,30 +1252,6 @@ func (siw *ServerInterfaceWrapper) RevealCard(c *gin.Context) {
 		return
 	}
 
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RevealCardParams
-
-	headers := c.Request.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey HarmlessIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -1508,7 +1259,7 @@ func (siw *ServerInterfaceWrapper) RevealCard(c *gin.Context) {
 		}
 	}
 
-	siw.Handler.RevealCard(c, uuid, params)
+	siw.Handler.RevealCard(c, uuid)
 }
 
 // ListCurrencies operation middleware
@@ -1587,30 +1338,6 @@ func (siw *ServerInterfaceWrapper) SimulatePayment(c *gin.Context) {
 		return
 	}
 
-	// Parameter object where we will unmarshal all parameters from the context
-	var params SimulatePaymentParams
-
-	headers := c.Request.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey string
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -1618,7 +1345,7 @@ func (siw *ServerInterfaceWrapper) SimulatePayment(c *gin.Context) {
 		}
 	}
 
-	siw.Handler.SimulatePayment(c, uuid, params)
+	siw.Handler.SimulatePayment(c, uuid)
 }
 
 // ListWebhooks operation middleware
@@ -1637,33 +1364,6 @@ func (siw *ServerInterfaceWrapper) ListWebhooks(c *gin.Context) {
 // CreateWebhook operation middleware
 func (siw *ServerInterfaceWrapper) CreateWebhook(c *gin.Context) {
 
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CreateWebhookParams
-
-	headers := c.Request.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -1671,7 +1371,7 @@ func (siw *ServerInterfaceWrapper) CreateWebhook(c *gin.Context) {
 		}
 	}
 
-	siw.Handler.CreateWebhook(c, params)
+	siw.Handler.CreateWebhook(c)
 }
 
 // DeleteWebhook operation middleware
@@ -1825,30 +1525,6 @@ func (siw *ServerInterfaceWrapper) Redeliver(c *gin.Context) {
 		return
 	}
 
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RedeliverParams
-
-	headers := c.Request.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -1856,7 +1532,7 @@ func (siw *ServerInterfaceWrapper) Redeliver(c *gin.Context) {
 		}
 	}
 
-	siw.Handler.Redeliver(c, webhookID, eventID, params)
+	siw.Handler.Redeliver(c, webhookID, eventID)
 }
 
 // RecoverWebhook operation middleware
@@ -1885,27 +1561,6 @@ func (siw *ServerInterfaceWrapper) RecoverWebhook(c *gin.Context) {
 		return
 	}
 
-	headers := c.Request.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -1931,30 +1586,6 @@ func (siw *ServerInterfaceWrapper) RotateWebhookSecret(c *gin.Context) {
 		return
 	}
 
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RotateWebhookSecretParams
-
-	headers := c.Request.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -1962,7 +1593,7 @@ func (siw *ServerInterfaceWrapper) RotateWebhookSecret(c *gin.Context) {
 		}
 	}
 
-	siw.Handler.RotateWebhookSecret(c, webhookID, params)
+	siw.Handler.RotateWebhookSecret(c, webhookID)
 }
 
 // TestWebhook operation middleware
@@ -1980,30 +1611,6 @@ func (siw *ServerInterfaceWrapper) TestWebhook(c *gin.Context) {
 		return
 	}
 
-	// Parameter object where we will unmarshal all parameters from the context
-	var params TestWebhookParams
-
-	headers := c.Request.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -2011,7 +1618,7 @@ func (siw *ServerInterfaceWrapper) TestWebhook(c *gin.Context) {
 		}
 	}
 
-	siw.Handler.TestWebhook(c, webhookID, params)
+	siw.Handler.TestWebhook(c, webhookID)
 }
 
 // GinServerOptions provides options for the Gin server.
@@ -2044,7 +1651,6 @@ func RegisterHandlersWithOptions(router gin.IRouter, si ServerInterface, options
 	router.GET(options.BaseURL+"/api/cards", wrapper.ListCards)
 	router.POST(options.BaseURL+"/api/cards", wrapper.CreateCard)
 	router.GET(options.BaseURL+"/api/cards/:uuid", wrapper.GetCard)
-	router.POST(options.BaseURL+"/api/cards/:uuid/cancel", wrapper.CancelCard)
 	router.POST(options.BaseURL+"/api/cards/:uuid/reveal", wrapper.RevealCard)
 	router.GET(options.BaseURL+"/api/currencies", wrapper.ListCurrencies)
 	router.GET(options.BaseURL+"/api/events", wrapper.ListEvents)
@@ -2063,7 +1669,9 @@ func RegisterHandlersWithOptions(router gin.IRouter, si ServerInterface, options
 }
 
 type BodyTooLargeResponseHeaders struct {
-	XRequestID *string
+	RateLimit       *string
+	RateLimitPolicy *string
+	XRequestID      *string
 }
 type BodyTooLargeApplicationProblemPlusJSONResponse struct {
 	Body Problem
@@ -2072,7 +1680,8 @@ type BodyTooLargeApplicationProblemPlusJSONResponse struct {
 }
 
 type ForbiddenResponseHeaders struct {
-	WWWAuthenticate *string
+	RateLimit       *string
+	RateLimitPolicy *string
 	XRequestID      *string
 }
 type ForbiddenApplicationProblemPlusJSONResponse struct {
@@ -2081,27 +1690,10 @@ type ForbiddenApplicationProblemPlusJSONResponse struct {
 	Headers ForbiddenResponseHeaders
 }
 
-type HasPaymentsResponseHeaders struct {
-	XRequestID *string
-}
-type HasPaymentsApplicationProblemPlusJSONResponse struct {
-	Body Problem
-
-	Headers HasPaymentsResponseHeaders
-}
-
-type InsufficientScopeResponseHeaders struct {
-	WWWAuthenticate *string
-	XRequestID      *string
-}
-type InsufficientScopeApplicationProblemPlusJSONResponse struct {
-	Body Problem
-
-	Headers InsufficientScopeResponseHeaders
-}
-
 type InternalErrorResponseHeaders struct {
-	XRequestID *string
+	RateLimit       *string
+	RateLimitPolicy *string
+	XRequestID      *string
 }
 type InternalErrorApplicationProblemPlusJSONResponse struct {
 	Body Problem
@@ -2110,7 +1702,9 @@ type InternalErrorApplicationProblemPlusJSONResponse struct {
 }
 
 type InvalidRequestResponseHeaders struct {
-	XRequestID *string
+	RateLimit       *string
+	RateLimitPolicy *string
+	XRequestID      *string
 }
 type InvalidRequestApplicationProblemPlusJSONResponse struct {
 	Body Problem
@@ -2131,7 +1725,9 @@ type LimitReachedApplicationProblemPlusJSONResponse struct {
 }
 
 type MalformedBodyResponseHeaders struct {
-	XRequestID *string
+	RateLimit       *string
+	RateLimitPolicy *string
+	XRequestID      *string
 }
 type MalformedBodyApplicationProblemPlusJSONResponse struct {
 	Body Problem
@@ -2140,7 +1736,9 @@ type MalformedBodyApplicationProblemPlusJSONResponse struct {
 }
 
 type NotFoundResponseHeaders struct {
-	XRequestID *string
+	RateLimit       *string
+	RateLimitPolicy *string
+	XRequestID      *string
 }
 type NotFoundApplicationProblemPlusJSONResponse struct {
 	Body Problem
@@ -2149,8 +1747,10 @@ type NotFoundApplicationProblemPlusJSONResponse struct {
 }
 
 type OneWebhookResponseHeaders struct {
-	CacheControl *string
-	XRequestID   *string
+	CacheControl    *string
+	RateLimit       *string
+	RateLimitPolicy *string
+	XRequestID      *string
 }
 type OneWebhookJSONResponse struct {
 	Body Webhook
@@ -2158,8 +1758,22 @@ type OneWebhookJSONResponse struct {
 	Headers OneWebhookResponseHeaders
 }
 
+type RateLimitedResponseHeaders struct {
+	RateLimit       *string
+	RateLimitPolicy *string
+	RetryAfter      *int32
+	XRequestID      *string
+}
+type RateLimitedApplicationProblemPlusJSONResponse struct {
+	Body Problem
+
+	Headers RateLimitedResponseHeaders
+}
+
 type RequestTimeoutResponseHeaders struct {
-	XRequestID *string
+	RateLimit       *string
+	RateLimitPolicy *string
+	XRequestID      *string
 }
 type RequestTimeoutApplicationProblemPlusJSONResponse struct {
 	Body Problem
@@ -2190,8 +1804,10 @@ type UnauthorizedApplicationProblemPlusJSONResponse struct {
 }
 
 type UnavailableResponseHeaders struct {
-	RetryAfter *int32
-	XRequestID *string
+	RateLimit       *string
+	RateLimitPolicy *string
+	RetryAfter      *int32
+	XRequestID      *string
 }
 type UnavailableApplicationProblemPlusJSONResponse struct {
 	Body Problem
@@ -2200,7 +1816,9 @@ type UnavailableApplicationProblemPlusJSONResponse struct {
 }
 
 type UnsupportedMediaTypeResponseHeaders struct {
-	XRequestID *string
+	RateLimit       *string
+	RateLimitPolicy *string
+	XRequestID      *string
 }
 type UnsupportedMediaTypeApplicationProblemPlusJSONResponse struct {
 	Body Problem
@@ -2217,9 +1835,11 @@ type ListCardsResponseObject interface {
 }
 
 type ListCards200ResponseHeaders struct {
-	CacheControl *string
-	Link         *string
-	XRequestID   *string
+	CacheControl    *string
+	Link            *string
+	RateLimit       *string
+	RateLimitPolicy *string
+	XRequestID      *string
 }
 
 type ListCards200JSONResponse struct {
@@ -2239,6 +1859,12 @@ func (response ListCards200JSONResponse) VisitListCardsResponse(w http.ResponseW
 	}
 	if response.Headers.Link != nil {
 		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
 	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
@@ -2270,28 +1896,6 @@ func (response ListCards401ApplicationProblemPlusJSONResponse) VisitListCardsRes
 	return err
 }
 
-type ListCards403ApplicationProblemPlusJSONResponse struct {
-	InsufficientScopeApplicationProblemPlusJSONResponse
-}
-
-func (response ListCards403ApplicationProblemPlusJSONResponse) VisitListCardsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	if response.Headers.XRequestID != nil {
-		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
-	}
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type ListCards422ApplicationProblemPlusJSONResponse struct {
 	InvalidRequestApplicationProblemPlusJSONResponse
 }
@@ -2303,6 +1907,12 @@ func (response ListCards422ApplicationProblemPlusJSONResponse) VisitListCardsRes
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -2350,6 +1960,12 @@ func (response ListCards500ApplicationProblemPlusJSONResponse) VisitListCardsRes
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -2369,6 +1985,12 @@ func (response ListCards503ApplicationProblemPlusJSONResponse) VisitListCardsRes
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
@@ -2393,6 +2015,8 @@ type CreateCard201ResponseHeaders struct {
 	CacheControl        *string
 	IdempotencyReplayed *string
 	Location            *string
+	RateLimit           *string
+	RateLimitPolicy     *string
 	XRequestID          *string
 }
 
@@ -2417,6 +2041,12 @@ func (response CreateCard201JSONResponse) VisitCreateCardResponse(w http.Respons
 	if response.Headers.Location != nil {
 		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
 	}
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -2436,6 +2066,12 @@ func (response CreateCard400ApplicationProblemPlusJSONResponse) VisitCreateCardR
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -2477,8 +2113,11 @@ func (response CreateCard403ApplicationProblemPlusJSONResponse) VisitCreateCardR
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
 	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
@@ -2499,6 +2138,12 @@ func (response CreateCard408ApplicationProblemPlusJSONResponse) VisitCreateCardR
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -2518,6 +2163,12 @@ func (response CreateCard413ApplicationProblemPlusJSONResponse) VisitCreateCardR
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -2537,6 +2188,12 @@ func (response CreateCard415ApplicationProblemPlusJSONResponse) VisitCreateCardR
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -2556,6 +2213,12 @@ func (response CreateCard422ApplicationProblemPlusJSONResponse) VisitCreateCardR
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -2603,6 +2266,12 @@ func (response CreateCard500ApplicationProblemPlusJSONResponse) VisitCreateCardR
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -2622,6 +2291,12 @@ func (response CreateCard503ApplicationProblemPlusJSONResponse) VisitCreateCardR
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
@@ -2642,8 +2317,10 @@ type GetCardResponseObject interface {
 }
 
 type GetCard200ResponseHeaders struct {
-	CacheControl *string
-	XRequestID   *string
+	CacheControl    *string
+	RateLimit       *string
+	RateLimitPolicy *string
+	XRequestID      *string
 }
 
 type GetCard200JSONResponse struct {
@@ -2660,6 +2337,12 @@ func (response GetCard200JSONResponse) VisitGetCardResponse(w http.ResponseWrite
 	w.Header().Set("Content-Type", "application/json")
 	if response.Headers.CacheControl != nil {
 		w.Header().Set("Cache-Control", fmt.Sprint(*response.Headers.CacheControl))
+	}
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
 	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
@@ -2691,28 +2374,6 @@ func (response GetCard401ApplicationProblemPlusJSONResponse) VisitGetCardRespons
 	return err
 }
 
-type GetCard403ApplicationProblemPlusJSONResponse struct {
-	InsufficientScopeApplicationProblemPlusJSONResponse
-}
-
-func (response GetCard403ApplicationProblemPlusJSONResponse) VisitGetCardResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	if response.Headers.XRequestID != nil {
-		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
-	}
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type GetCard404ApplicationProblemPlusJSONResponse struct {
 	NotFoundApplicationProblemPlusJSONResponse
 }
@@ -2724,6 +2385,12 @@ func (response GetCard404ApplicationProblemPlusJSONResponse) VisitGetCardRespons
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -2743,10 +2410,44 @@ func (response GetCard422ApplicationProblemPlusJSONResponse) VisitGetCardRespons
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetCard429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
+}
+
+func (response GetCard429ApplicationProblemPlusJSONResponse) VisitGetCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -2762,6 +2463,12 @@ func (response GetCard500ApplicationProblemPlusJSONResponse) VisitGetCardRespons
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -2781,185 +2488,12 @@ func (response GetCard503ApplicationProblemPlusJSONResponse) VisitGetCardRespons
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
 	}
-	if response.Headers.XRequestID != nil {
-		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
 	}
-	w.WriteHeader(503)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CancelCardRequestObject struct {
-	UUID   CardUUID `json:"uuid"`
-	Params CancelCardParams
-}
-
-type CancelCardResponseObject interface {
-	VisitCancelCardResponse(w http.ResponseWriter) error
-}
-
-type CancelCard200ResponseHeaders struct {
-	CacheControl *string
-	XRequestID   *string
-}
-
-type CancelCard200JSONResponse struct {
-	Body    Card
-	Headers CancelCard200ResponseHeaders
-}
-
-func (response CancelCard200JSONResponse) VisitCancelCardResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.CacheControl != nil {
-		w.Header().Set("Cache-Control", fmt.Sprint(*response.Headers.CacheControl))
-	}
-	if response.Headers.XRequestID != nil {
-		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
-	}
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CancelCard401ApplicationProblemPlusJSONResponse struct {
-	UnauthorizedApplicationProblemPlusJSONResponse
-}
-
-func (response CancelCard401ApplicationProblemPlusJSONResponse) VisitCancelCardResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	if response.Headers.XRequestID != nil {
-		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
-	}
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CancelCard403ApplicationProblemPlusJSONResponse struct {
-	InsufficientScopeApplicationProblemPlusJSONResponse
-}
-
-func (response CancelCard403ApplicationProblemPlusJSONResponse) VisitCancelCardResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	if response.Headers.XRequestID != nil {
-		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
-	}
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CancelCard404ApplicationProblemPlusJSONResponse struct {
-	NotFoundApplicationProblemPlusJSONResponse
-}
-
-func (response CancelCard404ApplicationProblemPlusJSONResponse) VisitCancelCardResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.XRequestID != nil {
-		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
-	}
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CancelCard409ApplicationProblemPlusJSONResponse struct {
-	HasPaymentsApplicationProblemPlusJSONResponse
-}
-
-func (response CancelCard409ApplicationProblemPlusJSONResponse) VisitCancelCardResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.XRequestID != nil {
-		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
-	}
-	w.WriteHeader(409)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CancelCard422ApplicationProblemPlusJSONResponse struct {
-	InvalidRequestApplicationProblemPlusJSONResponse
-}
-
-func (response CancelCard422ApplicationProblemPlusJSONResponse) VisitCancelCardResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.XRequestID != nil {
-		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
-	}
-	w.WriteHeader(422)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CancelCard500ApplicationProblemPlusJSONResponse struct {
-	InternalErrorApplicationProblemPlusJSONResponse
-}
-
-func (response CancelCard500ApplicationProblemPlusJSONResponse) VisitCancelCardResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.XRequestID != nil {
-		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
-	}
-	w.WriteHeader(500)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type CancelCard503ApplicationProblemPlusJSONResponse struct {
-	UnavailableApplicationProblemPlusJSONResponse
-}
-
-func (response CancelCard503ApplicationProblemPlusJSONResponse) VisitCancelCardResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
@@ -2972,8 +2506,7 @@ func (response CancelCard503ApplicationProblemPlusJSONResponse) VisitCancelCardR
 }
 
 type RevealCardRequestObject struct {
-	UUID   CardUUID `json:"uuid"`
-	Params RevealCardParams
+	UUID CardUUID `json:"uuid"`
 }
 
 type RevealCardResponseObject interface {
@@ -2981,8 +2514,10 @@ type RevealCardResponseObject interface {
 }
 
 type RevealCard200ResponseHeaders struct {
-	CacheControl *string
-	XRequestID   *string
+	CacheControl    *string
+	RateLimit       *string
+	RateLimitPolicy *string
+	XRequestID      *string
 }
 
 type RevealCard200JSONResponse struct {
@@ -2999,6 +2534,12 @@ func (response RevealCard200JSONResponse) VisitRevealCardResponse(w http.Respons
 	w.Header().Set("Content-Type", "application/json")
 	if response.Headers.CacheControl != nil {
 		w.Header().Set("Cache-Control", fmt.Sprint(*response.Headers.CacheControl))
+	}
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
 	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
@@ -3030,28 +2571,6 @@ func (response RevealCard401ApplicationProblemPlusJSONResponse) VisitRevealCardR
 	return err
 }
 
-type RevealCard403ApplicationProblemPlusJSONResponse struct {
-	InsufficientScopeApplicationProblemPlusJSONResponse
-}
-
-func (response RevealCard403ApplicationProblemPlusJSONResponse) VisitRevealCardResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	if response.Headers.XRequestID != nil {
-		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
-	}
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type RevealCard404ApplicationProblemPlusJSONResponse struct {
 	NotFoundApplicationProblemPlusJSONResponse
 }
@@ -3063,6 +2582,12 @@ func (response RevealCard404ApplicationProblemPlusJSONResponse) VisitRevealCardR
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -3082,10 +2607,44 @@ func (response RevealCard422ApplicationProblemPlusJSONResponse) VisitRevealCardR
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevealCard429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
+}
+
+func (response RevealCard429ApplicationProblemPlusJSONResponse) VisitRevealCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3101,6 +2660,12 @@ func (response RevealCard500ApplicationProblemPlusJSONResponse) VisitRevealCardR
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -3120,6 +2685,12 @@ func (response RevealCard503ApplicationProblemPlusJSONResponse) VisitRevealCardR
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
@@ -3139,7 +2710,9 @@ type ListCurrenciesResponseObject interface {
 }
 
 type ListCurrencies200ResponseHeaders struct {
-	XRequestID *string
+	RateLimit       *string
+	RateLimitPolicy *string
+	XRequestID      *string
 }
 
 type ListCurrencies200JSONResponse struct {
@@ -3154,6 +2727,12 @@ func (response ListCurrencies200JSONResponse) VisitListCurrenciesResponse(w http
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -3184,21 +2763,30 @@ func (response ListCurrencies401ApplicationProblemPlusJSONResponse) VisitListCur
 	return err
 }
 
-type ListCurrencies422ApplicationProblemPlusJSONResponse struct {
-	InvalidRequestApplicationProblemPlusJSONResponse
+type ListCurrencies429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
 }
 
-func (response ListCurrencies422ApplicationProblemPlusJSONResponse) VisitListCurrenciesResponse(w http.ResponseWriter) error {
+func (response ListCurrencies429ApplicationProblemPlusJSONResponse) VisitListCurrenciesResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
-	w.WriteHeader(422)
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3214,6 +2802,12 @@ func (response ListCurrencies500ApplicationProblemPlusJSONResponse) VisitListCur
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -3233,6 +2827,12 @@ func (response ListCurrencies503ApplicationProblemPlusJSONResponse) VisitListCur
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
@@ -3253,9 +2853,11 @@ type ListEventsResponseObject interface {
 }
 
 type ListEvents200ResponseHeaders struct {
-	CacheControl *string
-	Link         *string
-	XRequestID   *string
+	CacheControl    *string
+	Link            *string
+	RateLimit       *string
+	RateLimitPolicy *string
+	XRequestID      *string
 }
 
 type ListEvents200JSONResponse struct {
@@ -3275,6 +2877,12 @@ func (response ListEvents200JSONResponse) VisitListEventsResponse(w http.Respons
 	}
 	if response.Headers.Link != nil {
 		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
 	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
@@ -3306,28 +2914,6 @@ func (response ListEvents401ApplicationProblemPlusJSONResponse) VisitListEventsR
 	return err
 }
 
-type ListEvents403ApplicationProblemPlusJSONResponse struct {
-	InsufficientScopeApplicationProblemPlusJSONResponse
-}
-
-func (response ListEvents403ApplicationProblemPlusJSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	if response.Headers.XRequestID != nil {
-		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
-	}
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type ListEvents422ApplicationProblemPlusJSONResponse struct {
 	InvalidRequestApplicationProblemPlusJSONResponse
 }
@@ -3339,10 +2925,44 @@ func (response ListEvents422ApplicationProblemPlusJSONResponse) VisitListEventsR
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEvents429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
+}
+
+func (response ListEvents429ApplicationProblemPlusJSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3358,6 +2978,12 @@ func (response ListEvents500ApplicationProblemPlusJSONResponse) VisitListEventsR
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -3377,6 +3003,12 @@ func (response ListEvents503ApplicationProblemPlusJSONResponse) VisitListEventsR
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
@@ -3396,7 +3028,9 @@ type ListOffersResponseObject interface {
 }
 
 type ListOffers200ResponseHeaders struct {
-	XRequestID *string
+	RateLimit       *string
+	RateLimitPolicy *string
+	XRequestID      *string
 }
 
 type ListOffers200JSONResponse struct {
@@ -3411,6 +3045,12 @@ func (response ListOffers200JSONResponse) VisitListOffersResponse(w http.Respons
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -3441,21 +3081,30 @@ func (response ListOffers401ApplicationProblemPlusJSONResponse) VisitListOffersR
 	return err
 }
 
-type ListOffers422ApplicationProblemPlusJSONResponse struct {
-	InvalidRequestApplicationProblemPlusJSONResponse
+type ListOffers429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
 }
 
-func (response ListOffers422ApplicationProblemPlusJSONResponse) VisitListOffersResponse(w http.ResponseWriter) error {
+func (response ListOffers429ApplicationProblemPlusJSONResponse) VisitListOffersResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
-	w.WriteHeader(422)
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3471,6 +3120,12 @@ func (response ListOffers500ApplicationProblemPlusJSONResponse) VisitListOffersR
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -3490,6 +3145,12 @@ func (response ListOffers503ApplicationProblemPlusJSONResponse) VisitListOffersR
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
@@ -3502,9 +3163,8 @@ func (response ListOffers503ApplicationProblemPlusJSONResponse) VisitListOffersR
 }
 
 type SimulatePaymentRequestObject struct {
-	UUID   CardUUID `json:"uuid"`
-	Params SimulatePaymentParams
-	Body   *SimulatePaymentJSONRequestBody
+	UUID CardUUID `json:"uuid"`
+	Body *SimulatePaymentJSONRequestBody
 }
 
 type SimulatePaymentResponseObject interface {
@@ -3512,8 +3172,10 @@ type SimulatePaymentResponseObject interface {
 }
 
 type SimulatePayment200ResponseHeaders struct {
-	CacheControl *string
-	XRequestID   *string
+	CacheControl    *string
+	RateLimit       *string
+	RateLimitPolicy *string
+	XRequestID      *string
 }
 
 type SimulatePayment200JSONResponse struct {
@@ -3530,6 +3192,12 @@ func (response SimulatePayment200JSONResponse) VisitSimulatePaymentResponse(w ht
 	w.Header().Set("Content-Type", "application/json")
 	if response.Headers.CacheControl != nil {
 		w.Header().Set("Cache-Control", fmt.Sprint(*response.Headers.CacheControl))
+	}
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
 	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
@@ -3550,6 +3218,12 @@ func (response SimulatePayment400ApplicationProblemPlusJSONResponse) VisitSimula
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -3580,28 +3254,6 @@ func (response SimulatePayment401ApplicationProblemPlusJSONResponse) VisitSimula
 	return err
 }
 
-type SimulatePayment403ApplicationProblemPlusJSONResponse struct {
-	InsufficientScopeApplicationProblemPlusJSONResponse
-}
-
-func (response SimulatePayment403ApplicationProblemPlusJSONResponse) VisitSimulatePaymentResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	if response.Headers.XRequestID != nil {
-		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
-	}
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type SimulatePayment404ApplicationProblemPlusJSONResponse struct {
 	NotFoundApplicationProblemPlusJSONResponse
 }
@@ -3613,6 +3265,12 @@ func (response SimulatePayment404ApplicationProblemPlusJSONResponse) VisitSimula
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -3632,6 +3290,12 @@ func (response SimulatePayment408ApplicationProblemPlusJSONResponse) VisitSimula
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -3651,6 +3315,12 @@ func (response SimulatePayment413ApplicationProblemPlusJSONResponse) VisitSimula
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -3670,6 +3340,12 @@ func (response SimulatePayment415ApplicationProblemPlusJSONResponse) VisitSimula
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -3689,10 +3365,44 @@ func (response SimulatePayment422ApplicationProblemPlusJSONResponse) VisitSimula
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SimulatePayment429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
+}
+
+func (response SimulatePayment429ApplicationProblemPlusJSONResponse) VisitSimulatePaymentResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3708,6 +3418,12 @@ func (response SimulatePayment500ApplicationProblemPlusJSONResponse) VisitSimula
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -3727,6 +3443,12 @@ func (response SimulatePayment503ApplicationProblemPlusJSONResponse) VisitSimula
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
@@ -3746,8 +3468,10 @@ type ListWebhooksResponseObject interface {
 }
 
 type ListWebhooks200ResponseHeaders struct {
-	CacheControl *string
-	XRequestID   *string
+	CacheControl    *string
+	RateLimit       *string
+	RateLimitPolicy *string
+	XRequestID      *string
 }
 
 type ListWebhooks200JSONResponse struct {
@@ -3764,6 +3488,12 @@ func (response ListWebhooks200JSONResponse) VisitListWebhooksResponse(w http.Res
 	w.Header().Set("Content-Type", "application/json")
 	if response.Headers.CacheControl != nil {
 		w.Header().Set("Cache-Control", fmt.Sprint(*response.Headers.CacheControl))
+	}
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
 	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
@@ -3795,43 +3525,30 @@ func (response ListWebhooks401ApplicationProblemPlusJSONResponse) VisitListWebho
 	return err
 }
 
-type ListWebhooks403ApplicationProblemPlusJSONResponse struct {
-	InsufficientScopeApplicationProblemPlusJSONResponse
+type ListWebhooks429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
 }
 
-func (response ListWebhooks403ApplicationProblemPlusJSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
+func (response ListWebhooks429ApplicationProblemPlusJSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ListWebhooks422ApplicationProblemPlusJSONResponse struct {
-	InvalidRequestApplicationProblemPlusJSONResponse
-}
-
-func (response ListWebhooks422ApplicationProblemPlusJSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.XRequestID != nil {
-		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
-	}
-	w.WriteHeader(422)
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3847,6 +3564,12 @@ func (response ListWebhooks500ApplicationProblemPlusJSONResponse) VisitListWebho
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -3866,6 +3589,12 @@ func (response ListWebhooks503ApplicationProblemPlusJSONResponse) VisitListWebho
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
@@ -3878,8 +3607,7 @@ func (response ListWebhooks503ApplicationProblemPlusJSONResponse) VisitListWebho
 }
 
 type CreateWebhookRequestObject struct {
-	Params CreateWebhookParams
-	Body   *CreateWebhookJSONRequestBody
+	Body *CreateWebhookJSONRequestBody
 }
 
 type CreateWebhookResponseObject interface {
@@ -3887,10 +3615,11 @@ type CreateWebhookResponseObject interface {
 }
 
 type CreateWebhook201ResponseHeaders struct {
-	CacheControl        *string
-	IdempotencyReplayed *string
-	Location            *string
-	XRequestID          *string
+	CacheControl    *string
+	Location        *string
+	RateLimit       *string
+	RateLimitPolicy *string
+	XRequestID      *string
 }
 
 type CreateWebhook201JSONResponse struct {
@@ -3908,11 +3637,14 @@ func (response CreateWebhook201JSONResponse) VisitCreateWebhookResponse(w http.R
 	if response.Headers.CacheControl != nil {
 		w.Header().Set("Cache-Control", fmt.Sprint(*response.Headers.CacheControl))
 	}
-	if response.Headers.IdempotencyReplayed != nil {
-		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
-	}
 	if response.Headers.Location != nil {
 		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
+	}
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
 	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
@@ -3933,6 +3665,12 @@ func (response CreateWebhook400ApplicationProblemPlusJSONResponse) VisitCreateWe
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -3963,28 +3701,6 @@ func (response CreateWebhook401ApplicationProblemPlusJSONResponse) VisitCreateWe
 	return err
 }
 
-type CreateWebhook403ApplicationProblemPlusJSONResponse struct {
-	InsufficientScopeApplicationProblemPlusJSONResponse
-}
-
-func (response CreateWebhook403ApplicationProblemPlusJSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	if response.Headers.XRequestID != nil {
-		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
-	}
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type CreateWebhook408ApplicationProblemPlusJSONResponse struct {
 	RequestTimeoutApplicationProblemPlusJSONResponse
 }
@@ -3996,6 +3712,12 @@ func (response CreateWebhook408ApplicationProblemPlusJSONResponse) VisitCreateWe
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -4015,6 +3737,12 @@ func (response CreateWebhook413ApplicationProblemPlusJSONResponse) VisitCreateWe
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -4034,6 +3762,12 @@ func (response CreateWebhook415ApplicationProblemPlusJSONResponse) VisitCreateWe
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -4053,10 +3787,44 @@ func (response CreateWebhook422ApplicationProblemPlusJSONResponse) VisitCreateWe
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateWebhook429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
+}
+
+func (response CreateWebhook429ApplicationProblemPlusJSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4072,6 +3840,12 @@ func (response CreateWebhook500ApplicationProblemPlusJSONResponse) VisitCreateWe
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -4091,6 +3865,12 @@ func (response CreateWebhook503ApplicationProblemPlusJSONResponse) VisitCreateWe
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
@@ -4111,7 +3891,9 @@ type DeleteWebhookResponseObject interface {
 }
 
 type DeleteWebhook204ResponseHeaders struct {
-	XRequestID *string
+	RateLimit       *string
+	RateLimitPolicy *string
+	XRequestID      *string
 }
 
 type DeleteWebhook204Response struct {
@@ -4119,6 +3901,12 @@ type DeleteWebhook204Response struct {
 }
 
 func (response DeleteWebhook204Response) VisitDeleteWebhookResponse(w http.ResponseWriter) error {
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -4148,28 +3936,6 @@ func (response DeleteWebhook401ApplicationProblemPlusJSONResponse) VisitDeleteWe
 	return err
 }
 
-type DeleteWebhook403ApplicationProblemPlusJSONResponse struct {
-	InsufficientScopeApplicationProblemPlusJSONResponse
-}
-
-func (response DeleteWebhook403ApplicationProblemPlusJSONResponse) VisitDeleteWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	if response.Headers.XRequestID != nil {
-		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
-	}
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type DeleteWebhook404ApplicationProblemPlusJSONResponse struct {
 	NotFoundApplicationProblemPlusJSONResponse
 }
@@ -4181,6 +3947,12 @@ func (response DeleteWebhook404ApplicationProblemPlusJSONResponse) VisitDeleteWe
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -4200,10 +3972,44 @@ func (response DeleteWebhook422ApplicationProblemPlusJSONResponse) VisitDeleteWe
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteWebhook429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
+}
+
+func (response DeleteWebhook429ApplicationProblemPlusJSONResponse) VisitDeleteWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4219,6 +4025,12 @@ func (response DeleteWebhook500ApplicationProblemPlusJSONResponse) VisitDeleteWe
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -4238,6 +4050,12 @@ func (response DeleteWebhook503ApplicationProblemPlusJSONResponse) VisitDeleteWe
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
@@ -4269,6 +4087,12 @@ func (response GetWebhook200JSONResponse) VisitGetWebhookResponse(w http.Respons
 	if response.Headers.CacheControl != nil {
 		w.Header().Set("Cache-Control", fmt.Sprint(*response.Headers.CacheControl))
 	}
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -4299,28 +4123,6 @@ func (response GetWebhook401ApplicationProblemPlusJSONResponse) VisitGetWebhookR
 	return err
 }
 
-type GetWebhook403ApplicationProblemPlusJSONResponse struct {
-	InsufficientScopeApplicationProblemPlusJSONResponse
-}
-
-func (response GetWebhook403ApplicationProblemPlusJSONResponse) VisitGetWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	if response.Headers.XRequestID != nil {
-		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
-	}
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type GetWebhook404ApplicationProblemPlusJSONResponse struct {
 	NotFoundApplicationProblemPlusJSONResponse
 }
@@ -4332,6 +4134,12 @@ func (response GetWebhook404ApplicationProblemPlusJSONResponse) VisitGetWebhookR
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -4351,10 +4159,44 @@ func (response GetWebhook422ApplicationProblemPlusJSONResponse) VisitGetWebhookR
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetWebhook429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
+}
+
+func (response GetWebhook429ApplicationProblemPlusJSONResponse) VisitGetWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4370,6 +4212,12 @@ func (response GetWebhook500ApplicationProblemPlusJSONResponse) VisitGetWebhookR
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -4389,6 +4237,12 @@ func (response GetWebhook503ApplicationProblemPlusJSONResponse) VisitGetWebhookR
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
@@ -4421,6 +4275,12 @@ func (response UpdateWebhook200JSONResponse) VisitUpdateWebhookResponse(w http.R
 	if response.Headers.CacheControl != nil {
 		w.Header().Set("Cache-Control", fmt.Sprint(*response.Headers.CacheControl))
 	}
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -4440,6 +4300,12 @@ func (response UpdateWebhook400ApplicationProblemPlusJSONResponse) VisitUpdateWe
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -4470,28 +4336,6 @@ func (response UpdateWebhook401ApplicationProblemPlusJSONResponse) VisitUpdateWe
 	return err
 }
 
-type UpdateWebhook403ApplicationProblemPlusJSONResponse struct {
-	InsufficientScopeApplicationProblemPlusJSONResponse
-}
-
-func (response UpdateWebhook403ApplicationProblemPlusJSONResponse) VisitUpdateWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	if response.Headers.XRequestID != nil {
-		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
-	}
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type UpdateWebhook404ApplicationProblemPlusJSONResponse struct {
 	NotFoundApplicationProblemPlusJSONResponse
 }
@@ -4503,6 +4347,12 @@ func (response UpdateWebhook404ApplicationProblemPlusJSONResponse) VisitUpdateWe
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -4522,6 +4372,12 @@ func (response UpdateWebhook408ApplicationProblemPlusJSONResponse) VisitUpdateWe
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -4541,6 +4397,12 @@ func (response UpdateWebhook413ApplicationProblemPlusJSONResponse) VisitUpdateWe
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -4560,6 +4422,12 @@ func (response UpdateWebhook415ApplicationProblemPlusJSONResponse) VisitUpdateWe
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -4579,10 +4447,44 @@ func (response UpdateWebhook422ApplicationProblemPlusJSONResponse) VisitUpdateWe
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateWebhook429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
+}
+
+func (response UpdateWebhook429ApplicationProblemPlusJSONResponse) VisitUpdateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4598,6 +4500,12 @@ func (response UpdateWebhook500ApplicationProblemPlusJSONResponse) VisitUpdateWe
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -4617,6 +4525,12 @@ func (response UpdateWebhook503ApplicationProblemPlusJSONResponse) VisitUpdateWe
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
@@ -4638,9 +4552,11 @@ type ListDeliveriesResponseObject interface {
 }
 
 type ListDeliveries200ResponseHeaders struct {
-	CacheControl *string
-	Link         *string
-	XRequestID   *string
+	CacheControl    *string
+	Link            *string
+	RateLimit       *string
+	RateLimitPolicy *string
+	XRequestID      *string
 }
 
 type ListDeliveries200JSONResponse struct {
@@ -4660,6 +4576,12 @@ func (response ListDeliveries200JSONResponse) VisitListDeliveriesResponse(w http
 	}
 	if response.Headers.Link != nil {
 		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
 	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
@@ -4691,28 +4613,6 @@ func (response ListDeliveries401ApplicationProblemPlusJSONResponse) VisitListDel
 	return err
 }
 
-type ListDeliveries403ApplicationProblemPlusJSONResponse struct {
-	InsufficientScopeApplicationProblemPlusJSONResponse
-}
-
-func (response ListDeliveries403ApplicationProblemPlusJSONResponse) VisitListDeliveriesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	if response.Headers.XRequestID != nil {
-		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
-	}
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type ListDeliveries404ApplicationProblemPlusJSONResponse struct {
 	NotFoundApplicationProblemPlusJSONResponse
 }
@@ -4724,6 +4624,12 @@ func (response ListDeliveries404ApplicationProblemPlusJSONResponse) VisitListDel
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -4743,10 +4649,44 @@ func (response ListDeliveries422ApplicationProblemPlusJSONResponse) VisitListDel
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeliveries429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
+}
+
+func (response ListDeliveries429ApplicationProblemPlusJSONResponse) VisitListDeliveriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4762,6 +4702,12 @@ func (response ListDeliveries500ApplicationProblemPlusJSONResponse) VisitListDel
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -4781,6 +4727,12 @@ func (response ListDeliveries503ApplicationProblemPlusJSONResponse) VisitListDel
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
@@ -4795,7 +4747,6 @@ func (response ListDeliveries503ApplicationProblemPlusJSONResponse) VisitListDel
 type RedeliverRequestObject struct {
 	WebhookID WebhookID          `json:"webhook_id"`
 	EventID   openapi_types.UUID `json:"event_id"`
-	Params    RedeliverParams
 }
 
 type RedeliverResponseObject interface {
@@ -4803,8 +4754,9 @@ type RedeliverResponseObject interface {
 }
 
 type Redeliver202ResponseHeaders struct {
-	IdempotencyReplayed *string
-	XRequestID          *string
+	RateLimit       *string
+	RateLimitPolicy *string
+	XRequestID      *string
 }
 
 type Redeliver202Response struct {
@@ -4812,8 +4764,11 @@ type Redeliver202Response struct {
 }
 
 func (response Redeliver202Response) VisitRedeliverResponse(w http.ResponseWriter) error {
-	if response.Headers.IdempotencyReplayed != nil {
-		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
 	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
@@ -4844,28 +4799,6 @@ func (response Redeliver401ApplicationProblemPlusJSONResponse) VisitRedeliverRes
 	return err
 }
 
-type Redeliver403ApplicationProblemPlusJSONResponse struct {
-	InsufficientScopeApplicationProblemPlusJSONResponse
-}
-
-func (response Redeliver403ApplicationProblemPlusJSONResponse) VisitRedeliverResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	if response.Headers.XRequestID != nil {
-		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
-	}
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type Redeliver404ApplicationProblemPlusJSONResponse struct {
 	NotFoundApplicationProblemPlusJSONResponse
 }
@@ -4877,6 +4810,12 @@ func (response Redeliver404ApplicationProblemPlusJSONResponse) VisitRedeliverRes
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -4896,10 +4835,44 @@ func (response Redeliver422ApplicationProblemPlusJSONResponse) VisitRedeliverRes
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Redeliver429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
+}
+
+func (response Redeliver429ApplicationProblemPlusJSONResponse) VisitRedeliverResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4915,6 +4888,12 @@ func (response Redeliver500ApplicationProblemPlusJSONResponse) VisitRedeliverRes
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -4934,6 +4913,12 @@ func (response Redeliver503ApplicationProblemPlusJSONResponse) VisitRedeliverRes
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
@@ -4955,9 +4940,10 @@ type RecoverWebhookResponseObject interface {
 }
 
 type RecoverWebhook202ResponseHeaders struct {
-	CacheControl        *string
-	IdempotencyReplayed *string
-	XRequestID          *string
+	CacheControl    *string
+	RateLimit       *string
+	RateLimitPolicy *string
+	XRequestID      *string
 }
 
 type RecoverWebhook202JSONResponse struct {
@@ -4975,8 +4961,11 @@ func (response RecoverWebhook202JSONResponse) VisitRecoverWebhookResponse(w http
 	if response.Headers.CacheControl != nil {
 		w.Header().Set("Cache-Control", fmt.Sprint(*response.Headers.CacheControl))
 	}
-	if response.Headers.IdempotencyReplayed != nil {
-		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
 	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
@@ -5008,28 +4997,6 @@ func (response RecoverWebhook401ApplicationProblemPlusJSONResponse) VisitRecover
 	return err
 }
 
-type RecoverWebhook403ApplicationProblemPlusJSONResponse struct {
-	InsufficientScopeApplicationProblemPlusJSONResponse
-}
-
-func (response RecoverWebhook403ApplicationProblemPlusJSONResponse) VisitRecoverWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	if response.Headers.XRequestID != nil {
-		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
-	}
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type RecoverWebhook404ApplicationProblemPlusJSONResponse struct {
 	NotFoundApplicationProblemPlusJSONResponse
 }
@@ -5041,6 +5008,12 @@ func (response RecoverWebhook404ApplicationProblemPlusJSONResponse) VisitRecover
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -5060,10 +5033,44 @@ func (response RecoverWebhook422ApplicationProblemPlusJSONResponse) VisitRecover
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RecoverWebhook429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
+}
+
+func (response RecoverWebhook429ApplicationProblemPlusJSONResponse) VisitRecoverWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5079,6 +5086,12 @@ func (response RecoverWebhook500ApplicationProblemPlusJSONResponse) VisitRecover
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -5098,6 +5111,12 @@ func (response RecoverWebhook503ApplicationProblemPlusJSONResponse) VisitRecover
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
@@ -5111,7 +5130,6 @@ func (response RecoverWebhook503ApplicationProblemPlusJSONResponse) VisitRecover
 
 type RotateWebhookSecretRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
-	Params    RotateWebhookSecretParams
 }
 
 type RotateWebhookSecretResponseObject interface {
@@ -5119,9 +5137,10 @@ type RotateWebhookSecretResponseObject interface {
 }
 
 type RotateWebhookSecret200ResponseHeaders struct {
-	CacheControl        *string
-	IdempotencyReplayed *string
-	XRequestID          *string
+	CacheControl    *string
+	RateLimit       *string
+	RateLimitPolicy *string
+	XRequestID      *string
 }
 
 type RotateWebhookSecret200JSONResponse struct {
@@ -5139,8 +5158,11 @@ func (response RotateWebhookSecret200JSONResponse) VisitRotateWebhookSecretRespo
 	if response.Headers.CacheControl != nil {
 		w.Header().Set("Cache-Control", fmt.Sprint(*response.Headers.CacheControl))
 	}
-	if response.Headers.IdempotencyReplayed != nil {
-		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
 	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
@@ -5172,28 +5194,6 @@ func (response RotateWebhookSecret401ApplicationProblemPlusJSONResponse) VisitRo
 	return err
 }
 
-type RotateWebhookSecret403ApplicationProblemPlusJSONResponse struct {
-	InsufficientScopeApplicationProblemPlusJSONResponse
-}
-
-func (response RotateWebhookSecret403ApplicationProblemPlusJSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	if response.Headers.XRequestID != nil {
-		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
-	}
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type RotateWebhookSecret404ApplicationProblemPlusJSONResponse struct {
 	NotFoundApplicationProblemPlusJSONResponse
 }
@@ -5205,6 +5205,12 @@ func (response RotateWebhookSecret404ApplicationProblemPlusJSONResponse) VisitRo
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -5224,10 +5230,44 @@ func (response RotateWebhookSecret422ApplicationProblemPlusJSONResponse) VisitRo
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWebhookSecret429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
+}
+
+func (response RotateWebhookSecret429ApplicationProblemPlusJSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5243,6 +5283,12 @@ func (response RotateWebhookSecret500ApplicationProblemPlusJSONResponse) VisitRo
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -5262,6 +5308,12 @@ func (response RotateWebhookSecret503ApplicationProblemPlusJSONResponse) VisitRo
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
@@ -5275,7 +5327,6 @@ func (response RotateWebhookSecret503ApplicationProblemPlusJSONResponse) VisitRo
 
 type TestWebhookRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
-	Params    TestWebhookParams
 	Body      *TestWebhookJSONRequestBody
 }
 
@@ -5284,9 +5335,10 @@ type TestWebhookResponseObject interface {
 }
 
 type TestWebhook200ResponseHeaders struct {
-	CacheControl        *string
-	IdempotencyReplayed *string
-	XRequestID          *string
+	CacheControl    *string
+	RateLimit       *string
+	RateLimitPolicy *string
+	XRequestID      *string
 }
 
 type TestWebhook200JSONResponse struct {
@@ -5304,8 +5356,11 @@ func (response TestWebhook200JSONResponse) VisitTestWebhookResponse(w http.Respo
 	if response.Headers.CacheControl != nil {
 		w.Header().Set("Cache-Control", fmt.Sprint(*response.Headers.CacheControl))
 	}
-	if response.Headers.IdempotencyReplayed != nil {
-		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
 	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
@@ -5326,6 +5381,12 @@ func (response TestWebhook400ApplicationProblemPlusJSONResponse) VisitTestWebhoo
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -5356,28 +5417,6 @@ func (response TestWebhook401ApplicationProblemPlusJSONResponse) VisitTestWebhoo
 	return err
 }
 
-type TestWebhook403ApplicationProblemPlusJSONResponse struct {
-	InsufficientScopeApplicationProblemPlusJSONResponse
-}
-
-func (response TestWebhook403ApplicationProblemPlusJSONResponse) VisitTestWebhookResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
-	if response.Headers.XRequestID != nil {
-		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
-	}
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
 type TestWebhook404ApplicationProblemPlusJSONResponse struct {
 	NotFoundApplicationProblemPlusJSONResponse
 }
@@ -5389,6 +5428,12 @@ func (response TestWebhook404ApplicationProblemPlusJSONResponse) VisitTestWebhoo
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -5408,6 +5453,12 @@ func (response TestWebhook408ApplicationProblemPlusJSONResponse) VisitTestWebhoo
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -5427,6 +5478,12 @@ func (response TestWebhook413ApplicationProblemPlusJSONResponse) VisitTestWebhoo
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -5446,6 +5503,12 @@ func (response TestWebhook415ApplicationProblemPlusJSONResponse) VisitTestWebhoo
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -5465,10 +5528,44 @@ func (response TestWebhook422ApplicationProblemPlusJSONResponse) VisitTestWebhoo
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestWebhook429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
+}
+
+func (response TestWebhook429ApplicationProblemPlusJSONResponse) VisitTestWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(429)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5484,6 +5581,12 @@ func (response TestWebhook500ApplicationProblemPlusJSONResponse) VisitTestWebhoo
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
@@ -5503,6 +5606,12 @@ func (response TestWebhook503ApplicationProblemPlusJSONResponse) VisitTestWebhoo
 		return err
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
 	if response.Headers.RetryAfter != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
 	}
@@ -5525,9 +5634,6 @@ type StrictServerInterface interface {
 	// GetCard Read one card
 	// (GET /api/cards/{uuid})
 	GetCard(ctx context.Context, request GetCardRequestObject) (GetCardResponseObject, error)
-	// CancelCard Cancel a card
-	// (POST /api/cards/{uuid}/cancel)
-	CancelCard(ctx context.Context, request CancelCardRequestObject) (CancelCardResponseObject, error)
 	// RevealCard Read one card with its credentials
 	// (POST /api/cards/{uuid}/reveal)
 	RevealCard(ctx context.Context, request RevealCardRequestObject) (RevealCardResponseObject, error)
@@ -5728,39 +5834,11 @@ func (sh *strictHandler) GetCard(ctx *gin.Context, uuid CardUUID) {
 	}
 }
 
-// CancelCard operation middleware
-func (sh *strictHandler) CancelCard(ctx *gin.Context, uuid CardUUID, params CancelCardParams) {
-	var request CancelCardRequestObject
-
-	request.UUID = uuid
-	request.Params = params
-
-	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.CancelCard(ctx, request.(CancelCardRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CancelCard")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		sh.options.HandlerErrorFunc(ctx, err)
-	} else if validResponse, ok := response.(CancelCardResponseObject); ok {
-		if err := validResponse.VisitCancelCardResponse(ctx.Writer); err != nil {
-			sh.options.ResponseErrorHandlerFunc(ctx, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
 // RevealCard operation middleware
-func (sh *strictHandler) RevealCard(ctx *gin.Context, uuid CardUUID, params RevealCardParams) {
+func (sh *strictHandler) RevealCard(ctx *gin.Context, uuid CardUUID) {
 	var request RevealCardRequestObject
 
 	request.UUID = uuid
-	request.Params = params
 
 	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.RevealCard(ctx, request.(RevealCardRequestObject))
@@ -5857,11 +5935,10 @@ func (sh *strictHandler) ListOffers(ctx *gin.Context) {
 }
 
 // SimulatePayment operation middleware
-func (sh *strictHandler) SimulatePayment(ctx *gin.Context, uuid CardUUID, params SimulatePaymentParams) {
+func (sh *strictHandler) SimulatePayment(ctx *gin.Context, uuid CardUUID) {
 	var request SimulatePaymentRequestObject
 
 	request.UUID = uuid
-	request.Params = params
 
 	var body SimulatePaymentJSONRequestBody
 	var err error
@@ -5929,10 +6006,8 @@ func (sh *strictHandler) ListWebhooks(ctx *gin.Context) {
 }
 
 // CreateWebhook operation middleware
-func (sh *strictHandler) CreateWebhook(ctx *gin.Context, params CreateWebhookParams) {
+func (sh *strictHandler) CreateWebhook(ctx *gin.Context) {
 	var request CreateWebhookRequestObject
-
-	request.Params = params
 
 	var body CreateWebhookJSONRequestBody
 	var err error
@@ -6096,12 +6171,11 @@ func (sh *strictHandler) ListDeliveries(ctx *gin.Context, webhookID WebhookID, p
 }
 
 // Redeliver operation middleware
-func (sh *strictHandler) Redeliver(ctx *gin.Context, webhookID WebhookID, eventID openapi_types.UUID, params RedeliverParams) {
+func (sh *strictHandler) Redeliver(ctx *gin.Context, webhookID WebhookID, eventID openapi_types.UUID) {
 	var request RedeliverRequestObject
 
 	request.WebhookID = webhookID
 	request.EventID = eventID
-	request.Params = params
 
 	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.Redeliver(ctx, request.(RedeliverRequestObject))
@@ -6151,11 +6225,10 @@ func (sh *strictHandler) RecoverWebhook(ctx *gin.Context, webhookID WebhookID, p
 }
 
 // RotateWebhookSecret operation middleware
-func (sh *strictHandler) RotateWebhookSecret(ctx *gin.Context, webhookID WebhookID, params RotateWebhookSecretParams) {
+func (sh *strictHandler) RotateWebhookSecret(ctx *gin.Context, webhookID WebhookID) {
 	var request RotateWebhookSecretRequestObject
 
 	request.WebhookID = webhookID
-	request.Params = params
 
 	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.RotateWebhookSecret(ctx, request.(RotateWebhookSecretRequestObject))
@@ -6178,11 +6251,10 @@ func (sh *strictHandler) RotateWebhookSecret(ctx *gin.Context, webhookID Webhook
 }
 
 // TestWebhook operation middleware
-func (sh *strictHandler) TestWebhook(ctx *gin.Context, webhookID WebhookID, params TestWebhookParams) {
+func (sh *strictHandler) TestWebhook(ctx *gin.Context, webhookID WebhookID) {
 	var request TestWebhookRequestObject
 
 	request.WebhookID = webhookID
-	request.Params = params
 
 	var body TestWebhookJSONRequestBody
 	var err error

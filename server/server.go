@@ -10,11 +10,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/cardmint/cardmint/internal/account"
+	"github.com/cardmint/cardmint/internal/limit"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/webhook"
 	"github.com/cardmint/cardmint/openapi"
@@ -31,6 +33,10 @@ type Config struct {
 	Checks []Check
 	// Callbacks are what others call that are not clients, by path. They authenticate the caller themselves. Defaults to none.
 	Callbacks map[string]http.Handler
+	// Limits says how many requests are too many. Defaults to none.
+	Limits *limit.Limiter
+	// Proxies are the networks of reverse proxies whose X-Forwarded-For is believed. Defaults to none.
+	Proxies []netip.Prefix
 }
 
 // New returns the handler for the whole service.
@@ -41,8 +47,10 @@ func New(cfg Config) (http.Handler, error) {
 	if cfg.Audit == nil {
 		cfg.Audit = cfg.Log
 	}
-	gin.SetMode(gin.ReleaseMode)
-	engine := gin.New()
+	if cfg.Limits == nil {
+		cfg.Limits = limit.New(nil, limit.Config{})
+	}
+	engine := newEngine()
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false
 	problems := problemWriter{cfg.Log}
@@ -71,7 +79,8 @@ func New(cfg Config) (http.Handler, error) {
 		engine.Group("",
 			noStore,
 			deadline,
-			authenticate(cfg.Accounts, problems),
+			authenticate(cfg.Accounts, cfg.Limits, cfg.Proxies, problems),
+			limitRequests(cfg.Limits, spec, problems),
 			spec.authorize(problems),
 			spec.validate(a, problems),
 		),
@@ -84,6 +93,15 @@ func New(cfg Config) (http.Handler, error) {
 	)
 	// Outside gin: net/http closes the connection after a body that is too long only if the limit is set on its own ResponseWriter.
 	return http.MaxBytesHandler(engine, maxBody), nil
+}
+
+// newEngine returns a gin engine that believes nobody's X-Forwarded-For: package server finds out for itself where requests come from.
+func newEngine() *gin.Engine {
+	gin.SetMode(gin.ReleaseMode)
+	engine := gin.New()
+	engine.ForwardedByClientIP = false
+	_ = engine.SetTrustedProxies(nil) // can't fail without any
+	return engine
 }
 
 // The limits of one connection. A list that takes longer to send extends its write deadline as long as the client keeps up.

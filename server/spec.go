@@ -16,8 +16,8 @@ import (
 // spec is the contract, in the forms in which it is served and in which requests are validated.
 type spec struct {
 	json   []byte
-	routes map[string]*routers.Route // by method and gin's path
-	scopes map[string]account.Scope  // that operations need, or noScope, by method and gin's path
+	routes map[string]map[string]*routers.Route // by method and gin's path
+	scopes map[*routers.Route]account.Scope     // that operations need, or noScope
 }
 
 func loadSpec(yaml []byte) (*spec, error) {
@@ -25,7 +25,7 @@ func loadSpec(yaml []byte) (*spec, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load openapi: %w", err)
 	}
-	s := &spec{routes: map[string]*routers.Route{}, scopes: map[string]account.Scope{}}
+	s := &spec{routes: map[string]map[string]*routers.Route{}, scopes: map[*routers.Route]account.Scope{}}
 	if s.json, err = doc.MarshalJSON(); err != nil {
 		return nil, fmt.Errorf("load openapi: %w", err)
 	}
@@ -33,15 +33,22 @@ func loadSpec(yaml []byte) (*spec, error) {
 		for method, operation := range item.Operations() {
 			// The middleware authenticates, before the body is read.
 			operation.Security = openapi3.NewSecurityRequirements()
-			route := method + " " + ginPath(path)
-			if s.scopes[route], err = scopeOf(operation); err != nil {
+			scope, err := scopeOf(operation)
+			if err != nil {
 				return nil, fmt.Errorf("load openapi: %w", err)
 			}
-			s.routes[route] = &routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: operation}
+			if s.routes[method] == nil {
+				s.routes[method] = map[string]*routers.Route{}
+			}
+			route := &routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: operation}
+			s.routes[method][ginPath(path)], s.scopes[route] = route, scope
 		}
 	}
 	return s, nil
 }
+
+// route returns the operation that a request is for.
+func (s *spec) route(c *gin.Context) *routers.Route { return s.routes[c.Request.Method][c.FullPath()] }
 
 // ginPath converts a path template to gin's syntax: /cards/{uuid} to /cards/:uuid.
 func ginPath(path string) string {

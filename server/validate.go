@@ -21,7 +21,7 @@ import (
 // validate refuses requests that violate the contract. The response lists everything that is wrong.
 func (s *spec) validate(a *api, problems problemWriter) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		route := s.routes[c.Request.Method+" "+c.FullPath()]
+		route := s.route(c)
 		body, err := readBody(c.Request, route.Operation.RequestBody)
 		if err != nil {
 			problems.write(c, err)

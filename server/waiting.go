@@ -12,8 +12,7 @@ import (
 // NewWaiting returns a handler for a process that can't serve yet. It lives, and is not ready because of check. All other requests are told
 // to come again.
 func NewWaiting(log *slog.Logger, check Check) http.Handler {
-	gin.SetMode(gin.ReleaseMode)
-	engine := gin.New()
+	engine := newEngine()
 	problems := problemWriter{log}
 	engine.Use(requestID, accessLog(log), problems.recovery)
 	health{[]Check{check}}.register(engine)

@@ -46,6 +46,33 @@ func TestAuthenticate_TokensAreRememberedApart(t *testing.T) {
 	d.accepts(t, two, twoText, 1)
 }
 
+func TestRecognizes_WhatWasGoodWhenItWasLastLookedUp(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	token, text := d.token(t, time.Hour)
+	is := func(want bool) {
+		t.Helper()
+		if got := d.Recognizes(text); got != want {
+			t.Errorf("recognized: %v", got)
+		}
+	}
+	is(false)
+	d.accepts(t, token, text, 1)
+	is(true)
+	d.now = epoch.Add(time.Minute) // however long ago that was
+	is(true)
+	check(t, d.RevokeToken(t.Context(), token.ID))
+	is(true)
+	d.refuses(t, text, 1)
+	is(false)
+	expiring, text2 := d.token(t, time.Hour)
+	d.accepts(t, expiring, text2, 1)
+	d.now = d.now.Add(time.Hour)
+	if d.Recognizes(text2) || d.Recognizes("") || d.Recognizes("abc") {
+		t.Error("a token is recognized that is not good")
+	}
+}
+
 // While one request looks a token up again, the others use what is remembered: a slow database delays one request, not all.
 func TestAuthenticate_OneRefreshAtATime(t *testing.T) {
 	for name, age := range map[string]time.Duration{"as soon as it is not fresh": 2 * time.Second, "shortly before it is stale": 4*time.Second - 1} {

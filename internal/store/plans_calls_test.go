@@ -183,6 +183,9 @@ func (c *calls) rates() {
 		return s.SaveParkedRates(ctx, "x", []card.ParkedRate{{Currency: "monero", USD: usd, Source: "x", Why: "x", Since: time.Now(), Until: time.Now().Add(time.Minute), By: "x"}})
 	})
 	c.do("ParkedRates", func(ctx context.Context) error { return first(s.ParkedRates(ctx)) })
+	c.do("SaveUsage", func(ctx context.Context) error { return s.SaveUsage(ctx, "x", "[]") })
+	c.do("UsageOfOthers", func(ctx context.Context) error { return first(s.UsageOfOthers(ctx, "y", time.Minute)) })
+	c.do("DeleteUsage", func(ctx context.Context) error { return s.DeleteUsage(ctx, "x") })
 }
 
 func (c *calls) stock() {

@@ -1,0 +1,111 @@
+package server
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/limit"
+)
+
+// The header fields of draft-ietf-httpapi-ratelimit-headers-10, as net/http spells them.
+const (
+	rateLimitField = "Ratelimit"
+	policyField    = "Ratelimit-Policy"
+)
+
+// limitRequests counts requests that are authenticated, and refuses those that are too many before their body is read. Every response says how
+// the limits stand.
+func limitRequests(limits *limit.Limiter, s *spec, problems problemWriter) gin.HandlerFunc {
+	others, create := policies(limits, limit.Token, limit.Account), policies(limits, limit.Token, limit.Account, limit.Create)
+	return func(c *gin.Context) {
+		who, _ := identity(c)
+		creates := s.route(c).Operation.OperationID == "createCard"
+		verdict := limits.Take(who.TokenID, who.AccountID, creates)
+		standings := verdict.Standings()
+		if len(standings) == 0 {
+			return
+		}
+		header := c.Writer.Header()
+		if header[policyField] = others; creates {
+			header[policyField] = create
+		}
+		var room [128]byte
+		text := room[:0]
+		for i, is := range standings {
+			if i > 0 {
+				text = append(text, ", "...)
+			}
+			text = appendStanding(text, is)
+		}
+		header[rateLimitField] = []string{string(text)}
+		if verdict.Wait > 0 {
+			problems.write(c, tooMany(limits, verdict.Refused, verdict.Wait))
+		}
+	}
+}
+
+// refuseAddress refuses a request of an address that failed to authenticate too often.
+func refuseAddress(c *gin.Context, limits *limit.Limiter, wait time.Duration, problems problemWriter) {
+	header := c.Writer.Header()
+	header[policyField] = policies(limits, limit.Address)
+	header[rateLimitField] = []string{string(appendStanding(nil, limit.Standing{Kind: limit.Address, Again: wait}))}
+	problems.write(c, tooMany(limits, limit.Address, wait))
+}
+
+// tooMany is the refusal of a request that is one too many.
+func tooMany(limits *limit.Limiter, kind limit.Kind, wait time.Duration) error {
+	p := limits.Policy(kind)
+	what := map[limit.Kind]string{
+		limit.Token: "Your token may send %d requests in %d seconds.", limit.Account: "Your account may send %d requests in %d seconds.",
+		limit.Create:  "Your account may create %d cards in %d seconds.",
+		limit.Address: "Your address has sent more than %d requests without a valid token in %d seconds.",
+	}[kind]
+	err := *card.ErrRateLimited
+	err.Message = fmt.Sprintf(what+` Try again when the time in "Retry-After" is over.`, p.Quota, int64(p.Window.Seconds()))
+	err.RetryAfter = wait
+	return &err
+}
+
+// policies returns the value of RateLimit-Policy for those kinds of limits that are in force.
+func policies(limits *limit.Limiter, kinds ...limit.Kind) []string {
+	text := ""
+	for _, kind := range kinds {
+		if p := limits.Policy(kind); p.On() {
+			text = listed(text, fmt.Sprintf("%q;q=%d;w=%d", kind, p.Quota, int64(p.Window.Seconds())))
+		}
+	}
+	return []string{text}
+}
+
+// appendStanding appends the member of RateLimit for a limit.
+func appendStanding(text []byte, is limit.Standing) []byte {
+	text = append(text, '"')
+	text = append(text, is.Kind.String()...)
+	text = append(text, `";r=`...)
+	text = strconv.AppendInt(text, is.Left, 10)
+	text = append(text, ";t="...)
+	return strconv.AppendInt(text, seconds(is.Again), 10)
+}
+
+// seconds returns a time in whole seconds, rounded up and at least 1.
+func seconds(d time.Duration) int64 { return max(1, int64(math.Ceil(d.Seconds()))) }
+
+// addQuota adds a limit that a request ran into to those that apply to all requests. It comes first.
+func addQuota(header http.Header, q *card.Quota) {
+	header.Set(policyField, listed(fmt.Sprintf("%q;q=%d", q.Name, q.Limit), header.Get(policyField)))
+	header.Set(rateLimitField, listed(fmt.Sprintf("%q;r=%d", q.Name, q.Left), header.Get(rateLimitField)))
+}
+
+// listed joins two lists of structured fields (RFC 9651), each of which may be empty.
+func listed(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + ", " + b
+}
