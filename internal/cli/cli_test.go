@@ -52,6 +52,8 @@ func TestCLI_BadConfigurationEndsAtOnceWithOneLineAndAHint(t *testing.T) {
 		"bad markup":          {"serve", "--simulated", "--rate", "monero=150", "--markup", "-1"},
 		"large markup":        {"serve", "--simulated", "--rate", "monero=150", "--markup", "101"},
 		"negative limit":      {"serve", "--simulated", "--rate", "monero=150", "--max-open-usd", "-1"},
+		"bad limit":           {"serve", "--simulated", "--rate", "monero=150", "--limit-token", "20"},
+		"bad network":         {"serve", "--simulated", "--rate", "monero=150", "--trusted-proxies", "10.0.0.1"},
 		"bad password file":   {"serve", "--rate", "monero=150", "--monero-wallet-password", "/no/such/file"},
 		"absurd rate":         {"serve", "--simulated", "--rate", "monero=-1"},
 		"live mode":           append(simulated, "--mode", "live"),

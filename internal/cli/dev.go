@@ -22,6 +22,7 @@ type devCommand struct {
 	Listen string `env:"CARDMINT_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address to listen on (${default})."`
 	Rate   string `env:"CARDMINT_DEV_RATE" default:"150" placeholder:"USD" help:"What one coin of each currency is worth, in US dollars (${default})."`
 
+	Limits   devLimitFlags `embed:""`
 	Supplier supplierFlags `embed:""`
 }
 
@@ -61,8 +62,8 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 	return g.run(ctx, v, plan{
 		listener: listener, api: true, worker: true, rates: rates, chains: simulated(coins), simulated: true,
 		webhooks:  webhookFlags{Insecure: true, Timeout: 15 * time.Second, Retention: defaultRetention},
-		suppliers: made,
-		orders:    order.Config{Currencies: coins, CheckAddress: addressChecks(coins, true)}, addresses: addressFlags{Pool: devPool},
+		suppliers: made, limits: limitFlags(c.Limits),
+		orders: order.Config{Currencies: coins, CheckAddress: addressChecks(coins, true)}, addresses: addressFlags{Pool: devPool},
 		started: func(ctx context.Context, accounts *account.Service, url string) error {
 			token, err := accounts.DevToken(ctx)
 			if err != nil {

@@ -58,6 +58,7 @@ type plan struct {
 	orders      order.Config
 	credentials credentialFlags
 	addresses   addressFlags
+	limits      limitFlags
 	wait        time.Duration // for a database that is not there yet
 	// chains returns the chains to watch, and pays without money where they are simulated.
 	chains func(*store.Store) ([]watched, map[string]order.Sandbox, error)
@@ -236,6 +237,7 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 		}
 		w.config.Orders, w.config.Accounts, w.config.Webhooks = orders, w.accounts, webhooks
 		w.add(loop{name: "token uses", every: usesEvery, tick: w.accounts.SaveUses, close: w.accounts.SaveUses, grace: closeGrace})
+		w.addLimits(dbs.api, p.limits)
 		w.add(loop{name: "addresses", every: prepareEvery, tick: orders.Prepare})
 		_ = orders.FollowOffers(ctx) // so that the first order can reserve; the loop tells of errors
 		w.add(loop{name: "follow offers", every: followEvery, woken: w.offered, tick: orders.FollowOffers})

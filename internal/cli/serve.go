@@ -27,6 +27,7 @@ type serveCommand struct {
 	Freeze      bool            `name:"freeze-reversed" env:"CARDMINT_FREEZE_REVERSED" default:"true" negatable:"" help:"Sell no new cards to an account while one of its issued cards is reversed (on)."`
 	MaxBlind    time.Duration   `name:"max-blind" env:"CARDMINT_MAX_BLIND" default:"15m" placeholder:"DURATION" help:"How long cards are accepted while nobody can watch their chain (${default})."`
 	Credentials credentialFlags `embed:""`
+	Limits      limitFlags      `embed:""`
 	Webhooks    webhookFlags    `embed:""`
 	Supplier    supplierFlags   `embed:""`
 	Coins       coinFlags       `embed:""`
@@ -95,7 +96,7 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 		suppliers: made,
 		orders: order.Config{Currencies: currencies(coins), Known: chain.Currencies(), QuoteTTL: c.QuoteTTL, MaxOpenUSD: card.USD(c.MaxOpenUSD * 100), FreezeReversed: c.Freeze, MaxBlind: c.MaxBlind, NeedOffers: g.Mode == card.LiveMode,
 			MaskCredentials: c.Credentials.Mask, CheckAddress: addressChecks(currencies(coins), c.Simulated)},
-		addresses: c.Addresses, wait: c.Wait,
+		addresses: c.Addresses, limits: c.Limits, wait: c.Wait,
 		started: func(_ context.Context, _ *account.Service, url string) error {
 			if g.Mode == card.LiveMode {
 				c.announceLive(g, coins, made)
