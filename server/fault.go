@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,21 +19,35 @@ import (
 
 const isMissing = "is missing"
 
-// formats returns validators for those formats in the contract that are enforced. The others only document.
-func formats() openapi3.SchemaValidationOption {
-	return openapi3.WithStringFormatValidators(map[string]openapi3.StringFormatValidator{"uuid": uuidFormat{}, "date-time": dateTimeFormat{}})
+// validation is how requests are validated against the contract.
+type validation struct {
+	body       []openapi3.SchemaValidationOption
+	parameters *openapi3filter.Options
+}
+
+// newValidation returns a validation. Of the formats in the contract those are enforced that are named here; the others only document.
+func newValidation() validation {
+	formats := openapi3.WithStringFormatValidators(map[string]openapi3.StringFormatValidator{"uuid": uuidFormat{}, "date-time": dateTimeFormat{}})
+	return validation{
+		body: []openapi3.SchemaValidationOption{openapi3.VisitAsRequest(), openapi3.MultiErrors(), formats},
+		parameters: &openapi3filter.Options{
+			MultiError: true, SkipSettingDefaults: true, ExcludeRequestBody: true,
+			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, SchemaValidationOptions: []openapi3.SchemaValidationOption{formats},
+		},
+	}
 }
 
 // wrongBody returns every violation of the schema in a body.
-func wrongBody(value any, declared *openapi3.RequestBody) []card.FieldError {
+func (v validation) wrongBody(value any, declared *openapi3.RequestBody) []card.FieldError {
 	schema := declared.Content.Get("application/json").Schema.Value
-	return faults("", schema.VisitJSON(value, openapi3.VisitAsRequest(), openapi3.MultiErrors(), formats()))
+	return faults("", schema.VisitJSON(value, v.body...))
 }
 
 // wrongParameters returns every violation of the contract in path, query and headers.
-func wrongParameters(c *gin.Context, route *routers.Route) []card.FieldError {
+func (v validation) wrongParameters(c *gin.Context, route *routers.Route) []card.FieldError {
 	unknown := unknownParameters(c.Request.URL.RawQuery, route.Operation.Parameters)
-	if len(route.Operation.Parameters) == 0 {
+	sent, repeated := sentParameters(c, route.Operation.Parameters)
+	if !sent {
 		return unknown
 	}
 	params := make(map[string]string, len(c.Params))
@@ -40,25 +55,28 @@ func wrongParameters(c *gin.Context, route *routers.Route) []card.FieldError {
 		params[p.Key] = p.Value
 	}
 	wrong := faults("", openapi3filter.ValidateRequest(c, &openapi3filter.RequestValidationInput{
-		Request: c.Request, PathParams: params, Route: route,
-		Options: &openapi3filter.Options{
-			MultiError: true, SkipSettingDefaults: true, ExcludeRequestBody: true,
-			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, SchemaValidationOptions: []openapi3.SchemaValidationOption{formats()},
-		},
+		Request: c.Request, PathParams: params, Route: route, Options: v.parameters,
 	}))
-	for _, p := range route.Operation.Parameters {
-		in, name, sent := p.Value.In, p.Value.Name, 1
+	return slices.Concat(wrong, repeated, unknown)
+}
+
+// sentParameters reports whether there is anything to validate: a parameter that was sent, or must be. It returns those that were sent more
+// than once.
+func sentParameters(c *gin.Context, declared openapi3.Parameters) (sent bool, repeated []card.FieldError) {
+	for _, p := range declared {
+		in, name, n := p.Value.In, p.Value.Name, 1
 		switch in {
 		case "header":
-			sent = len(c.Request.Header.Values(name))
+			n = len(c.Request.Header.Values(name))
 		case "query":
-			sent = len(c.QueryArray(name))
+			n = len(c.QueryArray(name))
 		}
-		if sent > 1 {
-			wrong = append(wrong, card.FieldError{Pointer: in + "/" + name, Detail: "must be sent once"})
+		if n > 1 {
+			repeated = append(repeated, card.FieldError{Pointer: in + "/" + name, Detail: "must be sent once"})
 		}
+		sent = sent || n > 0 || p.Value.Required
 	}
-	return append(wrong, unknown...)
+	return sent, repeated
 }
 
 // faults flattens the validator's error. It uses only the reasons, because the full texts quote values.

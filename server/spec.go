@@ -15,9 +15,10 @@ import (
 
 // spec is the contract, in the forms in which it is served and in which requests are validated.
 type spec struct {
-	json   []byte
-	routes map[string]map[string]*routers.Route // by method and gin's path
-	scopes map[*routers.Route]account.Scope     // that operations need, or noScope
+	json       []byte
+	routes     map[string]map[string]*routers.Route // by method and gin's path
+	scopes     map[*routers.Route]account.Scope     // that operations need, or noScope
+	validation validation
 }
 
 func loadSpec(yaml []byte) (*spec, error) {
@@ -25,7 +26,7 @@ func loadSpec(yaml []byte) (*spec, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load openapi: %w", err)
 	}
-	s := &spec{routes: map[string]map[string]*routers.Route{}, scopes: map[*routers.Route]account.Scope{}}
+	s := &spec{routes: map[string]map[string]*routers.Route{}, scopes: map[*routers.Route]account.Scope{}, validation: newValidation()}
 	if s.json, err = doc.MarshalJSON(); err != nil {
 		return nil, fmt.Errorf("load openapi: %w", err)
 	}

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
 
 // maxDepth is how deep a body may be nested.
 const maxDepth = 32
+
+const numeric = "0123456789+-.eE" // what numbers are written with
 
 var errNotUUID = errors.New("must be a UUID")
 
@@ -37,10 +40,8 @@ func strictJSON(text []byte) (value any, fault string) {
 	if halfPair(text) {
 		return nil, `The body has half of a surrogate pair, such as "\ud800". Send whole characters.`
 	}
-	tokens := json.NewDecoder(bytes.NewReader(text))
-	tokens.UseNumber()
 	var repeated repeatedKey
-	value, err := read(tokens, 0)
+	value, err := (&reader{text: text}).value(0)
 	if errors.As(err, &repeated) {
 		return nil, fmt.Sprintf("The key %.100q appears more than once. Send every key once.", string(repeated))
 	}
@@ -91,44 +92,108 @@ type repeatedKey string
 
 func (k repeatedKey) Error() string { return "repeated key" }
 
-// read reads one value from a text that is known to be valid.
-func read(tokens *json.Decoder, depth int) (any, error) {
+var errTooDeep = errors.New("too deep")
+
+// reader reads a text that is known to be valid, once. A json.Decoder allocates several times as much.
+type reader struct {
+	text []byte
+	at   int
+}
+
+// next returns the next byte that is not white space, and goes on to it. The text must have one.
+func (r *reader) next() byte {
+	for {
+		switch c := r.text[r.at]; c {
+		case ' ', '\t', '\r', '\n':
+			r.at++
+		default:
+			return c
+		}
+	}
+}
+
+func (r *reader) value(depth int) (any, error) {
 	if depth > maxDepth {
-		return nil, errors.New("too deep")
+		return nil, errTooDeep
 	}
-	token, err := tokens.Token()
-	if err != nil {
-		return nil, err
+	switch r.next() {
+	case '{':
+		return r.object(depth)
+	case '[':
+		return r.array(depth)
+	case '"':
+		return r.string(), nil
+	case 't':
+		r.at += len("true")
+		return true, nil
+	case 'f':
+		r.at += len("false")
+		return false, nil
+	case 'n':
+		r.at += len("null")
+		return nil, nil
 	}
-	switch token {
-	case json.Delim('{'):
-		object := map[string]any{}
-		for tokens.More() {
-			token, err := tokens.Token()
-			if err != nil {
-				return nil, err
-			}
-			name, _ := token.(string)
-			if _, known := object[name]; known {
-				return nil, repeatedKey(name)
-			}
-			if object[name], err = read(tokens, depth+1); err != nil {
-				return nil, err
-			}
+	start := r.at
+	for r.at < len(r.text) && strings.IndexByte(numeric, r.text[r.at]) >= 0 {
+		r.at++
+	}
+	return json.Number(r.text[start:r.at]), nil
+}
+
+func (r *reader) object(depth int) (any, error) {
+	object := map[string]any{}
+	for r.at++; r.next() != '}'; {
+		if r.text[r.at] == ',' {
+			r.at++
+			r.next()
 		}
-		_, err = tokens.Token()
-		return object, err
-	case json.Delim('['):
-		array := []any{}
-		for tokens.More() {
-			element, err := read(tokens, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			array = append(array, element)
+		name := r.string()
+		if _, known := object[name]; known {
+			return nil, repeatedKey(name)
 		}
-		_, err = tokens.Token()
-		return array, err
+		r.next()
+		r.at++ // the colon
+		value, err := r.value(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		object[name] = value
 	}
-	return token, nil
+	r.at++
+	return object, nil
+}
+
+func (r *reader) array(depth int) (any, error) {
+	array := []any{}
+	for r.at++; r.next() != ']'; {
+		if r.text[r.at] == ',' {
+			r.at++
+		}
+		element, err := r.value(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		array = append(array, element)
+	}
+	r.at++
+	return array, nil
+}
+
+// string reads a string, whose first quote is next.
+func (r *reader) string() string {
+	start, escaped := r.at, false
+	for r.at++; r.text[r.at] != '"'; r.at++ {
+		if r.text[r.at] == '\\' {
+			escaped = true
+			r.at++
+		}
+	}
+	r.at++
+	quoted := r.text[start:r.at]
+	if !escaped {
+		return string(quoted[1 : len(quoted)-1])
+	}
+	var s string
+	_ = json.Unmarshal(quoted, &s) // is valid
+	return s
 }

@@ -27,9 +27,9 @@ func (s *spec) validate(a *api, problems problemWriter) gin.HandlerFunc {
 			problems.write(c, err)
 			return
 		}
-		wrong := merge(wrongParameters(c, route), a.checkQuery(c, route.Operation.OperationID))
+		wrong := merge(s.validation.wrongParameters(c, route), a.checkQuery(c, route.Operation.OperationID))
 		if body != nil {
-			wrong = append(wrong, wrongBody(body.value, route.Operation.RequestBody.Value)...)
+			wrong = append(wrong, s.validation.wrongBody(body.value, route.Operation.RequestBody.Value)...)
 			if object, ok := body.value.(map[string]any); ok {
 				wrong = merge(wrong, a.check(c, route.Operation.OperationID, object))
 			}
