@@ -86,7 +86,7 @@ func stages(b *testing.B, limits *limit.Limiter) (handlers []gin.HandlerFunc, f 
 	return handlers, f, text.Reveal()
 }
 
-// BenchmarkStages measures requests as they pass more and more of the stages before the handler: "bare" is the strict handler alone.
+// BenchmarkStages measures requests as they pass more and more of the stages before the handler: "bare" is the strict handler alone; "refused" is one too many.
 func BenchmarkStages(b *testing.B) {
 	for _, r := range []struct{ name, method, target, body string }{
 		{"getCard", "GET", "/api/cards/019aa1c9-f868-7cef-8e4e-9b1c97fb1d88", ""},
@@ -99,13 +99,20 @@ func BenchmarkStages(b *testing.B) {
 				handlers, f, token := stages(b, limit.New(nil, limit.Config{Token: most, Account: most, Create: most, Address: most}))
 				engine := newEngine()
 				RegisterHandlers(engine.Group("", handlers[:n]...), NewStrictHandler(f, nil))
-				run(b, engine, r.method, r.target, r.body, token)
+				run(b, engine, r.method, r.target, r.body, token, http.StatusOK)
 			})
 		}
+		b.Run(r.name+"/refused", func(b *testing.B) {
+			none := limit.Policy{Quota: 1, Window: 24 * time.Hour}
+			handlers, f, token := stages(b, limit.New(nil, limit.Config{Token: none, Account: none, Create: none, Address: none}))
+			engine := newEngine()
+			RegisterHandlers(engine.Group("", handlers...), NewStrictHandler(f, nil))
+			run(b, engine, r.method, r.target, r.body, token, http.StatusTooManyRequests)
+		})
 	}
 }
 
-func run(b *testing.B, h http.Handler, method, target, body, token string) {
+func run(b *testing.B, h http.Handler, method, target, body, token string, want int) {
 	b.Helper()
 	request, err := http.NewRequestWithContext(b.Context(), method, target, nil)
 	if err != nil {
@@ -118,14 +125,14 @@ func run(b *testing.B, h http.Handler, method, target, body, token string) {
 		request.ContentLength = int64(len(body))
 	}
 	b.ReportAllocs()
-	for b.Loop() {
-		w := &discard{header: http.Header{}}
+	for n := 0; b.Loop(); n++ {
+		w := &discard{header: http.Header{}, status: http.StatusOK}
 		r := *request
 		if body != "" {
 			r.Body = io.NopCloser(strings.NewReader(body))
 		}
 		h.ServeHTTP(w, &r)
-		if w.status >= 300 {
+		if w.status/100 != want/100 && n > 0 {
 			b.Fatalf("status %d", w.status)
 		}
 	}

@@ -1,0 +1,119 @@
+package server_test
+
+import (
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/client"
+	"github.com/cardmint/cardmint/internal/limit"
+)
+
+// BenchmarkFlood measures how long one account waits for its card while another account creates cards, or tries to, a thousand times a second:
+// without it, with it, and with it where nothing is limited. Run it with -benchtime 1x.
+func BenchmarkFlood(b *testing.B) {
+	ten := limit.Policy{Quota: 10, Window: time.Second}
+	all := limit.Policy{Quota: 1000, Window: time.Second}
+	limited := newFlooded(b, &limit.Config{Token: all, Account: all, Create: ten})
+	open := newFlooded(b, &limit.Config{})
+	const turns = 10
+	var alone, flooded, unlimited []time.Duration
+	for range turns {
+		alone = append(alone, limited.measure(b, 0)...)
+		flooded = append(flooded, limited.measure(b, 1000)...)
+		unlimited = append(unlimited, open.measure(b, 1000)...)
+	}
+	report := func(name string, took []time.Duration) float64 {
+		slices.Sort(took)
+		b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "µs-p99-"+name)
+		median := float64(took[len(took)/2].Microseconds())
+		b.ReportMetric(median, "µs-median-"+name)
+		return median
+	}
+	quiet := report("alone", alone)
+	b.ReportMetric(report("flooded", flooded)/quiet, "ratio(max:1.1)")
+	report("unlimited", unlimited)
+	b.ReportMetric(float64(limited.sent.Load())/turns, "flood/s")
+	b.ReportMetric(float64(limited.refused.Load())/turns, "refused/s")
+	b.ReportMetric(float64(open.sent.Load())/turns, "unlimited-flood/s")
+	b.ReportMetric(0, "ns/op")
+}
+
+// flooded is a service with two accounts, of which one floods.
+type flooded struct {
+	*deployment
+	loud, quiet, card string
+	sent, refused     *atomic.Int64 // by the loud one
+}
+
+func newFlooded(b *testing.B, requests *limit.Config) flooded {
+	b.Helper()
+	d := deploy(b, setup{requests: requests, pool: 50_000})
+	f := flooded{deployment: d, loud: d.token(b), quiet: d.token(b), sent: &atomic.Int64{}, refused: &atomic.Int64{}}
+	c, err := client.New(d.web.URL, f.quiet)
+	need(b, err)
+	made, err := c.CreateCard(b.Context(), client.CreateCardRequest{USDAmount: number("50"), Currency: "monero"})
+	need(b, err)
+	f.card = made.UUID.String()
+	return f
+}
+
+// measure returns how long requests of the quiet account took within a second, while the loud one sends perSecond requests.
+func (f flooded) measure(b *testing.B, perSecond int) (took []time.Duration) {
+	b.Helper()
+	const connections, second = 10, time.Second
+	transport := &http.Transport{MaxIdleConnsPerHost: connections + 1}
+	defer transport.CloseIdleConnections()
+	var flood sync.WaitGroup
+	start := time.Now()
+	if perSecond > 0 {
+		for range connections {
+			flood.Go(func() {
+				tick := time.NewTicker(second * connections / time.Duration(perSecond))
+				defer tick.Stop()
+				for range tick.C {
+					if time.Since(start) > second {
+						return
+					}
+					f.sent.Add(1)
+					if f.request(b, transport, http.MethodPost, "/api/cards", f.loud, orderBody("50")) == http.StatusTooManyRequests {
+						f.refused.Add(1)
+					}
+				}
+			})
+		}
+	}
+	for time.Since(start) < second {
+		begun := time.Now()
+		if status := f.request(b, transport, http.MethodGet, "/api/cards/"+f.card, f.quiet, ""); status != http.StatusOK {
+			b.Errorf("status %d", status)
+		}
+		took = append(took, time.Since(begun))
+		time.Sleep(5 * time.Millisecond)
+	}
+	flood.Wait()
+	return took
+}
+
+// request sends a request and returns the status of the response.
+func (f flooded) request(b *testing.B, over http.RoundTripper, method, path, token, body string) int {
+	r, err := http.NewRequestWithContext(b.Context(), method, f.web.URL+path, strings.NewReader(body))
+	if err != nil {
+		b.Error(err)
+		return 0
+	}
+	setHeaders(r, token, body, nil)
+	res, err := over.RoundTrip(r)
+	if err != nil {
+		b.Error(err)
+		return 0
+	}
+	_, _ = io.Copy(io.Discard, res.Body)
+	_ = res.Body.Close()
+	return res.StatusCode
+}
