@@ -55,6 +55,9 @@ func refuseAddress(c *gin.Context, limits *limit.Limiter, wait time.Duration, pr
 	header := c.Writer.Header()
 	header[policyField] = policies(limits, limit.Address)
 	header[rateLimitField] = []string{string(appendStanding(nil, limit.Standing{Kind: limit.Address, Again: wait}))}
+	if c.Request.ContentLength != 0 {
+		c.Header("Connection", "close") // as after 401: net/http reads nothing more of somebody who is not known
+	}
 	problems.write(c, tooMany(limits, limit.Address, wait))
 }
 

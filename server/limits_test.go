@@ -146,6 +146,17 @@ func TestLimits_OfAnAddressWithoutAValidToken(t *testing.T) {
 	equal(t, "what failures cost a token", a.header.Get("RateLimit"), `"token";r=99;t=1`) // its three requests of before have been refilled
 }
 
+func TestLimits_OfAnAddressComeBeforeTheBody(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, setup{requests: &limit.Config{Address: perMinute(1), Now: (&manual{}).now}})
+	d.send(t, http.MethodGet, "/api/currencies", "abc", "").refused(t, http.StatusUnauthorized, "unauthorized")
+	a := d.speak(t, d.address(), "POST /api/cards HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1048576\r\n\r\n")
+	a.refused(t, http.StatusTooManyRequests, "rate_limited")
+	if !a.closed {
+		t.Error("the connection stays open although the body is not read")
+	}
+}
+
 // A revoked token gives no right to ask the store again and again.
 func TestLimits_ATokenThatWasGoodOnceIsNotKnownForEver(t *testing.T) {
 	t.Parallel()
