@@ -63,6 +63,7 @@ const (
 	EventTypeCardGenerated    EventType = "card.generated"
 	EventTypeCardRefundDue    EventType = "card.refund_due"
 	EventTypeFeedReset        EventType = "feed.reset"
+	EventTypePaymentCanceled  EventType = "payment.canceled"
 	EventTypePaymentDetected  EventType = "payment.detected"
 	EventTypePaymentExpired   EventType = "payment.expired"
 	EventTypePaymentLate      EventType = "payment.late"
@@ -79,6 +80,8 @@ func (e EventType) Valid() bool {
 	case EventTypeCardRefundDue:
 		return true
 	case EventTypeFeedReset:
+		return true
+	case EventTypePaymentCanceled:
 		return true
 	case EventTypePaymentDetected:
 		return true
@@ -99,6 +102,7 @@ func (e EventType) Valid() bool {
 
 // Defines values for PaymentState.
 const (
+	Canceled   PaymentState = "canceled"
 	Confirming PaymentState = "confirming"
 	Detected   PaymentState = "detected"
 	Expired    PaymentState = "expired"
@@ -112,6 +116,8 @@ const (
 // Valid indicates whether the value is a known member of the PaymentState enum.
 func (e PaymentState) Valid() bool {
 	switch e {
+	case Canceled:
+		return true
 	case Confirming:
 		return true
 	case Detected:
@@ -139,7 +145,9 @@ const (
 	ProblemCodeAddressUnavailable   ProblemCode = "address_unavailable"
 	ProblemCodeAmountUnavailable    ProblemCode = "amount_unavailable"
 	ProblemCodeBodyTooLarge         ProblemCode = "body_too_large"
+	ProblemCodeCardHasPayments      ProblemCode = "card_has_payments"
 	ProblemCodeIdempotencyKeyReused ProblemCode = "idempotency_key_reused"
+	ProblemCodeInsufficientScope    ProblemCode = "insufficient_scope"
 	ProblemCodeInternal             ProblemCode = "internal"
 	ProblemCodeInvalidRequest       ProblemCode = "invalid_request"
 	ProblemCodeMalformedJSON        ProblemCode = "malformed_json"
@@ -167,7 +175,11 @@ func (e ProblemCode) Valid() bool {
 		return true
 	case ProblemCodeBodyTooLarge:
 		return true
+	case ProblemCodeCardHasPayments:
+		return true
 	case ProblemCodeIdempotencyKeyReused:
+		return true
+	case ProblemCodeInsufficientScope:
 		return true
 	case ProblemCodeInternal:
 		return true
@@ -234,9 +246,9 @@ type Card struct {
 	// and filled in once it is `generated`.
 	//
 	// There are two exceptions, both the operator's choice. Credentials may be purged some time after the card was issued: then all fields
-	// are null, and the card has `credentials_purged_at`. And they may be masked everywhere but in the response of `revealCard`: then
-	// `card_number` is twelve asterisks and the last four digits, such as `************1232`, and `security_code` and `url_password` are
-	// nothing but asterisks.
+	// are null, and the card has `credentials_purged_at`. And they may be masked everywhere but in the response of `revealCard`, for all
+	// tokens or for those without the scope `credentials:reveal`: then `card_number` is twelve asterisks and the last four digits, such as
+	// `************1232`, and `security_code` and `url_password` are nothing but asterisks.
 	Credentials Credentials `json:"credentials"`
 
 	// CredentialsPurgedAt When the service deleted the card's credentials for good, UTC. Absent if it did not. The card stays `generated`, and its
@@ -253,6 +265,16 @@ type Card struct {
 
 	// Refund What the operator gave back of what was paid for a card. Null if nothing was.
 	Refund *Refund `json:"refund"`
+
+	// Reference The `reference` that the card was created with, unchanged. Absent if there was none.
+	//
+	// Example: order-4711
+	Reference *string `json:"reference,omitempty"`
+
+	// Metadata The `metadata` that the card was created with, unchanged. Absent if there was none, or if it is damaged.
+	//
+	// Example: {"campaign":"winter","customer":"c-1208"}
+	Metadata json.RawMessage `json:"metadata,omitempty"`
 }
 
 // CardStatus How far the card is:
@@ -270,6 +292,22 @@ type CreateCardRequest struct {
 	//
 	// Example: monero
 	Currency string `json:"currency"`
+
+	// Metadata Data of your own about the card: up to 20 pairs of a key of 1 to 40 characters and a text of up to 500 characters, without U+0000.
+	// Every response with the card has it, unchanged but for the order of the keys. The service does not interpret it, and its log does
+	// not have it.
+	//
+	//
+	// Example: {"campaign":"winter","customer":"c-1208"}
+	Metadata *map[string]string `json:"metadata,omitempty"`
+
+	// Reference A name of your own for the card, such as the number of an order: up to 200 characters (Unicode code points), without U+0000. It
+	// need not be unique. Every response with the card and every event about it has it, unchanged, and `listCards` finds cards by it.
+	// The service does not interpret it, and its log does not have it.
+	//
+	//
+	// Example: order-4711
+	Reference *string `json:"reference,omitempty"`
 
 	// RefundAddress An address of yours for `currency`. If the card can't be issued, or you paid too much, the operator gives money back to it. The
 	// service refuses an address that can't be one of the currency, and one for another network than that of `payment.address`. It is
@@ -341,9 +379,9 @@ type CreatedCard struct {
 	// and filled in once it is `generated`.
 	//
 	// There are two exceptions, both the operator's choice. Credentials may be purged some time after the card was issued: then all fields
-	// are null, and the card has `credentials_purged_at`. And they may be masked everywhere but in the response of `revealCard`: then
-	// `card_number` is twelve asterisks and the last four digits, such as `************1232`, and `security_code` and `url_password` are
-	// nothing but asterisks.
+	// are null, and the card has `credentials_purged_at`. And they may be masked everywhere but in the response of `revealCard`, for all
+	// tokens or for those without the scope `credentials:reveal`: then `card_number` is twelve asterisks and the last four digits, such as
+	// `************1232`, and `security_code` and `url_password` are nothing but asterisks.
 	Credentials Credentials `json:"credentials"`
 
 	// RefundAddress The first and last six characters of the `refund_address` in the request. Null if there was none.
@@ -353,15 +391,25 @@ type CreatedCard struct {
 
 	// Refund What the operator gave back of what was paid for a card. Null if nothing was.
 	Refund *Refund `json:"refund"`
+
+	// Reference The `reference` that the card was created with, unchanged. Absent if there was none.
+	//
+	// Example: order-4711
+	Reference *string `json:"reference,omitempty"`
+
+	// Metadata The `metadata` that the card was created with, unchanged. Absent if there was none, or if it is damaged.
+	//
+	// Example: {"campaign":"winter","customer":"c-1208"}
+	Metadata json.RawMessage `json:"metadata,omitempty"`
 }
 
 // Credentials What you need to use the card. All five fields are always present. They are null while the card is `awaiting_payment`,
 // and filled in once it is `generated`.
 //
 // There are two exceptions, both the operator's choice. Credentials may be purged some time after the card was issued: then all fields
-// are null, and the card has `credentials_purged_at`. And they may be masked everywhere but in the response of `revealCard`: then
-// `card_number` is twelve asterisks and the last four digits, such as `************1232`, and `security_code` and `url_password` are
-// nothing but asterisks.
+// are null, and the card has `credentials_purged_at`. And they may be masked everywhere but in the response of `revealCard`, for all
+// tokens or for those without the scope `credentials:reveal`: then `card_number` is twelve asterisks and the last four digits, such as
+// `************1232`, and `security_code` and `url_password` are nothing but asterisks.
 type Credentials struct {
 	// CardNumber The card number, digits only; or asterisks and its last four digits, if it is masked.
 	//
@@ -502,6 +550,7 @@ type Event struct {
 	// - `payment.underpaid`: something has arrived, but less than the amount asked for.
 	// - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
 	// - `payment.expired`: nothing arrived in time.
+	// - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
 	// - `payment.reversed`: the payment of an issued card left its blockchain.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
@@ -528,6 +577,11 @@ type Event struct {
 	// Example: 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88
 	CardUUID *openapi_types.UUID `json:"card_uuid,omitempty"`
 
+	// Reference The card's `reference`. Absent if the card has none.
+	//
+	// Example: order-4711
+	Reference *string `json:"reference,omitempty"`
+
 	// Status How far the card is:
 	// - `awaiting_payment`: the payment is not yet confirmed on the blockchain; the credentials are null.
 	// - `generated`: the payment is confirmed and the card is issued; the credentials are filled in, until they are purged.
@@ -543,8 +597,9 @@ type Event struct {
 	// - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
 	// - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes nothing.
 	// - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
-	//   the operator.
+	//   the operator. A card that was canceled ends then, not at `expires_at`.
 	// - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
+	// - `canceled`: you canceled the card (`cancelCard`), and it holds no money. Do not pay any more.
 	// - `reversed`: the card was issued, but its payment left the blockchain afterwards.
 	//
 	//
@@ -570,6 +625,7 @@ type Event struct {
 //   - `payment.underpaid`: something has arrived, but less than the amount asked for.
 //   - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
 //   - `payment.expired`: nothing arrived in time.
+//   - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
 //   - `payment.reversed`: the payment of an issued card left its blockchain.
 //   - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 //   - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
@@ -637,8 +693,9 @@ type Payment struct {
 	// - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
 	// - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes nothing.
 	// - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
-	//   the operator.
+	//   the operator. A card that was canceled ends then, not at `expires_at`.
 	// - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
+	// - `canceled`: you canceled the card (`cancelCard`), and it holds no money. Do not pay any more.
 	// - `reversed`: the card was issued, but its payment left the blockchain afterwards.
 	//
 	//
@@ -646,14 +703,14 @@ type Payment struct {
 	State PaymentState `json:"state"`
 
 	// ExpiresAt The amount and the rate are locked until this time, UTC. The service honours a payment that it first saw before this time,
-	// whenever that payment confirms.
+	// whenever that payment confirms. A card that is canceled ends at once.
 	//
 	//
 	// Example: 2026-11-20T15:46:00.120Z
 	ExpiresAt Time `json:"expires_at"`
 
-	// URI The payment instruction as a URI, for wallets and QR codes. Empty if the operator refunded money before the card was issued: do
-	// not pay any more.
+	// URI The payment instruction as a URI, for wallets and QR codes. Empty if the card was canceled, or the operator refunded money before
+	// it was issued: do not pay any more.
 	//
 	//
 	// Example: monero:8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3tVCK5cjSvCsJZ5oyScoGMxgAQjZfYAdpdJhYoQyyGbXfZKhUdWjQxFX3KpnYG6v?tx_amount=0.983456789012
@@ -666,7 +723,8 @@ type Payment struct {
 	// Example: 0
 	AmountReceived card.Decimal `json:"amount_received"`
 
-	// AmountDue What you still have to send, in coins. `0` once enough has arrived, once the card is issued, and once the operator refunded money.
+	// AmountDue What you still have to send, in coins. `0` once enough has arrived, once the card is issued or canceled, and once the operator
+	// refunded money.
 	//
 	//
 	// Example: 0.983456789012
@@ -706,8 +764,9 @@ type Payment struct {
 //   - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
 //   - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes nothing.
 //   - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
-//     the operator.
+//     the operator. A card that was canceled ends then, not at `expires_at`.
 //   - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
+//   - `canceled`: you canceled the card (`cancelCard`), and it holds no money. Do not pay any more.
 //   - `reversed`: the card was issued, but its payment left the blockchain afterwards.
 //
 // Example: unpaid
@@ -811,6 +870,7 @@ type TestWebhookRequest struct {
 	// - `payment.underpaid`: something has arrived, but less than the amount asked for.
 	// - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
 	// - `payment.expired`: nothing arrived in time.
+	// - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
 	// - `payment.reversed`: the payment of an issued card left its blockchain.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
@@ -954,6 +1014,12 @@ type WebhookWithSecret struct {
 // CardUUID defines model for CardUUID.
 type CardUUID = openapi_types.UUID
 
+// HarmlessIdempotencyKey defines model for HarmlessIdempotencyKey.
+type HarmlessIdempotencyKey = string
+
+// IdempotencyKey defines model for IdempotencyKey.
+type IdempotencyKey = string
+
 // WebhookID defines model for WebhookID.
 type WebhookID = openapi_types.UUID
 
@@ -962,6 +1028,12 @@ type BodyTooLarge = Problem
 
 // Forbidden An error, in the form that RFC 9457 defines.
 type Forbidden = Problem
+
+// HasPayments An error, in the form that RFC 9457 defines.
+type HasPayments = Problem
+
+// InsufficientScope An error, in the form that RFC 9457 defines.
+type InsufficientScope = Problem
 
 // InternalError An error, in the form that RFC 9457 defines.
 type InternalError = Problem
@@ -1004,6 +1076,22 @@ type ListCardsParams struct {
 	// Status Lists only cards with this status. If absent, lists cards of every status.
 	Status *CardStatus `form:"status,omitempty" json:"status,omitempty"`
 
+	// PaymentState Lists only cards whose payment is in this state.
+	PaymentState *PaymentState `form:"payment_state,omitempty" json:"payment_state,omitempty"`
+
+	// Currency Lists only cards that are paid with this cryptocurrency.
+	Currency *string `form:"currency,omitempty" json:"currency,omitempty"`
+
+	// Reference Lists only cards with exactly this `reference`.
+	Reference *string `form:"reference,omitempty" json:"reference,omitempty"`
+
+	// CreatedAfter Lists only cards that were created at this time or later.
+	CreatedAfter *Time `form:"created_after,omitempty" json:"created_after,omitempty"`
+
+	// CreatedBefore Lists only cards that were created before this time. A list from the beginning of one month to the beginning of the next has
+	// each card of the month.
+	CreatedBefore *Time `form:"created_before,omitempty" json:"created_before,omitempty"`
+
 	// Limit The maximum number of cards in a page. If absent, the list is not divided into pages.
 	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
 
@@ -1020,6 +1108,18 @@ type CreateCardParams struct {
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
+// CancelCardParams defines parameters for CancelCard.
+type CancelCardParams struct {
+	// IdempotencyKey Accepted, but not needed and not kept. It is harmless to repeat the call, with any key or without one.
+	IdempotencyKey *HarmlessIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// RevealCardParams defines parameters for RevealCard.
+type RevealCardParams struct {
+	// IdempotencyKey Accepted, but not needed and not kept. It is harmless to repeat the call, with any key or without one.
+	IdempotencyKey *HarmlessIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ListEventsParams defines parameters for ListEvents.
 type ListEventsParams struct {
 	// After Lists only events with a greater `seq`. If absent, starts with the first event.
@@ -1027,6 +1127,20 @@ type ListEventsParams struct {
 
 	// Limit The maximum number of events in the response.
 	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// SimulatePaymentParams defines parameters for SimulatePayment.
+type SimulatePaymentParams struct {
+	// IdempotencyKey Makes the call safe to repeat: a repeated call with the same key sends no second transfer, and responds with the card as it is by
+	// then. If the key comes with another card or another `amount`, the service refuses the request with `422`. Keys belong to the account.
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+}
+
+// CreateWebhookParams defines parameters for CreateWebhook.
+type CreateWebhookParams struct {
+	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+	// another operation was used for another request.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListDeliveriesParams defines parameters for ListDeliveries.
@@ -1041,10 +1155,35 @@ type ListDeliveriesParams struct {
 	Before *int64 `form:"before,omitempty" json:"before,omitempty"`
 }
 
+// RedeliverParams defines parameters for Redeliver.
+type RedeliverParams struct {
+	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+	// another operation was used for another request.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // RecoverWebhookParams defines parameters for RecoverWebhook.
 type RecoverWebhookParams struct {
 	// Since Sends only events that happened at this time or later, UTC.
 	Since Time `form:"since" json:"since"`
+
+	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+	// another operation was used for another request.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// RotateWebhookSecretParams defines parameters for RotateWebhookSecret.
+type RotateWebhookSecretParams struct {
+	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+	// another operation was used for another request.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// TestWebhookParams defines parameters for TestWebhook.
+type TestWebhookParams struct {
+	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+	// another operation was used for another request.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CreateCardJSONRequestBody defines body for CreateCard for application/json ContentType.
@@ -1073,9 +1212,12 @@ type ServerInterface interface {
 	// GetCard Read one card
 	// (GET /api/cards/{uuid})
 	GetCard(c *gin.Context, uuid CardUUID)
+	// CancelCard Cancel a card
+	// (POST /api/cards/{uuid}/cancel)
+	CancelCard(c *gin.Context, uuid CardUUID, params CancelCardParams)
 	// RevealCard Read one card with its credentials
 	// (POST /api/cards/{uuid}/reveal)
-	RevealCard(c *gin.Context, uuid CardUUID)
+	RevealCard(c *gin.Context, uuid CardUUID, params RevealCardParams)
 	// ListCurrencies List currencies
 	// (GET /api/currencies)
 	ListCurrencies(c *gin.Context)
@@ -1087,13 +1229,13 @@ type ServerInterface interface {
 	ListOffers(c *gin.Context)
 	// SimulatePayment Pay for a card with simulated money
 	// (POST /api/sandbox/cards/{uuid}/payments)
-	SimulatePayment(c *gin.Context, uuid CardUUID)
+	SimulatePayment(c *gin.Context, uuid CardUUID, params SimulatePaymentParams)
 	// ListWebhooks List webhooks
 	// (GET /api/webhooks)
 	ListWebhooks(c *gin.Context)
 	// CreateWebhook Register a webhook
 	// (POST /api/webhooks)
-	CreateWebhook(c *gin.Context)
+	CreateWebhook(c *gin.Context, params CreateWebhookParams)
 	// DeleteWebhook Delete a webhook
 	// (DELETE /api/webhooks/{webhook_id})
 	DeleteWebhook(c *gin.Context, webhookID WebhookID)
@@ -1108,16 +1250,16 @@ type ServerInterface interface {
 	ListDeliveries(c *gin.Context, webhookID WebhookID, params ListDeliveriesParams)
 	// Redeliver Send one event again
 	// (POST /api/webhooks/{webhook_id}/deliveries/{event_id}/redeliver)
-	Redeliver(c *gin.Context, webhookID WebhookID, eventID openapi_types.UUID)
+	Redeliver(c *gin.Context, webhookID WebhookID, eventID openapi_types.UUID, params RedeliverParams)
 	// RecoverWebhook Send all missed events
 	// (POST /api/webhooks/{webhook_id}/recover)
 	RecoverWebhook(c *gin.Context, webhookID WebhookID, params RecoverWebhookParams)
 	// RotateWebhookSecret Change a webhook's secret
 	// (POST /api/webhooks/{webhook_id}/rotate-secret)
-	RotateWebhookSecret(c *gin.Context, webhookID WebhookID)
+	RotateWebhookSecret(c *gin.Context, webhookID WebhookID, params RotateWebhookSecretParams)
 	// TestWebhook Send an example event
 	// (POST /api/webhooks/{webhook_id}/test)
-	TestWebhook(c *gin.Context, webhookID WebhookID)
+	TestWebhook(c *gin.Context, webhookID WebhookID, params TestWebhookParams)
 }
 
 // ServerInterfaceWrapper converts contexts to parameters.
@@ -1143,6 +1285,46 @@ func (siw *ServerInterfaceWrapper) ListCards(c *gin.Context) {
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", c.Request.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter status: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "payment_state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "payment_state", c.Request.URL.Query(), &params.PaymentState, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter payment_state: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "currency" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "currency", c.Request.URL.Query(), &params.Currency, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter currency: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "reference" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "reference", c.Request.URL.Query(), &params.Reference, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter reference: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "created_after" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_after", c.Request.URL.Query(), &params.CreatedAfter, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter created_after: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "created_before" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_before", c.Request.URL.Query(), &params.CreatedBefore, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter created_before: %w", err), http.StatusBadRequest)
 		return
 	}
 
@@ -1237,6 +1419,55 @@ func (siw *ServerInterfaceWrapper) GetCard(c *gin.Context) {
 	siw.Handler.GetCard(c, uuid)
 }
 
+// CancelCard operation middleware
+func (siw *ServerInterfaceWrapper) CancelCard(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "uuid" -------------
+	var uuid CardUUID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "uuid", c.Param("uuid"), &uuid, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter uuid: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CancelCardParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey HarmlessIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.CancelCard(c, uuid, params)
+}
+
 // RevealCard operation middleware
 func (siw *ServerInterfaceWrapper) RevealCard(c *gin.Context) {
 
@@ -1252,6 +1483,30 @@ func (siw *ServerInterfaceWrapper) RevealCard(c *gin.Context) {
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RevealCardParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey HarmlessIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -1259,7 +1514,7 @@ func (siw *ServerInterfaceWrapper) RevealCard(c *gin.Context) {
 		}
 	}
 
-	siw.Handler.RevealCard(c, uuid)
+	siw.Handler.RevealCard(c, uuid, params)
 }
 
 // ListCurrencies operation middleware
@@ -1338,6 +1593,30 @@ func (siw *ServerInterfaceWrapper) SimulatePayment(c *gin.Context) {
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SimulatePaymentParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey string
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -1345,7 +1624,7 @@ func (siw *ServerInterfaceWrapper) SimulatePayment(c *gin.Context) {
 		}
 	}
 
-	siw.Handler.SimulatePayment(c, uuid)
+	siw.Handler.SimulatePayment(c, uuid, params)
 }
 
 // ListWebhooks operation middleware
@@ -1364,6 +1643,33 @@ func (siw *ServerInterfaceWrapper) ListWebhooks(c *gin.Context) {
 // CreateWebhook operation middleware
 func (siw *ServerInterfaceWrapper) CreateWebhook(c *gin.Context) {
 
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateWebhookParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -1371,7 +1677,7 @@ func (siw *ServerInterfaceWrapper) CreateWebhook(c *gin.Context) {
 		}
 	}
 
-	siw.Handler.CreateWebhook(c)
+	siw.Handler.CreateWebhook(c, params)
 }
 
 // DeleteWebhook operation middleware
@@ -1525,6 +1831,30 @@ func (siw *ServerInterfaceWrapper) Redeliver(c *gin.Context) {
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RedeliverParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -1532,7 +1862,7 @@ func (siw *ServerInterfaceWrapper) Redeliver(c *gin.Context) {
 		}
 	}
 
-	siw.Handler.Redeliver(c, webhookID, eventID)
+	siw.Handler.Redeliver(c, webhookID, eventID, params)
 }
 
 // RecoverWebhook operation middleware
@@ -1561,6 +1891,27 @@ func (siw *ServerInterfaceWrapper) RecoverWebhook(c *gin.Context) {
 		return
 	}
 
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -1586,6 +1937,30 @@ func (siw *ServerInterfaceWrapper) RotateWebhookSecret(c *gin.Context) {
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RotateWebhookSecretParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -1593,7 +1968,7 @@ func (siw *ServerInterfaceWrapper) RotateWebhookSecret(c *gin.Context) {
 		}
 	}
 
-	siw.Handler.RotateWebhookSecret(c, webhookID)
+	siw.Handler.RotateWebhookSecret(c, webhookID, params)
 }
 
 // TestWebhook operation middleware
@@ -1611,6 +1986,30 @@ func (siw *ServerInterfaceWrapper) TestWebhook(c *gin.Context) {
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params TestWebhookParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -1618,7 +2017,7 @@ func (siw *ServerInterfaceWrapper) TestWebhook(c *gin.Context) {
 		}
 	}
 
-	siw.Handler.TestWebhook(c, webhookID)
+	siw.Handler.TestWebhook(c, webhookID, params)
 }
 
 // GinServerOptions provides options for the Gin server.
@@ -1651,6 +2050,7 @@ func RegisterHandlersWithOptions(router gin.IRouter, si ServerInterface, options
 	router.GET(options.BaseURL+"/api/cards", wrapper.ListCards)
 	router.POST(options.BaseURL+"/api/cards", wrapper.CreateCard)
 	router.GET(options.BaseURL+"/api/cards/:uuid", wrapper.GetCard)
+	router.POST(options.BaseURL+"/api/cards/:uuid/cancel", wrapper.CancelCard)
 	router.POST(options.BaseURL+"/api/cards/:uuid/reveal", wrapper.RevealCard)
 	router.GET(options.BaseURL+"/api/currencies", wrapper.ListCurrencies)
 	router.GET(options.BaseURL+"/api/events", wrapper.ListEvents)
@@ -1682,12 +2082,36 @@ type BodyTooLargeApplicationProblemPlusJSONResponse struct {
 type ForbiddenResponseHeaders struct {
 	RateLimit       *string
 	RateLimitPolicy *string
+	WWWAuthenticate *string
 	XRequestID      *string
 }
 type ForbiddenApplicationProblemPlusJSONResponse struct {
 	Body Problem
 
 	Headers ForbiddenResponseHeaders
+}
+
+type HasPaymentsResponseHeaders struct {
+	RateLimit       *string
+	RateLimitPolicy *string
+	XRequestID      *string
+}
+type HasPaymentsApplicationProblemPlusJSONResponse struct {
+	Body Problem
+
+	Headers HasPaymentsResponseHeaders
+}
+
+type InsufficientScopeResponseHeaders struct {
+	RateLimit       *string
+	RateLimitPolicy *string
+	WWWAuthenticate *string
+	XRequestID      *string
+}
+type InsufficientScopeApplicationProblemPlusJSONResponse struct {
+	Body Problem
+
+	Headers InsufficientScopeResponseHeaders
 }
 
 type InternalErrorResponseHeaders struct {
@@ -1892,6 +2316,34 @@ func (response ListCards401ApplicationProblemPlusJSONResponse) VisitListCardsRes
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListCards403ApplicationProblemPlusJSONResponse struct {
+	InsufficientScopeApplicationProblemPlusJSONResponse
+}
+
+func (response ListCards403ApplicationProblemPlusJSONResponse) VisitListCardsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -2118,6 +2570,9 @@ func (response CreateCard403ApplicationProblemPlusJSONResponse) VisitCreateCardR
 	}
 	if response.Headers.RateLimitPolicy != nil {
 		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
 	}
 	if response.Headers.XRequestID != nil {
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
@@ -2374,6 +2829,34 @@ func (response GetCard401ApplicationProblemPlusJSONResponse) VisitGetCardRespons
 	return err
 }
 
+type GetCard403ApplicationProblemPlusJSONResponse struct {
+	InsufficientScopeApplicationProblemPlusJSONResponse
+}
+
+func (response GetCard403ApplicationProblemPlusJSONResponse) VisitGetCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetCard404ApplicationProblemPlusJSONResponse struct {
 	NotFoundApplicationProblemPlusJSONResponse
 }
@@ -2505,8 +2988,260 @@ func (response GetCard503ApplicationProblemPlusJSONResponse) VisitGetCardRespons
 	return err
 }
 
+type CancelCardRequestObject struct {
+	UUID   CardUUID `json:"uuid"`
+	Params CancelCardParams
+}
+
+type CancelCardResponseObject interface {
+	VisitCancelCardResponse(w http.ResponseWriter) error
+}
+
+type CancelCard200ResponseHeaders struct {
+	CacheControl    *string
+	RateLimit       *string
+	RateLimitPolicy *string
+	XRequestID      *string
+}
+
+type CancelCard200JSONResponse struct {
+	Body    Card
+	Headers CancelCard200ResponseHeaders
+}
+
+func (response CancelCard200JSONResponse) VisitCancelCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.CacheControl != nil {
+		w.Header().Set("Cache-Control", fmt.Sprint(*response.Headers.CacheControl))
+	}
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelCard401ApplicationProblemPlusJSONResponse struct {
+	UnauthorizedApplicationProblemPlusJSONResponse
+}
+
+func (response CancelCard401ApplicationProblemPlusJSONResponse) VisitCancelCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelCard403ApplicationProblemPlusJSONResponse struct {
+	InsufficientScopeApplicationProblemPlusJSONResponse
+}
+
+func (response CancelCard403ApplicationProblemPlusJSONResponse) VisitCancelCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelCard404ApplicationProblemPlusJSONResponse struct {
+	NotFoundApplicationProblemPlusJSONResponse
+}
+
+func (response CancelCard404ApplicationProblemPlusJSONResponse) VisitCancelCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelCard409ApplicationProblemPlusJSONResponse struct {
+	HasPaymentsApplicationProblemPlusJSONResponse
+}
+
+func (response CancelCard409ApplicationProblemPlusJSONResponse) VisitCancelCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelCard422ApplicationProblemPlusJSONResponse struct {
+	InvalidRequestApplicationProblemPlusJSONResponse
+}
+
+func (response CancelCard422ApplicationProblemPlusJSONResponse) VisitCancelCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelCard429ApplicationProblemPlusJSONResponse struct {
+	RateLimitedApplicationProblemPlusJSONResponse
+}
+
+func (response CancelCard429ApplicationProblemPlusJSONResponse) VisitCancelCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelCard500ApplicationProblemPlusJSONResponse struct {
+	InternalErrorApplicationProblemPlusJSONResponse
+}
+
+func (response CancelCard500ApplicationProblemPlusJSONResponse) VisitCancelCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelCard503ApplicationProblemPlusJSONResponse struct {
+	UnavailableApplicationProblemPlusJSONResponse
+}
+
+func (response CancelCard503ApplicationProblemPlusJSONResponse) VisitCancelCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RevealCardRequestObject struct {
-	UUID CardUUID `json:"uuid"`
+	UUID   CardUUID `json:"uuid"`
+	Params RevealCardParams
 }
 
 type RevealCardResponseObject interface {
@@ -2567,6 +3302,34 @@ func (response RevealCard401ApplicationProblemPlusJSONResponse) VisitRevealCardR
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevealCard403ApplicationProblemPlusJSONResponse struct {
+	InsufficientScopeApplicationProblemPlusJSONResponse
+}
+
+func (response RevealCard403ApplicationProblemPlusJSONResponse) VisitRevealCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -2763,6 +3526,31 @@ func (response ListCurrencies401ApplicationProblemPlusJSONResponse) VisitListCur
 	return err
 }
 
+type ListCurrencies422ApplicationProblemPlusJSONResponse struct {
+	InvalidRequestApplicationProblemPlusJSONResponse
+}
+
+func (response ListCurrencies422ApplicationProblemPlusJSONResponse) VisitListCurrenciesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListCurrencies429ApplicationProblemPlusJSONResponse struct {
 	RateLimitedApplicationProblemPlusJSONResponse
 }
@@ -2910,6 +3698,34 @@ func (response ListEvents401ApplicationProblemPlusJSONResponse) VisitListEventsR
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListEvents403ApplicationProblemPlusJSONResponse struct {
+	InsufficientScopeApplicationProblemPlusJSONResponse
+}
+
+func (response ListEvents403ApplicationProblemPlusJSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3081,6 +3897,31 @@ func (response ListOffers401ApplicationProblemPlusJSONResponse) VisitListOffersR
 	return err
 }
 
+type ListOffers422ApplicationProblemPlusJSONResponse struct {
+	InvalidRequestApplicationProblemPlusJSONResponse
+}
+
+func (response ListOffers422ApplicationProblemPlusJSONResponse) VisitListOffersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListOffers429ApplicationProblemPlusJSONResponse struct {
 	RateLimitedApplicationProblemPlusJSONResponse
 }
@@ -3163,8 +4004,9 @@ func (response ListOffers503ApplicationProblemPlusJSONResponse) VisitListOffersR
 }
 
 type SimulatePaymentRequestObject struct {
-	UUID CardUUID `json:"uuid"`
-	Body *SimulatePaymentJSONRequestBody
+	UUID   CardUUID `json:"uuid"`
+	Params SimulatePaymentParams
+	Body   *SimulatePaymentJSONRequestBody
 }
 
 type SimulatePaymentResponseObject interface {
@@ -3250,6 +4092,34 @@ func (response SimulatePayment401ApplicationProblemPlusJSONResponse) VisitSimula
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SimulatePayment403ApplicationProblemPlusJSONResponse struct {
+	InsufficientScopeApplicationProblemPlusJSONResponse
+}
+
+func (response SimulatePayment403ApplicationProblemPlusJSONResponse) VisitSimulatePaymentResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3525,6 +4395,59 @@ func (response ListWebhooks401ApplicationProblemPlusJSONResponse) VisitListWebho
 	return err
 }
 
+type ListWebhooks403ApplicationProblemPlusJSONResponse struct {
+	InsufficientScopeApplicationProblemPlusJSONResponse
+}
+
+func (response ListWebhooks403ApplicationProblemPlusJSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListWebhooks422ApplicationProblemPlusJSONResponse struct {
+	InvalidRequestApplicationProblemPlusJSONResponse
+}
+
+func (response ListWebhooks422ApplicationProblemPlusJSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListWebhooks429ApplicationProblemPlusJSONResponse struct {
 	RateLimitedApplicationProblemPlusJSONResponse
 }
@@ -3607,7 +4530,8 @@ func (response ListWebhooks503ApplicationProblemPlusJSONResponse) VisitListWebho
 }
 
 type CreateWebhookRequestObject struct {
-	Body *CreateWebhookJSONRequestBody
+	Params CreateWebhookParams
+	Body   *CreateWebhookJSONRequestBody
 }
 
 type CreateWebhookResponseObject interface {
@@ -3615,11 +4539,12 @@ type CreateWebhookResponseObject interface {
 }
 
 type CreateWebhook201ResponseHeaders struct {
-	CacheControl    *string
-	Location        *string
-	RateLimit       *string
-	RateLimitPolicy *string
-	XRequestID      *string
+	CacheControl        *string
+	IdempotencyReplayed *string
+	Location            *string
+	RateLimit           *string
+	RateLimitPolicy     *string
+	XRequestID          *string
 }
 
 type CreateWebhook201JSONResponse struct {
@@ -3636,6 +4561,9 @@ func (response CreateWebhook201JSONResponse) VisitCreateWebhookResponse(w http.R
 	w.Header().Set("Content-Type", "application/json")
 	if response.Headers.CacheControl != nil {
 		w.Header().Set("Cache-Control", fmt.Sprint(*response.Headers.CacheControl))
+	}
+	if response.Headers.IdempotencyReplayed != nil {
+		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
 	}
 	if response.Headers.Location != nil {
 		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
@@ -3697,6 +4625,34 @@ func (response CreateWebhook401ApplicationProblemPlusJSONResponse) VisitCreateWe
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateWebhook403ApplicationProblemPlusJSONResponse struct {
+	InsufficientScopeApplicationProblemPlusJSONResponse
+}
+
+func (response CreateWebhook403ApplicationProblemPlusJSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -3936,6 +4892,34 @@ func (response DeleteWebhook401ApplicationProblemPlusJSONResponse) VisitDeleteWe
 	return err
 }
 
+type DeleteWebhook403ApplicationProblemPlusJSONResponse struct {
+	InsufficientScopeApplicationProblemPlusJSONResponse
+}
+
+func (response DeleteWebhook403ApplicationProblemPlusJSONResponse) VisitDeleteWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeleteWebhook404ApplicationProblemPlusJSONResponse struct {
 	NotFoundApplicationProblemPlusJSONResponse
 }
@@ -4119,6 +5103,34 @@ func (response GetWebhook401ApplicationProblemPlusJSONResponse) VisitGetWebhookR
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetWebhook403ApplicationProblemPlusJSONResponse struct {
+	InsufficientScopeApplicationProblemPlusJSONResponse
+}
+
+func (response GetWebhook403ApplicationProblemPlusJSONResponse) VisitGetWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4332,6 +5344,34 @@ func (response UpdateWebhook401ApplicationProblemPlusJSONResponse) VisitUpdateWe
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateWebhook403ApplicationProblemPlusJSONResponse struct {
+	InsufficientScopeApplicationProblemPlusJSONResponse
+}
+
+func (response UpdateWebhook403ApplicationProblemPlusJSONResponse) VisitUpdateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4613,6 +5653,34 @@ func (response ListDeliveries401ApplicationProblemPlusJSONResponse) VisitListDel
 	return err
 }
 
+type ListDeliveries403ApplicationProblemPlusJSONResponse struct {
+	InsufficientScopeApplicationProblemPlusJSONResponse
+}
+
+func (response ListDeliveries403ApplicationProblemPlusJSONResponse) VisitListDeliveriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListDeliveries404ApplicationProblemPlusJSONResponse struct {
 	NotFoundApplicationProblemPlusJSONResponse
 }
@@ -4747,6 +5815,7 @@ func (response ListDeliveries503ApplicationProblemPlusJSONResponse) VisitListDel
 type RedeliverRequestObject struct {
 	WebhookID WebhookID          `json:"webhook_id"`
 	EventID   openapi_types.UUID `json:"event_id"`
+	Params    RedeliverParams
 }
 
 type RedeliverResponseObject interface {
@@ -4754,9 +5823,10 @@ type RedeliverResponseObject interface {
 }
 
 type Redeliver202ResponseHeaders struct {
-	RateLimit       *string
-	RateLimitPolicy *string
-	XRequestID      *string
+	IdempotencyReplayed *string
+	RateLimit           *string
+	RateLimitPolicy     *string
+	XRequestID          *string
 }
 
 type Redeliver202Response struct {
@@ -4764,6 +5834,9 @@ type Redeliver202Response struct {
 }
 
 func (response Redeliver202Response) VisitRedeliverResponse(w http.ResponseWriter) error {
+	if response.Headers.IdempotencyReplayed != nil {
+		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
+	}
 	if response.Headers.RateLimit != nil {
 		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
 	}
@@ -4795,6 +5868,34 @@ func (response Redeliver401ApplicationProblemPlusJSONResponse) VisitRedeliverRes
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Redeliver403ApplicationProblemPlusJSONResponse struct {
+	InsufficientScopeApplicationProblemPlusJSONResponse
+}
+
+func (response Redeliver403ApplicationProblemPlusJSONResponse) VisitRedeliverResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -4940,10 +6041,11 @@ type RecoverWebhookResponseObject interface {
 }
 
 type RecoverWebhook202ResponseHeaders struct {
-	CacheControl    *string
-	RateLimit       *string
-	RateLimitPolicy *string
-	XRequestID      *string
+	CacheControl        *string
+	IdempotencyReplayed *string
+	RateLimit           *string
+	RateLimitPolicy     *string
+	XRequestID          *string
 }
 
 type RecoverWebhook202JSONResponse struct {
@@ -4960,6 +6062,9 @@ func (response RecoverWebhook202JSONResponse) VisitRecoverWebhookResponse(w http
 	w.Header().Set("Content-Type", "application/json")
 	if response.Headers.CacheControl != nil {
 		w.Header().Set("Cache-Control", fmt.Sprint(*response.Headers.CacheControl))
+	}
+	if response.Headers.IdempotencyReplayed != nil {
+		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
 	}
 	if response.Headers.RateLimit != nil {
 		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
@@ -4993,6 +6098,34 @@ func (response RecoverWebhook401ApplicationProblemPlusJSONResponse) VisitRecover
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RecoverWebhook403ApplicationProblemPlusJSONResponse struct {
+	InsufficientScopeApplicationProblemPlusJSONResponse
+}
+
+func (response RecoverWebhook403ApplicationProblemPlusJSONResponse) VisitRecoverWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5130,6 +6263,7 @@ func (response RecoverWebhook503ApplicationProblemPlusJSONResponse) VisitRecover
 
 type RotateWebhookSecretRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
+	Params    RotateWebhookSecretParams
 }
 
 type RotateWebhookSecretResponseObject interface {
@@ -5137,10 +6271,11 @@ type RotateWebhookSecretResponseObject interface {
 }
 
 type RotateWebhookSecret200ResponseHeaders struct {
-	CacheControl    *string
-	RateLimit       *string
-	RateLimitPolicy *string
-	XRequestID      *string
+	CacheControl        *string
+	IdempotencyReplayed *string
+	RateLimit           *string
+	RateLimitPolicy     *string
+	XRequestID          *string
 }
 
 type RotateWebhookSecret200JSONResponse struct {
@@ -5157,6 +6292,9 @@ func (response RotateWebhookSecret200JSONResponse) VisitRotateWebhookSecretRespo
 	w.Header().Set("Content-Type", "application/json")
 	if response.Headers.CacheControl != nil {
 		w.Header().Set("Cache-Control", fmt.Sprint(*response.Headers.CacheControl))
+	}
+	if response.Headers.IdempotencyReplayed != nil {
+		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
 	}
 	if response.Headers.RateLimit != nil {
 		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
@@ -5190,6 +6328,34 @@ func (response RotateWebhookSecret401ApplicationProblemPlusJSONResponse) VisitRo
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateWebhookSecret403ApplicationProblemPlusJSONResponse struct {
+	InsufficientScopeApplicationProblemPlusJSONResponse
+}
+
+func (response RotateWebhookSecret403ApplicationProblemPlusJSONResponse) VisitRotateWebhookSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5327,6 +6493,7 @@ func (response RotateWebhookSecret503ApplicationProblemPlusJSONResponse) VisitRo
 
 type TestWebhookRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
+	Params    TestWebhookParams
 	Body      *TestWebhookJSONRequestBody
 }
 
@@ -5335,10 +6502,11 @@ type TestWebhookResponseObject interface {
 }
 
 type TestWebhook200ResponseHeaders struct {
-	CacheControl    *string
-	RateLimit       *string
-	RateLimitPolicy *string
-	XRequestID      *string
+	CacheControl        *string
+	IdempotencyReplayed *string
+	RateLimit           *string
+	RateLimitPolicy     *string
+	XRequestID          *string
 }
 
 type TestWebhook200JSONResponse struct {
@@ -5355,6 +6523,9 @@ func (response TestWebhook200JSONResponse) VisitTestWebhookResponse(w http.Respo
 	w.Header().Set("Content-Type", "application/json")
 	if response.Headers.CacheControl != nil {
 		w.Header().Set("Cache-Control", fmt.Sprint(*response.Headers.CacheControl))
+	}
+	if response.Headers.IdempotencyReplayed != nil {
+		w.Header().Set("Idempotency-Replayed", fmt.Sprint(*response.Headers.IdempotencyReplayed))
 	}
 	if response.Headers.RateLimit != nil {
 		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
@@ -5413,6 +6584,34 @@ func (response TestWebhook401ApplicationProblemPlusJSONResponse) VisitTestWebhoo
 		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
 	}
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestWebhook403ApplicationProblemPlusJSONResponse struct {
+	InsufficientScopeApplicationProblemPlusJSONResponse
+}
+
+func (response TestWebhook403ApplicationProblemPlusJSONResponse) VisitTestWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	if response.Headers.XRequestID != nil {
+		w.Header().Set("X-Request-Id", fmt.Sprint(*response.Headers.XRequestID))
+	}
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5634,6 +6833,9 @@ type StrictServerInterface interface {
 	// GetCard Read one card
 	// (GET /api/cards/{uuid})
 	GetCard(ctx context.Context, request GetCardRequestObject) (GetCardResponseObject, error)
+	// CancelCard Cancel a card
+	// (POST /api/cards/{uuid}/cancel)
+	CancelCard(ctx context.Context, request CancelCardRequestObject) (CancelCardResponseObject, error)
 	// RevealCard Read one card with its credentials
 	// (POST /api/cards/{uuid}/reveal)
 	RevealCard(ctx context.Context, request RevealCardRequestObject) (RevealCardResponseObject, error)
@@ -5834,11 +7036,39 @@ func (sh *strictHandler) GetCard(ctx *gin.Context, uuid CardUUID) {
 	}
 }
 
+// CancelCard operation middleware
+func (sh *strictHandler) CancelCard(ctx *gin.Context, uuid CardUUID, params CancelCardParams) {
+	var request CancelCardRequestObject
+
+	request.UUID = uuid
+	request.Params = params
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CancelCard(ctx, request.(CancelCardRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CancelCard")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(CancelCardResponseObject); ok {
+		if err := validResponse.VisitCancelCardResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // RevealCard operation middleware
-func (sh *strictHandler) RevealCard(ctx *gin.Context, uuid CardUUID) {
+func (sh *strictHandler) RevealCard(ctx *gin.Context, uuid CardUUID, params RevealCardParams) {
 	var request RevealCardRequestObject
 
 	request.UUID = uuid
+	request.Params = params
 
 	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.RevealCard(ctx, request.(RevealCardRequestObject))
@@ -5935,10 +7165,11 @@ func (sh *strictHandler) ListOffers(ctx *gin.Context) {
 }
 
 // SimulatePayment operation middleware
-func (sh *strictHandler) SimulatePayment(ctx *gin.Context, uuid CardUUID) {
+func (sh *strictHandler) SimulatePayment(ctx *gin.Context, uuid CardUUID, params SimulatePaymentParams) {
 	var request SimulatePaymentRequestObject
 
 	request.UUID = uuid
+	request.Params = params
 
 	var body SimulatePaymentJSONRequestBody
 	var err error
@@ -6006,8 +7237,10 @@ func (sh *strictHandler) ListWebhooks(ctx *gin.Context) {
 }
 
 // CreateWebhook operation middleware
-func (sh *strictHandler) CreateWebhook(ctx *gin.Context) {
+func (sh *strictHandler) CreateWebhook(ctx *gin.Context, params CreateWebhookParams) {
 	var request CreateWebhookRequestObject
+
+	request.Params = params
 
 	var body CreateWebhookJSONRequestBody
 	var err error
@@ -6171,11 +7404,12 @@ func (sh *strictHandler) ListDeliveries(ctx *gin.Context, webhookID WebhookID, p
 }
 
 // Redeliver operation middleware
-func (sh *strictHandler) Redeliver(ctx *gin.Context, webhookID WebhookID, eventID openapi_types.UUID) {
+func (sh *strictHandler) Redeliver(ctx *gin.Context, webhookID WebhookID, eventID openapi_types.UUID, params RedeliverParams) {
 	var request RedeliverRequestObject
 
 	request.WebhookID = webhookID
 	request.EventID = eventID
+	request.Params = params
 
 	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.Redeliver(ctx, request.(RedeliverRequestObject))
@@ -6225,10 +7459,11 @@ func (sh *strictHandler) RecoverWebhook(ctx *gin.Context, webhookID WebhookID, p
 }
 
 // RotateWebhookSecret operation middleware
-func (sh *strictHandler) RotateWebhookSecret(ctx *gin.Context, webhookID WebhookID) {
+func (sh *strictHandler) RotateWebhookSecret(ctx *gin.Context, webhookID WebhookID, params RotateWebhookSecretParams) {
 	var request RotateWebhookSecretRequestObject
 
 	request.WebhookID = webhookID
+	request.Params = params
 
 	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.RotateWebhookSecret(ctx, request.(RotateWebhookSecretRequestObject))
@@ -6251,10 +7486,11 @@ func (sh *strictHandler) RotateWebhookSecret(ctx *gin.Context, webhookID Webhook
 }
 
 // TestWebhook operation middleware
-func (sh *strictHandler) TestWebhook(ctx *gin.Context, webhookID WebhookID) {
+func (sh *strictHandler) TestWebhook(ctx *gin.Context, webhookID WebhookID, params TestWebhookParams) {
 	var request TestWebhookRequestObject
 
 	request.WebhookID = webhookID
+	request.Params = params
 
 	var body TestWebhookJSONRequestBody
 	var err error

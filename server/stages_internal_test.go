@@ -17,6 +17,7 @@ import (
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/limit"
 	"github.com/cardmint/cardmint/internal/order"
+	"github.com/cardmint/cardmint/openapi"
 )
 
 // fixed are the outermost parts of the service, without a database: what they cost is not what is measured.
@@ -64,12 +65,12 @@ func (d *discard) WriteHeader(status int)      { d.status = status }
 // stages are the middlewares between gin and the strict handlers, in their order.
 func stages(b *testing.B, limits *limit.Limiter) (handlers []gin.HandlerFunc, f fixed, token string) {
 	b.Helper()
-	f = fixed{token: account.Token{ID: uuid.New(), AccountID: uuid.New()}, card: Card{UUID: uuid.New(), Status: "awaiting_payment"}}
+	f = fixed{token: account.Token{ID: uuid.New(), AccountID: uuid.New(), Scopes: account.AllScopes}, card: Card{UUID: uuid.New(), Status: "awaiting_payment"}}
 	accounts, err := account.New(f, f, account.Config{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	_, text, err := accounts.CreateToken(b.Context(), "", "", 0)
+	_, text, err := accounts.CreateToken(b.Context(), "", account.TokenRequest{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -77,12 +78,13 @@ func stages(b *testing.B, limits *limit.Limiter) (handlers []gin.HandlerFunc, f 
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := loadSpec()
+	s, err := loadSpec(openapi.YAML)
 	if err != nil {
 		b.Fatal(err)
 	}
 	problems := problemWriter{slog.New(slog.DiscardHandler)}
-	handlers = []gin.HandlerFunc{authenticate(accounts, limits, nil, problems), limitRequests(limits, s, problems), s.validate(&api{orders: orders}, problems)}
+	handlers = []gin.HandlerFunc{authenticate(accounts, limits, nil, problems), limitRequests(limits, s, problems), s.authorize(problems),
+		s.validate(&api{orders: orders}, problems)}
 	return handlers, f, text.Reveal()
 }
 
