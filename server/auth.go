@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -34,6 +35,7 @@ func authenticate(accounts *account.Service, limits *limit.Limiter, trusted prox
 			return
 		}
 		c.Set(identityKey, who)
+		c.Set(stillKey, func(ctx context.Context) error { return still(ctx, accounts, token) })
 	}
 }
 
@@ -55,6 +57,18 @@ func bearer(r *http.Request) (string, error) {
 }
 
 var errNoToken = card.ErrUnauthorized.Saying(`The token is missing. Send "Authorization: Bearer <API_TOKEN>" with a token of your account.`)
+
+// still returns an error if a token is no longer good, or if that can't be found out in time. It takes no longer than half a second, so that
+// whoever asks as often keeps the promise that a revoked token is of no use after five.
+func still(ctx context.Context, accounts *account.Service, token string) error {
+	ctx, cancel := context.WithTimeout(ctx, stillEvery)
+	defer cancel()
+	_, err := accounts.Authenticate(ctx, token)
+	if err != nil && !errors.Is(err, card.ErrUnauthorized) { // it was this request's turn to ask the store; what the others go by may be recent enough
+		_, err = accounts.Authenticate(ctx, token)
+	}
+	return err
+}
 
 // identity returns the identity that authenticate found.
 func identity(c interface{ Value(key any) any }) (account.Identity, bool) {

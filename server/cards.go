@@ -22,10 +22,12 @@ import (
 
 // api implements the generated StrictServerInterface, one file per tag of the contract.
 type api struct {
-	orders   *order.Service
-	webhooks *webhook.Service
-	lists    lists
-	auditLog *slog.Logger
+	orders    *order.Service
+	webhooks  *webhook.Service
+	lists     *places
+	waits     *places
+	auditLog  *slog.Logger
+	heartbeat time.Duration
 }
 
 var _ StrictServerInterface = (*api)(nil)

@@ -4,23 +4,35 @@ import (
 	"context"
 	"net/url"
 	"strconv"
+	"time"
 
+	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/webhook"
 )
 
 // pageSize is the default limit of lists that always have pages.
 const pageSize = 100
 
 // ListEvents implements listEvents.
-func (a *api) ListEvents(ctx context.Context, r ListEventsRequestObject) (ListEventsResponseObject, error) {
-	ctx, owner, err := caller(ctx)
+func (a *api) ListEvents(gc context.Context, r ListEventsRequestObject) (ListEventsResponseObject, error) {
+	limit := int(deref(r.Params.Limit, pageSize))
+	f, err := a.follow(gc, webhook.EventFilter{After: deref(r.Params.After, 0), Limit: limit, CardUUID: deref(r.Params.Card, uuid.Nil)})
 	if err != nil {
 		return nil, err
 	}
-	after, limit := deref(r.Params.After, 0), int(deref(r.Params.Limit, pageSize))
-	es, more, err := a.webhooks.ListEvents(ctx, owner, after, limit)
+	if last := r.Params.LastEventID; last != nil {
+		f.filter.After, f.after = *last, "header/Last-Event-ID"
+	}
+	if wantsStream(f.request.Header.Values("Accept")) {
+		return eventStream{f, a.heartbeat}, nil
+	}
+	es, more, err := f.read()
+	if wait := time.Duration(deref(r.Params.Wait, 0)) * time.Second; err == nil && len(es) == 0 && wait > 0 {
+		es, more, err = f.poll(gc.(*gin.Context).Writer, wait)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +41,11 @@ func (a *api) ListEvents(ctx context.Context, r ListEventsRequestObject) (ListEv
 		page.Body[i] = wireEvent(e)
 	}
 	if more {
-		page.Headers.Link = next("/api/events", url.Values{"limit": {strconv.Itoa(limit)}, "after": {strconv.FormatInt(es[limit-1].Seq, 10)}})
+		query := url.Values{"limit": {strconv.Itoa(limit)}, "after": {strconv.FormatInt(es[limit-1].Seq, 10)}}
+		if f.filter.CardUUID != uuid.Nil {
+			query.Set("card", f.filter.CardUUID.String())
+		}
+		page.Headers.Link = next("/api/events", query)
 	}
 	return page, nil
 }

@@ -61,6 +61,7 @@ type setup struct {
 	wakeSender func()
 	requests   *limit.Config // Defaults to limits of which every response tells, and that no test reaches.
 	proxies    []netip.Prefix
+	heartbeat  time.Duration
 }
 
 // deployment is a running service. All its parts are the real ones; it moves on by requests, never by itself.
@@ -156,7 +157,7 @@ func deploy(t testing.TB, s setup) *deployment {
 	}
 	d.requests = limit.New(db, counting)
 	config := server.Config{Orders: d.orders, Accounts: d.accounts, Webhooks: d.webhooks, Log: slog.New(slog.NewJSONHandler(d.log, nil)), Checks: checksOf(s.checks),
-		Limits: d.requests, Proxies: s.proxies}
+		Limits: d.requests, Proxies: s.proxies, Heartbeat: s.heartbeat}
 	if s.noService {
 		config.Orders = nil
 	}

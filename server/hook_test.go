@@ -18,6 +18,14 @@ type hooked struct {
 	cards         func(ctx context.Context, filter order.Filter) ([]*card.Card, error)
 	takeAddresses func() ([]string, error)
 	beforeToken   func()
+	lastSeqs      func(accounts []uuid.UUID)
+}
+
+func (h hooked) LastSeqs(ctx context.Context, accounts []uuid.UUID) (map[uuid.UUID]int64, error) {
+	if h.lastSeqs != nil {
+		h.lastSeqs(accounts)
+	}
+	return h.Store.LastSeqs(ctx, accounts)
 }
 
 func (h hooked) CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {

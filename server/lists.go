@@ -16,44 +16,75 @@ const (
 	listsAtOnce   = 32 // of all tokens, in this process
 )
 
-// lists counts the lists without pages that are being sent. Its zero value is ready for use.
-type lists struct {
+// A request that waits for events keeps a connection and little else. One statement looks for the events of all of them.
+const (
+	waitsPerToken = 16
+	waitsAtOnce   = 500 // of all tokens, in this process
+)
+
+// limit is how much there may be of something, and what a client is told who wants more.
+type limit struct {
+	card.Quota
+	message string
+}
+
+// places counts requests that take as long as their client wants. There may be only so many at the same time.
+type places struct {
+	ofToken, ofAll limit
+
 	mu      sync.Mutex
-	all     int
-	byToken map[uuid.UUID]int
+	all     int64
+	byToken map[uuid.UUID]int64
 }
 
-// begin begins a list, which the caller must end. The error is card.ErrQuotaExceeded if there are too many.
-func (l *lists) begin(token uuid.UUID) (end func(), err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// newLists returns the places for lists without pages.
+func newLists() *places {
+	return newPlaces(
+		limit{card.Quota{Name: "lists-of-token", Limit: listsPerToken}, fmt.Sprintf(`Your token has %d lists without "limit" being sent, `+
+			`which is as many as it may have. Read one to its end, or read pages with "limit".`, listsPerToken)},
+		limit{card.Quota{Name: "lists", Limit: listsAtOnce}, `The service is sending as many lists without "limit" as it can. ` +
+			`Try again in a few seconds, or read pages with "limit".`})
+}
+
+// newWaits returns the places for requests that wait for events.
+func newWaits() *places {
+	return newPlaces(
+		limit{card.Quota{Name: "waits-of-token", Limit: waitsPerToken}, fmt.Sprintf(`Your token has %d requests that wait for events, `+
+			`which is as many as it may have. Wait for the events of all cards with one of them, or ask without "wait".`, waitsPerToken)},
+		limit{card.Quota{Name: "waits", Limit: waitsAtOnce}, `As many requests wait for events as the service allows. ` +
+			`Try again in a few seconds, or ask without "wait".`})
+}
+
+func newPlaces(ofToken, ofAll limit) *places {
+	return &places{ofToken: ofToken, ofAll: ofAll, byToken: map[uuid.UUID]int64{}}
+}
+
+// begin takes a place, which the caller must give back by end. The error is card.ErrQuotaExceeded if there is none.
+func (p *places) begin(token uuid.UUID) (end func(), err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	switch {
-	case l.byToken[token] == listsPerToken:
-		return nil, tooManyLists(card.Quota{Name: "lists-of-token", Limit: listsPerToken}, fmt.Sprintf(`Your token has %d lists without "limit" being sent, `+
-			`which is as many as it may have. Read one to its end, or read pages with "limit".`, listsPerToken))
-	case l.all == listsAtOnce:
-		return nil, tooManyLists(card.Quota{Name: "lists", Limit: listsAtOnce}, `The service is sending as many lists without "limit" as it can. `+
-			`Try again in a few seconds, or read pages with "limit".`)
+	case p.byToken[token] == p.ofToken.Limit:
+		return nil, tooMany(p.ofToken)
+	case p.all == p.ofAll.Limit:
+		return nil, tooMany(p.ofAll)
 	}
-	if l.byToken == nil {
-		l.byToken = map[uuid.UUID]int{}
-	}
-	l.all++
-	l.byToken[token]++
-	return func() { l.end(token) }, nil
+	p.all++
+	p.byToken[token]++
+	return func() { p.end(token) }, nil
 }
 
-func (l *lists) end(token uuid.UUID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all--
-	if l.byToken[token]--; l.byToken[token] == 0 {
-		delete(l.byToken, token)
+func (p *places) end(token uuid.UUID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all--
+	if p.byToken[token]--; p.byToken[token] == 0 {
+		delete(p.byToken, token)
 	}
 }
 
-func tooManyLists(q card.Quota, message string) error {
-	err := card.ErrQuotaExceeded.Saying(message).WithQuota(q)
+func tooMany(l limit) error {
+	err := card.ErrQuotaExceeded.Saying(l.message).WithQuota(l.Quota)
 	err.RetryAfter = 5 * time.Second
 	return err
 }

@@ -20,6 +20,7 @@ const (
 	identityKey  = "cardmint.identity"
 	unlimitedKey = "cardmint.unlimited" // the context without a deadline
 	checkedKey   = "cardmint.checked"   // the order that the domain read from the body
+	stillKey     = "cardmint.still"     // the function that asks whether the token is still good
 )
 
 const harmless = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"

@@ -37,6 +37,8 @@ type Config struct {
 	Limits *limit.Limiter
 	// Proxies are the networks of reverse proxies whose X-Forwarded-For is believed. Defaults to none.
 	Proxies []netip.Prefix
+	// Heartbeat is how often a stream of events without an event shows that it lives. Defaults to 15 s.
+	Heartbeat time.Duration
 }
 
 // New returns the handler for the whole service.
@@ -49,6 +51,9 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	if cfg.Limits == nil {
 		cfg.Limits = limit.New(nil, limit.Config{})
+	}
+	if cfg.Heartbeat == 0 {
+		cfg.Heartbeat = 15 * time.Second
 	}
 	engine := newEngine()
 	engine.HandleMethodNotAllowed = true
@@ -74,7 +79,7 @@ func New(cfg Config) (http.Handler, error) {
 		return nil, err
 	}
 	spec.register(engine)
-	a := &api{orders: cfg.Orders, webhooks: cfg.Webhooks, auditLog: cfg.Audit}
+	a := &api{orders: cfg.Orders, webhooks: cfg.Webhooks, lists: newLists(), waits: newWaits(), auditLog: cfg.Audit, heartbeat: cfg.Heartbeat}
 	RegisterHandlersWithOptions(
 		engine.Group("",
 			noStore,
@@ -113,6 +118,15 @@ const (
 	maxHeader     = 32 << 10
 )
 
+// endingKey is the key of the channel, in the context of a request, that is closed when the server begins to end.
+type endingKey struct{}
+
+// ending returns a channel that is closed when the server begins to end: who waits for nothing but time must then stop waiting.
+func ending(ctx context.Context) <-chan struct{} {
+	begun, _ := ctx.Value(endingKey{}).(<-chan struct{})
+	return begun
+}
+
 // Serve serves h on l until ctx ends. It then lets accepted requests finish, for at most grace. It returns nil if all of them did.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger, grace time.Duration) error {
 	s := &http.Server{
@@ -123,6 +137,9 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		BaseContext: func(net.Listener) context.Context {
+			return context.WithValue(context.Background(), endingKey{}, ctx.Done())
+		},
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()

@@ -39,6 +39,7 @@ const (
 	markEvery     = time.Second
 	issueEvery    = time.Second
 	sendEvery     = time.Second
+	feedEvery     = time.Second
 	offersEvery   = 10 * time.Second
 	stockEvery    = 5 * time.Second
 	pruneEvery    = time.Minute
@@ -213,7 +214,7 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 	if err := g.addCustody(w, v, dbs, p); err != nil {
 		return nil, err
 	}
-	sending, passes := make(wake, 1), make(wakes, len(chains))
+	sending, told, passes := make(wake, 1), make(wake, 1), make(wakes, len(chains))
 	for i := range passes {
 		passes[i] = make(wake, 1)
 	}
@@ -221,7 +222,7 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 		w.addRates(ctx, p, dbs.worker)
 	}
 	if p.worker {
-		if err := g.wireWorker(w, v, dbs, poster, p, chains, passes, sending); err != nil {
+		if err := g.wireWorker(w, v, dbs, poster, p, chains, passes, sending, wakes{sending, told}); err != nil {
 			return nil, err
 		}
 	}
@@ -239,6 +240,7 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 		w.add(loop{name: "token uses", every: usesEvery, tick: w.accounts.SaveUses, close: w.accounts.SaveUses, grace: closeGrace})
 		w.addLimits(dbs.api, p.limits)
 		w.add(loop{name: "addresses", every: prepareEvery, tick: orders.Prepare})
+		w.add(loop{name: "feed", every: feedEvery, longest: feedEvery, woken: told, tick: webhooks.Tick})
 		_ = orders.FollowOffers(ctx) // so that the first order can reserve; the loop tells of errors
 		w.add(loop{name: "follow offers", every: followEvery, woken: w.offered, tick: orders.FollowOffers})
 		for _, coin := range p.orders.Currencies {
@@ -251,15 +253,15 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 	return w, nil
 }
 
-// wireWorker adds the loops of a worker: a watcher for each chain, the issuer and the sender.
-func (g *globals) wireWorker(w *wired, v *vault.Vault, dbs stores, poster *webhook.HTTPPoster, p plan, chains []watched, passes wakes, sending wake) error {
+// wireWorker adds the loops of a worker: a watcher for each chain, the issuer and the sender. events are woken by new events.
+func (g *globals) wireWorker(w *wired, v *vault.Vault, dbs stores, poster *webhook.HTTPPoster, p plan, chains []watched, passes wakes, sending wake, events wakes) error {
 	issuing := make(wakes, len(p.suppliers.entries))
 	for i := range issuing {
 		issuing[i] = make(wake, 1)
 	}
 	for i, c := range chains {
 		name := "watch " + c.chain.Currency().Code
-		watcher, err := settle.New(dbs.worker, p.rates, c.chain, settle.Wake{Pass: passes[i].up, Issuer: issuing.up, Sender: sending.up},
+		watcher, err := settle.New(dbs.worker, p.rates, c.chain, settle.Wake{Pass: passes[i].up, Issuer: issuing.up, Sender: events.up},
 			g.log.With("loop", name), c.config(p.addresses))
 		if err != nil {
 			return err
@@ -268,7 +270,7 @@ func (g *globals) wireWorker(w *wired, v *vault.Vault, dbs stores, poster *webho
 			health: func(context.Context) error { return watcher.Health() }})
 		w.add(loop{name: "mark " + c.chain.Currency().Code, every: markEvery, longest: markEvery, tick: watcher.Mark})
 	}
-	if err := g.wireIssuers(w, v, dbs, p, issuing, sending); err != nil {
+	if err := g.wireIssuers(w, v, dbs, p, issuing, events); err != nil {
 		return err
 	}
 	sender, err := webhook.NewSender(dbs.sender, v, poster, sending.up, g.log.With("loop", "send"), webhook.Config{Retention: p.webhooks.Retention})
@@ -281,7 +283,7 @@ func (g *globals) wireWorker(w *wired, v *vault.Vault, dbs stores, poster *webho
 }
 
 // wireIssuers adds a loop for each supplier.
-func (g *globals) wireIssuers(w *wired, v *vault.Vault, dbs stores, p plan, issuing wakes, sending wake) error {
+func (g *globals) wireIssuers(w *wired, v *vault.Vault, dbs stores, p plan, issuing, events wakes) error {
 	makers, routes, err := p.suppliers.open(supplierNeeds{g.Mode, dbs.worker, v, p.orders.QuoteTTL, g.log.With("loop", "stock")})
 	if err != nil {
 		return err
@@ -292,7 +294,7 @@ func (g *globals) wireIssuers(w *wired, v *vault.Vault, dbs stores, p plan, issu
 	w.config.Callbacks = map[string]http.Handler{}
 	for i, r := range routes {
 		name := "issue " + r.Supplier.Name()
-		issuer, err := issue.New(dbs.worker, v, issue.Wake{Issuers: issuing.up, Sender: sending.up}, g.log.With("loop", name),
+		issuer, err := issue.New(dbs.worker, v, issue.Wake{Issuers: issuing.up, Sender: events.up}, g.log.With("loop", name),
 			issue.Config{Routes: routes, Index: i, Patience: p.suppliers.patience})
 		if err != nil {
 			return err

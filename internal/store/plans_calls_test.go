@@ -408,6 +408,11 @@ func (c *calls) decisions() {
 func (c *calls) events() {
 	s := c.s
 	c.do("Events", func(ctx context.Context) error { return first(s.Events(ctx, even, int64(c.n/4), page)) })
+	c.do("CardEvents", func(ctx context.Context) error { return first(s.CardEvents(ctx, even, numbered(cardKind, 8), 0, page)) })
+	c.do("LastSeqs", func(ctx context.Context) error { return first(s.LastSeqs(ctx, []uuid.UUID{even, c.own})) })
+	c.do("LastSeqsOfCards", func(ctx context.Context) error {
+		return first(s.LastSeqsOfCards(ctx, []uuid.UUID{numbered(cardKind, 7), numbered(cardKind, 8)}))
+	})
 	c.do("LastSeq", func(ctx context.Context) error { return first(s.LastSeq(ctx, even)) })
 	c.do("SeqBefore", func(ctx context.Context) error { return first(s.SeqBefore(ctx, even, time.Now().Add(-25*time.Hour))) })
 	c.tx("InsertEvents", func(ctx context.Context, tx *store.Tx) error {

@@ -10,10 +10,18 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// ListEvents returns the account's events whose Seq is greater than after, in the order of Seq, at most limit, and whether there are more.
-// It costs one round trip to the store, or two if there is nothing new.
-func (s *Service) ListEvents(ctx context.Context, account uuid.UUID, after int64, limit int) ([]card.Event, bool, error) {
-	es, err := s.store.Events(ctx, account, after, limit+1)
+// EventFilter chooses events of an account.
+type EventFilter struct {
+	CardUUID uuid.UUID // only events of this card; the zero UUID for all events
+	After    int64     // only events whose Seq is greater
+	Limit    int       // the most events
+}
+
+// ListEvents returns the account's events that match, in the order of Seq, and whether there are more. It costs one round trip to the store,
+// or two if there is nothing new.
+func (s *Service) ListEvents(ctx context.Context, account uuid.UUID, filter EventFilter) ([]card.Event, bool, error) {
+	after, limit := filter.After, filter.Limit
+	es, err := s.eventsOf(ctx, account, filter)
 	if err != nil {
 		return nil, false, err
 	}

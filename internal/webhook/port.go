@@ -17,10 +17,7 @@ type Store interface {
 	// wrote.
 	WebhookTx(ctx context.Context, f func(Tx) error) error
 
-	// Events returns an account's events whose Seq is greater than after, in the order of Seq, at most limit.
-	Events(ctx context.Context, account uuid.UUID, after int64, limit int) ([]card.Event, error)
-	// LastSeq returns the Seq of an account's newest event; 0 if there is none.
-	LastSeq(ctx context.Context, account uuid.UUID) (int64, error)
+	Feed
 	// SeqBefore returns the Seq of the account's last event before since; 0 if there is none.
 	SeqBefore(ctx context.Context, account uuid.UUID, since time.Time) (int64, error)
 
@@ -48,6 +45,20 @@ type Store interface {
 	PruneDeliveries(ctx context.Context, before time.Time, n int) (int64, error)
 	// PruneReplies deletes up to n replies that were made before the given time, and returns how many it deleted.
 	PruneReplies(ctx context.Context, before time.Time, n int) (int64, error)
+}
+
+// Feed has the events of accounts.
+type Feed interface {
+	// Events returns an account's events whose Seq is greater than after, in the order of Seq, at most limit.
+	Events(ctx context.Context, account uuid.UUID, after int64, limit int) ([]card.Event, error)
+	// CardEvents is like Events, but returns only the events of one card.
+	CardEvents(ctx context.Context, account, card uuid.UUID, after int64, limit int) ([]card.Event, error)
+	// LastSeq returns the Seq of an account's newest event; 0 if there is none.
+	LastSeq(ctx context.Context, account uuid.UUID) (int64, error)
+	// LastSeqs returns the Seq of each account's newest event. It locks nothing.
+	LastSeqs(ctx context.Context, accounts []uuid.UUID) (map[uuid.UUID]int64, error)
+	// LastSeqsOfCards returns the Seq of the newest event of each of the cards that has one.
+	LastSeqsOfCards(ctx context.Context, cards []uuid.UUID) (map[Topic]int64, error)
 }
 
 // Tx is one transaction. Callers must lock rows in the order webhooks, accounts.

@@ -138,7 +138,7 @@ func TestListEvents_InPages(t *testing.T) {
 		account := x.card.AccountID
 		want := func(after int64, limit int, seqs []int64, wantMore bool) {
 			t.Helper()
-			es, more, err := x.ListEvents(t.Context(), account, after, limit)
+			es, more, err := x.ListEvents(t.Context(), account, webhook.EventFilter{After: after, Limit: limit})
 			check(t, err)
 			var got []int64
 			for _, e := range es {
@@ -163,7 +163,7 @@ func TestListEvents_AfterASeqThatWasNeverGiven(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
 		for newest, after := range []int64{1, 2, 100} {
-			_, _, err := x.ListEvents(t.Context(), x.card.AccountID, after, 9)
+			_, _, err := x.ListEvents(t.Context(), x.card.AccountID, webhook.EventFilter{After: after, Limit: 9})
 			wantError(t, err, card.ErrInvalidRequest)
 			wantField(t, err, "query/after", "newest event, "+string(rune('0'+newest))+":")
 			x.happen(t, 1)

@@ -32,7 +32,7 @@ func TestSender_SendsWhatHappenedToACard(t *testing.T) {
 			})
 		}))
 		s.pass()
-		es, _, err := s.webhooks.ListEvents(ctx, s.account, 0, 10)
+		es, _, err := s.webhooks.ListEvents(ctx, s.account, webhook.EventFilter{Limit: 10})
 		check(t, err)
 		got := r.all()
 		slices.SortFunc(got, func(a, b received) int { return strings.Compare(a.ID, b.ID) })

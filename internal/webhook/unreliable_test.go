@@ -139,6 +139,29 @@ func (u unreliable) LastSeq(ctx context.Context, account uuid.UUID) (int64, erro
 	return u.Store.LastSeq(ctx, account)
 }
 
+func (u unreliable) CardEvents(ctx context.Context, account, id uuid.UUID, after int64, limit int) ([]card.Event, error) {
+	if err := u.failure("CardEvents"); err != nil {
+		return nil, err
+	}
+	return u.Store.CardEvents(ctx, account, id, after, limit)
+}
+
+func (u unreliable) LastSeqs(ctx context.Context, accounts []uuid.UUID) (map[uuid.UUID]int64, error) {
+	u.s.called("last of %d accounts", len(accounts))
+	if err := u.failure("LastSeqs"); err != nil {
+		return nil, err
+	}
+	return u.Store.LastSeqs(ctx, accounts)
+}
+
+func (u unreliable) LastSeqsOfCards(ctx context.Context, cards []uuid.UUID) (map[webhook.Topic]int64, error) {
+	u.s.called("last of %d cards", len(cards))
+	if err := u.failure("LastSeqsOfCards"); err != nil {
+		return nil, err
+	}
+	return u.Store.LastSeqsOfCards(ctx, cards)
+}
+
 func (u unreliable) PruneDeliveries(ctx context.Context, before time.Time, n int) (int64, error) {
 	if err := u.failure("PruneDeliveries"); err != nil {
 		return 0, err

@@ -99,6 +99,7 @@ type Service struct {
 	wake    func()
 	cfg     Config
 	testing *examples
+	waiting *waiters
 	once    *Once // nil unless the request has an idempotency key
 }
 
@@ -108,7 +109,7 @@ func New(store Store, vault Vault, poster Poster, wake func(), cfg Config) (*Ser
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Service{store: store, vault: vault, poster: poster, wake: wake, cfg: cfg, testing: &examples{}}, nil
+	return &Service{store: store, vault: vault, poster: poster, wake: wake, cfg: cfg, testing: &examples{}, waiting: &waiters{}}, nil
 }
 
 var errNoPoster = errors.New("this process sends to no webhooks")

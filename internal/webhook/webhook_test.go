@@ -284,11 +284,14 @@ func TestService_AStoreThatFailsIsReported(t *testing.T) {
 			_, _, err := s.webhooks.ListDeliveries(ctx, s.account, w.ID, webhook.DeliveryFilter{Limit: 1})
 			return err
 		},
-		"redeliver":   func() error { return s.webhooks.Redeliver(ctx, s.account, w.ID, e.ID) },
-		"recover":     func() error { _, err := s.webhooks.RecoverWebhook(ctx, s.account, w.ID, time.Time{}); return err },
-		"list events": func() error { _, _, err := s.webhooks.ListEvents(ctx, s.account, 1, 1); return err },
-		"prune":       func() error { return s.sender.Prune(ctx) },
-		"delete":      func() error { return s.webhooks.DeleteWebhook(ctx, s.account, w.ID) },
+		"redeliver": func() error { return s.webhooks.Redeliver(ctx, s.account, w.ID, e.ID) },
+		"recover":   func() error { _, err := s.webhooks.RecoverWebhook(ctx, s.account, w.ID, time.Time{}); return err },
+		"list events": func() error {
+			_, _, err := s.webhooks.ListEvents(ctx, s.account, webhook.EventFilter{After: 1, Limit: 1})
+			return err
+		},
+		"prune":  func() error { return s.sender.Prune(ctx) },
+		"delete": func() error { return s.webhooks.DeleteWebhook(ctx, s.account, w.ID) },
 	}
 	for _, tt := range []struct{ operation, method string }{
 		{"create", "WebhookTx"}, {"get", "WebhookByID"}, {"update", "WebhookTx"}, {"rotate", "WebhookTx"}, {"test", "WebhookByID"},
@@ -303,7 +306,7 @@ func TestService_AStoreThatFailsIsReported(t *testing.T) {
 	}
 	// A reader that begins can't be ahead of the feed, which need not be asked for its end.
 	s.fails = "LastSeq"
-	if es, more, err := s.webhooks.ListEvents(ctx, newAccount(t, s.store), 0, 1); err != nil || len(es) != 0 || more {
+	if es, more, err := s.webhooks.ListEvents(ctx, newAccount(t, s.store), webhook.EventFilter{Limit: 1}); err != nil || len(es) != 0 || more {
 		t.Errorf("%d events, error %v", len(es), err)
 	}
 	// A deletion that failed halfway has disabled the webhook, and can be repeated.
@@ -369,7 +372,7 @@ func TestTestWebhook_SendsAnExampleSignedWithBothSecrets(t *testing.T) {
 	if e := sent[0]; e.Type != card.EventGenerated || e.AccountID != s.account || e.CardUUID == uuid.Nil || e.CardUUID == s.card.UUID || e.ID == sent[1].ID {
 		t.Errorf("sent %+v", sent)
 	}
-	if es, _, err := s.webhooks.ListEvents(t.Context(), s.account, 0, 9); err != nil || len(es) != 0 {
+	if es, _, err := s.webhooks.ListEvents(t.Context(), s.account, webhook.EventFilter{Limit: 9}); err != nil || len(es) != 0 {
 		t.Errorf("%d events are stored, error %v", len(es), err)
 	}
 }

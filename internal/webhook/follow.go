@@ -1,0 +1,111 @@
+package webhook
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// Topic is what somebody waits for: the events of an account, or of one of its cards.
+type Topic struct {
+	AccountID uuid.UUID
+	CardUUID  uuid.UUID // the zero UUID for all events of the account
+}
+
+// waiter is a request that waits for an event of a topic whose Seq is greater than after.
+type waiter struct {
+	topic  Topic
+	after  int64
+	looked int64 // the Seq up to which the account's events were seen not to be of the card
+	found  chan struct{}
+}
+
+// waiters are all that wait in this process. Its zero value is ready for use.
+type waiters struct {
+	mu  sync.Mutex
+	all map[*waiter]bool
+}
+
+func (ws *waiters) add(w *waiter) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.all == nil {
+		ws.all = map[*waiter]bool{}
+	}
+	ws.all[w] = true
+}
+
+func (ws *waiters) remove(w *waiter) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	delete(ws.all, w)
+}
+
+// waiting returns all that wait now.
+func (ws *waiters) waiting() []*waiter {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return slices.Collect(maps.Keys(ws.all))
+}
+
+// AwaitEvents returns a channel that is closed once there are events that ListEvents would return. It holds no connection of the store, and
+// learns of events by Tick. The caller must call stop.
+func (s *Service) AwaitEvents(account uuid.UUID, filter EventFilter) (found <-chan struct{}, stop func()) {
+	w := &waiter{topic: Topic{account, filter.CardUUID}, after: filter.After, found: make(chan struct{})}
+	s.waiting.add(w)
+	return w.found, func() { s.waiting.remove(w) }
+}
+
+// Tick looks for the events that others wait for. It costs one round trip to the store for all of them, a second one if some wait for a
+// card whose account has new events, and none if nobody waits. Whoever commits events should cause a Tick soon; calling it once a second
+// finds those of other processes. It must not be called again before it has returned.
+func (s *Service) Tick(ctx context.Context) error {
+	waiting := s.waiting.waiting()
+	accounts := map[uuid.UUID]bool{}
+	for _, w := range waiting {
+		accounts[w.topic.AccountID] = true
+	}
+	if len(accounts) == 0 {
+		return nil
+	}
+	newest, err := s.store.LastSeqs(ctx, slices.Collect(maps.Keys(accounts)))
+	if err != nil {
+		return err
+	}
+	cards := map[uuid.UUID]bool{}
+	for _, w := range waiting {
+		if w.topic.CardUUID != uuid.Nil && newest[w.topic.AccountID] > max(w.after, w.looked) {
+			cards[w.topic.CardUUID] = true
+		}
+	}
+	var ofCards map[Topic]int64
+	if len(cards) > 0 {
+		if ofCards, err = s.store.LastSeqsOfCards(ctx, slices.Collect(maps.Keys(cards))); err != nil {
+			return err
+		}
+	}
+	for _, w := range waiting {
+		last := newest[w.topic.AccountID]
+		if w.topic.CardUUID != uuid.Nil {
+			w.looked, last = last, ofCards[w.topic]
+		}
+		if last > w.after {
+			s.waiting.remove(w)
+			close(w.found)
+		}
+	}
+	return nil
+}
+
+// eventsOf returns one event more than filter.Limit, if there is one.
+func (s *Service) eventsOf(ctx context.Context, account uuid.UUID, filter EventFilter) ([]card.Event, error) {
+	if filter.CardUUID != uuid.Nil {
+		return s.store.CardEvents(ctx, account, filter.CardUUID, filter.After, filter.Limit+1)
+	}
+	return s.store.Events(ctx, account, filter.After, filter.Limit+1)
+}

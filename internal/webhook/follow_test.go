@@ -1,0 +1,141 @@
+package webhook_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/webhook"
+)
+
+// waiting is somebody who waits for events.
+type waiting struct {
+	found <-chan struct{}
+	stop  func()
+}
+
+func (s *shop) wait(account uuid.UUID, filter webhook.EventFilter) waiting {
+	s.t.Helper()
+	found, stop := s.webhooks.AwaitEvents(account, filter)
+	s.t.Cleanup(stop)
+	return waiting{found, stop}
+}
+
+func (w waiting) over() bool {
+	select {
+	case <-w.found:
+		return true
+	default:
+		return false
+	}
+}
+
+// tick has the service look for events once, which must take these calls of the store.
+func (s *shop) tick(calls ...string) {
+	s.t.Helper()
+	s.took()
+	check(s.t, s.webhooks.Tick(s.t.Context()))
+	if diff := cmp.Diff(calls, s.took()); diff != "" {
+		s.t.Errorf("calls of the store (-want +got):\n%s", diff)
+	}
+}
+
+func (s *shop) wantOver(what string, w waiting, want bool) {
+	s.t.Helper()
+	if got := w.over(); got != want {
+		s.t.Errorf("%s: over is %t, want %t", what, got, want)
+	}
+}
+
+func TestAwaitEvents_EndsWithTheFirstNewEvent(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.tick() // nobody waits, so that nothing is asked
+		first, another := s.wait(s.account, webhook.EventFilter{}), s.wait(s.account, webhook.EventFilter{})
+		stranger := s.wait(newAccount(t, s.store), webhook.EventFilter{})
+		s.tick("last of 2 accounts")
+		s.wantOver("without an event", first, false)
+		s.happen(1)
+		s.wantOver("before anybody looked", first, false)
+		s.tick("last of 2 accounts")
+		s.wantOver("the first", first, true)
+		s.wantOver("who waits beside it", another, true)
+		s.wantOver("another account's", stranger, false)
+		s.tick("last of 1 accounts")
+		later := s.wait(s.account, webhook.EventFilter{After: 1})
+		late := s.wait(s.account, webhook.EventFilter{}) // the event came between reading and waiting
+		s.tick("last of 2 accounts")
+		s.wantOver("who has seen the event", later, false)
+		s.wantOver("who has not seen it", late, true)
+		later.stop()
+		stranger.stop()
+		s.tick()
+	})
+}
+
+// One that follows a card is not woken by the events of others, and looks for its card only when the account has new events.
+func TestAwaitEvents_OfOneCard(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		other := insertCard(t, s.store, s.account)
+		mine, others := s.wait(s.account, webhook.EventFilter{CardUUID: s.card.UUID}), s.wait(s.account, webhook.EventFilter{CardUUID: other.UUID})
+		foreign := s.wait(newAccount(t, s.store), webhook.EventFilter{CardUUID: s.card.UUID})
+		s.tick("last of 2 accounts")
+		s.happen(1)
+		s.tick("last of 2 accounts", "last of 2 cards")
+		s.wantOver("its card", mine, true)
+		s.wantOver("another card", others, false)
+		s.wantOver("another account's card", foreign, false)
+		s.tick("last of 2 accounts")
+		again := s.wait(s.account, webhook.EventFilter{CardUUID: s.card.UUID, After: 1})
+		s.tick("last of 2 accounts")
+		s.wantOver("what was seen", again, false)
+		s.happen(1)
+		s.tick("last of 2 accounts", "last of 2 cards")
+		s.wantOver("the next", again, true)
+		s.wantOver("another card", others, false)
+		es, more, err := s.webhooks.ListEvents(t.Context(), s.account, webhook.EventFilter{CardUUID: s.card.UUID, After: 1, Limit: 9})
+		if err != nil || more || len(es) != 1 || es[0].Seq != 2 {
+			t.Errorf("events %v, more: %t, error: %v", es, more, err)
+		}
+		_, _, err = s.webhooks.ListEvents(t.Context(), s.account, webhook.EventFilter{CardUUID: s.card.UUID, After: 3, Limit: 9})
+		wantError(t, err, card.ErrInvalidRequest)
+	})
+}
+
+// The numbers jump ahead when a database has gone back. Who waits learns of it, whatever it had seen before.
+func TestAwaitEvents_SeesTheFeedReset(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		ahead := s.wait(s.account, webhook.EventFilter{After: 1000})
+		s.happen(3)
+		s.tick("last of 1 accounts")
+		s.wantOver("ahead of the feed", ahead, false)
+		l, err := s.store.AcquireLease(t.Context(), "any", "holder", time.Minute)
+		check(t, err)
+		check(t, s.store.ResetFeeds(t.Context(), l, l.Now))
+		s.tick("last of 1 accounts")
+		s.wantOver("after the jump", ahead, true)
+	})
+}
+
+func TestTick_FailsAndIsRepeated(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		w := s.wait(s.account, webhook.EventFilter{CardUUID: s.card.UUID})
+		s.happen(1)
+		for _, s.fails = range []string{"LastSeqs", "LastSeqsOfCards", "CardEvents"} {
+			err := s.webhooks.Tick(t.Context())
+			if s.fails == "CardEvents" {
+				_, _, err = s.webhooks.ListEvents(t.Context(), s.account, webhook.EventFilter{CardUUID: s.card.UUID, Limit: 1})
+			} else {
+				s.wantOver("while "+s.fails+" fails", w, false)
+			}
+			if !errors.Is(err, card.ErrUnavailable) {
+				t.Errorf("when %s fails: %v", s.fails, err)
+			}
+		}
+		s.fails = ""
+		s.wantOver("in the end", w, true)
+	})
+}

@@ -1,0 +1,240 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/cardmint/cardmint/internal/account"
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/webhook"
+)
+
+// stillEvery is how often a request that waits asks whether its token is still good. With the four seconds for which an answer of the store
+// may be used, and as long again for the next one, a revoked token ends it within five.
+const stillEvery = 500 * time.Millisecond
+
+// streamPage is how many events a stream has in memory.
+const streamPage = 100
+
+// errEnding means that the server is ending.
+var errEnding = errors.New("the server is ending")
+
+// follower is a request that waits for events. It holds no connection of the store while it waits.
+type follower struct {
+	webhooks *webhook.Service
+	waits    *places
+	request  *http.Request // without a deadline
+	who      account.Identity
+	filter   webhook.EventFilter
+	after    string // the parameter that says after which event to begin
+	still    func(context.Context) error
+	askedAt  time.Time // when the token was last seen to be good
+}
+
+func (a *api) follow(gc context.Context, filter webhook.EventFilter) (*follower, error) {
+	c, ours := gc.(*gin.Context)
+	who, known := identity(gc)
+	still, asks := gc.Value(stillKey).(func(context.Context) error)
+	unlimited, ok := gc.Value(unlimitedKey).(context.Context)
+	switch {
+	case !ours || !known || !asks:
+		return nil, errNoIdentity
+	case !ok:
+		return nil, errNoDeadline
+	}
+	return &follower{webhooks: a.webhooks, waits: a.waits, request: c.Request.WithContext(unlimited), who: who, filter: filter, after: "query/after", still: still, askedAt: time.Now()}, nil
+}
+
+// read returns the next events, and whether there are more.
+func (f *follower) read() ([]card.Event, bool, error) {
+	ctx, cancel := context.WithTimeout(f.request.Context(), requestTimeout)
+	defer cancel()
+	es, more, err := f.webhooks.ListEvents(ctx, f.who.AccountID, f.filter)
+	if wrong, ok := errors.AsType[*card.Error](err); ok && len(wrong.Fields) == 1 {
+		err = wrong.WithFields(card.FieldError{Pointer: f.after, Detail: wrong.Fields[0].Detail})
+	}
+	return es, more, err
+}
+
+// mayGoOn returns an error if the request must end: its client has gone, the server is ending, or its token is no longer good.
+func (f *follower) mayGoOn() error {
+	select {
+	case <-ending(f.request.Context()):
+		return errEnding
+	case <-f.request.Context().Done():
+		return f.request.Context().Err()
+	default:
+	}
+	if time.Since(f.askedAt) < stillEvery {
+		return nil
+	}
+	err := f.still(f.request.Context())
+	f.askedAt = time.Now()
+	return err
+}
+
+// await waits until there are events, and returns true; or until so much time has passed. The errors are those of mayGoOn.
+func (f *follower) await(longest time.Duration) (bool, error) {
+	found, stop := f.webhooks.AwaitEvents(f.who.AccountID, f.filter)
+	defer stop()
+	over, again := time.NewTimer(longest), time.NewTicker(stillEvery)
+	defer over.Stop()
+	defer again.Stop()
+	for {
+		select {
+		case <-found:
+			return true, f.mayGoOn()
+		case <-over.C:
+			return false, f.mayGoOn()
+		case <-again.C:
+		case <-ending(f.request.Context()):
+		case <-f.request.Context().Done():
+		}
+		if err := f.mayGoOn(); err != nil {
+			return false, err
+		}
+	}
+}
+
+// poll waits for events, and returns what there is after so much time. It returns nothing if the server is ending.
+func (f *follower) poll(w http.ResponseWriter, longest time.Duration) ([]card.Event, bool, error) {
+	end, err := f.waits.begin(f.who.TokenID)
+	if err != nil {
+		return nil, false, err
+	}
+	defer end()
+	unhurried(w, longest+requestTimeout)
+	for until := time.Now().Add(longest); ; {
+		_, err := f.await(time.Until(until))
+		if errors.Is(err, errEnding) {
+			return nil, false, nil
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		es, more, err := f.read()
+		if err != nil || len(es) > 0 || !time.Now().Before(until) {
+			return es, more, err
+		}
+	}
+}
+
+// unhurried gives a response so much more time than others have.
+func unhurried(w http.ResponseWriter, more time.Duration) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(more + writeTimeout))
+}
+
+// eventStream writes events as they happen, until its client has gone. It has a page of them in memory.
+type eventStream struct {
+	*follower
+	heartbeat time.Duration
+}
+
+// VisitListEventsResponse writes server-sent events. An error before the first byte becomes a problem document; later ones end the stream,
+// after which a client connects again and goes on after the last event that it has seen.
+func (s eventStream) VisitListEventsResponse(w http.ResponseWriter) error {
+	end, err := s.waits.begin(s.who.TokenID)
+	if err != nil {
+		return err
+	}
+	defer end()
+	s.filter.Limit = streamPage
+	es, more, err := s.read()
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // has nginx pass on every event at once
+	w.WriteHeader(http.StatusOK)
+	err = send(w, []byte("retry: 3000\n\n"))
+	for err == nil {
+		if err = s.sendAll(w, es); err == nil && !more {
+			err = s.pass(w)
+		}
+		if err == nil {
+			es, more, err = s.read()
+		}
+	}
+	if errors.Is(err, errEnding) || errors.Is(err, card.ErrUnauthorized) {
+		return nil
+	}
+	return err
+}
+
+func (s eventStream) sendAll(w http.ResponseWriter, es []card.Event) error {
+	for _, e := range es {
+		if err := s.mayGoOn(); err != nil {
+			return err
+		}
+		if err := send(w, sentEvent(e)); err != nil {
+			return err
+		}
+		s.filter.After = e.Seq
+	}
+	return nil
+}
+
+// pass waits for the next event. Meanwhile it shows that the stream lives.
+func (s eventStream) pass(w http.ResponseWriter) error {
+	for {
+		found, err := s.await(s.heartbeat)
+		if err != nil || found {
+			return err
+		}
+		if err := send(w, []byte(":\n\n")); err != nil {
+			return err
+		}
+	}
+}
+
+// send writes a part of a stream. A client that keeps up gets more time.
+func send(w http.ResponseWriter, text []byte) error {
+	unhurried(w, 0)
+	if _, err := w.Write(text); err != nil {
+		return err
+	}
+	return http.NewResponseController(w).Flush()
+}
+
+// sentEvent returns an event in the form of server-sent events.
+func sentEvent(e card.Event) []byte {
+	data, err := json.Marshal(wireEvent(e))
+	if err != nil {
+		panic(err) // can't happen: it has only strings and a number
+	}
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "id: %d\nevent: %s\ndata: %s\n\n", e.Seq, e.Type, data)
+	return text.Bytes()
+}
+
+// wantsStream reports whether a client would rather have server-sent events than JSON. It must ask for them by name.
+func wantsStream(accept []string) bool {
+	var stream, list float64
+	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
+		media, params, err := mime.ParseMediaType(part)
+		if err != nil {
+			continue
+		}
+		quality, err := strconv.ParseFloat(params["q"], 64)
+		if err != nil {
+			quality = 1
+		}
+		switch media {
+		case "text/event-stream":
+			stream = max(stream, quality)
+		case "application/json":
+			list = max(list, quality)
+		}
+	}
+	return stream > list
+}
