@@ -28,6 +28,7 @@ type api struct {
 	waits     *places
 	auditLog  *slog.Logger
 	heartbeat time.Duration
+	etags     string // what they begin with
 }
 
 var _ StrictServerInterface = (*api)(nil)
@@ -100,11 +101,20 @@ func (a *api) GetCard(gc context.Context, r GetCardRequestObject) (GetCardRespon
 	if err != nil {
 		return nil, err
 	}
+	if known := r.Params.IfNoneMatch; known != nil {
+		tag, err := a.orders.TagOfCard(ctx, owner, r.UUID)
+		if err != nil {
+			return nil, err
+		}
+		if etag := a.etag(gc, tag); !noneMatch(*known, *etag) {
+			return GetCard304Response{Headers: NotModifiedResponseHeaders{ETag: etag}}, nil
+		}
+	}
 	c, err := a.orders.GetCard(ctx, owner, r.UUID)
 	if err != nil {
 		return nil, err
 	}
-	return GetCard200JSONResponse{Body: a.auditedCard(gc, "getCard", c)}, nil
+	return GetCard200JSONResponse{Body: a.auditedCard(gc, "getCard", c), Headers: GetCard200ResponseHeaders{ETag: a.etag(gc, a.orders.Tag(c))}}, nil
 }
 
 // RevealCard implements revealCard.
@@ -154,15 +164,26 @@ func (a *api) ListCards(gc context.Context, r ListCardsRequestObject) (ListCards
 			},
 		}, nil
 	}
-	return a.page(ctx, gc, filter, int(*r.Params.Limit))
+	filter.Limit, filter.Tagged = int(*r.Params.Limit)+1, true // one more, to see whether there is a next page
+	if known := r.Params.IfNoneMatch; known != nil {
+		tag, err := a.orders.TagOfPage(ctx, filter)
+		if err != nil {
+			return nil, err
+		}
+		if etag := a.etag(gc, tag); !noneMatch(*known, *etag) {
+			return ListCards304Response{Headers: NotModifiedResponseHeaders{ETag: etag}}, nil
+		}
+	}
+	return a.page(ctx, gc, filter)
 }
 
-func (a *api) page(ctx, gc context.Context, filter order.Filter, limit int) (ListCardsResponseObject, error) {
+func (a *api) page(ctx, gc context.Context, filter order.Filter) (ListCardsResponseObject, error) {
 	d := discloses(gc)
-	filter.Limit = limit + 1 // one more, to see whether there is a next page
-	cards := make([]Card, 0, limit)
+	limit := filter.Limit - 1
+	cards, tagged := make([]Card, 0, limit), make([]*card.Card, 0, limit+1)
 	more, long := false, 0
 	err := a.orders.ListCards(ctx, filter, func(c *card.Card) error {
+		tagged = append(tagged, c)
 		if more = len(cards) == limit || long > maxPageMetadata; more {
 			return errPageIsFull
 		}
@@ -175,7 +196,7 @@ func (a *api) page(ctx, gc context.Context, filter order.Filter, limit int) (Lis
 		return nil, err
 	}
 	a.audit(gc, "listCards", d)
-	page := ListCards200JSONResponse{Body: cards}
+	page := ListCards200JSONResponse{Body: cards, Headers: ListCards200ResponseHeaders{ETag: a.etag(gc, a.orders.Tag(tagged...))}}
 	if more {
 		query := filterQuery(filter)
 		query.Set("limit", strconv.Itoa(limit))

@@ -124,7 +124,7 @@ func responseFault(method string, u *url.URL, res *http.Response, body []byte, c
 		return nil
 	}
 	for name := range operation.Responses.Status(res.StatusCode).Value.Headers {
-		optional := name == "Link" || name == "Idempotency-Replayed" ||
+		optional := name == "Link" || name == "ETag" || name == "Idempotency-Replayed" ||
 			name == "WWW-Authenticate" && res.StatusCode == http.StatusForbidden || // see problemFault
 			strings.HasPrefix(name, "RateLimit") && res.StatusCode >= 500 // nobody was authenticated
 		if !optional && res.Header.Get(name) == "" {

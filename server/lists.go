@@ -22,15 +22,15 @@ const (
 	waitsAtOnce   = 500 // of all tokens, in this process
 )
 
-// limit is how much there may be of something, and what a client is told who wants more.
-type limit struct {
+// bound is how much there may be of something, and what a client is told who wants more.
+type bound struct {
 	card.Quota
 	message string
 }
 
 // places counts requests that take as long as their client wants. There may be only so many at the same time.
 type places struct {
-	ofToken, ofAll limit
+	ofToken, ofAll bound
 
 	mu      sync.Mutex
 	all     int64
@@ -40,22 +40,22 @@ type places struct {
 // newLists returns the places for lists without pages.
 func newLists() *places {
 	return newPlaces(
-		limit{card.Quota{Name: "lists-of-token", Limit: listsPerToken}, fmt.Sprintf(`Your token has %d lists without "limit" being sent, `+
+		bound{card.Quota{Name: "lists-of-token", Limit: listsPerToken}, fmt.Sprintf(`Your token has %d lists without "limit" being sent, `+
 			`which is as many as it may have. Read one to its end, or read pages with "limit".`, listsPerToken)},
-		limit{card.Quota{Name: "lists", Limit: listsAtOnce}, `The service is sending as many lists without "limit" as it can. ` +
+		bound{card.Quota{Name: "lists", Limit: listsAtOnce}, `The service is sending as many lists without "limit" as it can. ` +
 			`Try again in a few seconds, or read pages with "limit".`})
 }
 
 // newWaits returns the places for requests that wait for events.
 func newWaits() *places {
 	return newPlaces(
-		limit{card.Quota{Name: "waits-of-token", Limit: waitsPerToken}, fmt.Sprintf(`Your token has %d requests that wait for events, `+
+		bound{card.Quota{Name: "waits-of-token", Limit: waitsPerToken}, fmt.Sprintf(`Your token has %d requests that wait for events, `+
 			`which is as many as it may have. Wait for the events of all cards with one of them, or ask without "wait".`, waitsPerToken)},
-		limit{card.Quota{Name: "waits", Limit: waitsAtOnce}, `As many requests wait for events as the service allows. ` +
+		bound{card.Quota{Name: "waits", Limit: waitsAtOnce}, `As many requests wait for events as the service allows. ` +
 			`Try again in a few seconds, or ask without "wait".`})
 }
 
-func newPlaces(ofToken, ofAll limit) *places {
+func newPlaces(ofToken, ofAll bound) *places {
 	return &places{ofToken: ofToken, ofAll: ofAll, byToken: map[uuid.UUID]int64{}}
 }
 
@@ -65,9 +65,9 @@ func (p *places) begin(token uuid.UUID) (end func(), err error) {
 	defer p.mu.Unlock()
 	switch {
 	case p.byToken[token] == p.ofToken.Limit:
-		return nil, tooMany(p.ofToken)
+		return nil, noPlace(p.ofToken)
 	case p.all == p.ofAll.Limit:
-		return nil, tooMany(p.ofAll)
+		return nil, noPlace(p.ofAll)
 	}
 	p.all++
 	p.byToken[token]++
@@ -83,8 +83,8 @@ func (p *places) end(token uuid.UUID) {
 	}
 }
 
-func tooMany(l limit) error {
-	err := card.ErrQuotaExceeded.Saying(l.message).WithQuota(l.Quota)
+func noPlace(b bound) error {
+	err := card.ErrQuotaExceeded.Saying(b.message).WithQuota(b.Quota)
 	err.RetryAfter = 5 * time.Second
 	return err
 }

@@ -79,7 +79,7 @@ func New(cfg Config) (http.Handler, error) {
 		return nil, err
 	}
 	spec.register(engine)
-	a := &api{orders: cfg.Orders, webhooks: cfg.Webhooks, lists: newLists(), waits: newWaits(), auditLog: cfg.Audit, heartbeat: cfg.Heartbeat}
+	a := &api{orders: cfg.Orders, webhooks: cfg.Webhooks, lists: newLists(), waits: newWaits(), auditLog: cfg.Audit, heartbeat: cfg.Heartbeat, etags: etagPrefix()}
 	RegisterHandlersWithOptions(
 		engine.Group("",
 			noStore,

@@ -82,6 +82,10 @@ type Card struct {
 	// CredentialsPurgedAt is when the credentials were deleted for good; nil if they were not.
 	CredentialsPurgedAt *time.Time
 
+	// Tag changes with everything that a client sees of the card, its Transfers included where they are set. It is set only where one card is
+	// read, or where it was asked for.
+	Tag string
+
 	// Credentials are set only where Service has opened Sealed, once the card is generated.
 	Credentials *Credentials
 }
@@ -130,7 +134,7 @@ func (c *Card) AsCreated() *Card {
 	created.Received, created.Settled, created.Height, created.Sealed = 0, 0, 0, nil
 	created.Transfers, created.Omitted, created.CredentialsPurgedAt = nil, 0, nil
 	created.Accepted, created.Refunded, created.WrittenOff = 0, 0, 0
-	created.RefundedAt, created.RefundTxID, created.CanceledAt = time.Time{}, "", time.Time{}
+	created.RefundedAt, created.RefundTxID, created.CanceledAt, created.Tag = time.Time{}, "", time.Time{}, ""
 	created.Credit = Credit{Due: c.Amount}
 	return &created
 }

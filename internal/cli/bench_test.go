@@ -195,6 +195,7 @@ func BenchmarkGetCard(b *testing.B) {
 type load struct {
 	handler                   http.Handler
 	method, path, token, body string
+	etag                      string // that the client knows
 	want                      int
 }
 
@@ -243,6 +244,9 @@ func (l load) start(b *testing.B) func(time.Duration) float64 {
 					r.Header.Set("Content-Type", "application/json")
 					if l.token != "" {
 						r.Header.Set("Authorization", "Bearer "+l.token)
+					}
+					if l.etag != "" {
+						r.Header.Set("If-None-Match", l.etag)
 					}
 					response, err := transport.RoundTrip(r)
 					if err != nil {

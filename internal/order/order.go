@@ -30,6 +30,7 @@ type Filter struct {
 
 	Before uuid.UUID // only cards older than this one; zero for all
 	Limit  int       // the most cards to return; for ListCards, 0 for all
+	Tagged bool      // also set Card.Tag
 }
 
 // Standing is what decides whether an account may order another card.
@@ -78,6 +79,7 @@ type Store interface {
 	KeyUsed(ctx context.Context, account uuid.UUID, key string) (bool, error)
 	// Cards returns the cards that match and can be decoded, newest first, at most filter.Limit. If it returns fewer, there are no more.
 	Cards(ctx context.Context, filter Filter) ([]*card.Card, error)
+	Tags
 	// ReportDamage has an operator told, once, of a thing that can't be decoded or decrypted, and is left out of lists.
 	ReportDamage(ctx context.Context, what string, id uuid.UUID, err error)
 	// Standing returns an account's standing. Without open it does not compute OpenUSD, which is then 0.
@@ -89,6 +91,14 @@ type Store interface {
 	TakeAddresses(ctx context.Context, currency string, n int) ([]string, error)
 	// PoolState returns the state of a currency's address pool. The error is card.ErrNoRow if there is none yet.
 	PoolState(ctx context.Context, currency string) (PoolState, error)
+}
+
+// Tags returns the tags that cards have when they are read, for less than reading them.
+type Tags interface {
+	// CardTag returns the Tag of CardByUUID.
+	CardTag(ctx context.Context, account, id uuid.UUID) (string, error)
+	// PageTags returns the Tag of each of the Cards that match, also of those that can't be decoded.
+	PageTags(ctx context.Context, filter Filter) ([]string, error)
 }
 
 // Vault encrypts and decrypts what must not be read from a database, and hashes what must not be guessed from one. What decrypts returns an

@@ -22,10 +22,12 @@ func (s *Service) RevealCard(ctx context.Context, account, id uuid.UUID) (*card.
 	return s.getCard(ctx, account, id, revealing)
 }
 
+var errNoCard = card.ErrNotFound.Saying("Your account has no card with this uuid.")
+
 func (s *Service) getCard(ctx context.Context, account, id uuid.UUID, why purpose) (*card.Card, error) {
 	c, err := s.store.CardByUUID(ctx, account, id)
 	if errors.Is(err, card.ErrNoRow) {
-		return nil, card.ErrNotFound.Saying("Your account has no card with this uuid.")
+		return nil, errNoCard
 	}
 	if err != nil {
 		return nil, err

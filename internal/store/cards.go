@@ -58,13 +58,18 @@ func insertArgs(c *card.Card, limit card.USD) ([]any, error) {
 // mostTransfers is how many transfers are read with a card.
 const mostTransfers = 100
 
-// selectOneCard is selectCards with the transfers that count toward the card, the largest first, as JSON.
+// selectOneCard is selectCards with the transfers of the card.
 func (d dialect) selectOneCard() string {
+	return "SELECT " + cardsSelected + ownSelected + ", " + d.transfersOfCard() + " AS transfers " + fromCards
+}
+
+// transfersOfCard is an expression for the transfers that count toward card c, the largest first, as JSON.
+func (d dialect) transfersOfCard() string {
 	const columns = "t.txid, t.output, t.amount, t.height, t.locked, t.first_seen_at FROM transfers t "
-	return "SELECT " + cardsSelected + ownSelected + `, CASE WHEN c.received > 0 THEN (SELECT ` + d.jsonRows + `(x.n, x.txid, x.amount, x.height, CASE WHEN x.locked THEN 1 ELSE 0 END, x.first_seen_at))
+	return `CASE WHEN c.received > 0 THEN (SELECT ` + d.jsonRows + `(x.n, x.txid, x.amount, x.height, CASE WHEN x.locked THEN 1 ELSE 0 END, x.first_seen_at))
 		FROM (SELECT COUNT(*) OVER () AS n, y.* FROM (SELECT ` + columns + "WHERE t.currency = c.currency AND t.address = c.address AND t.counted AND " + notAttributed +
 		" UNION ALL SELECT " + columns + "JOIN " + attributionOf + ` WHERE a.card_uuid = c.uuid AND t.counted) y
-			ORDER BY y.amount DESC, y.txid, y.output LIMIT ` + strconv.Itoa(mostTransfers) + ") x) END AS transfers " + fromCards
+			ORDER BY y.amount DESC, y.txid, y.output LIMIT ` + strconv.Itoa(mostTransfers) + ") x) END"
 }
 
 const selectCards = "SELECT " + cardsSelected + " " + fromCards
@@ -76,9 +81,14 @@ const cardsSelected = ` c.uuid, c.account_id, c.created_at, c.usd_cents, c.curre
 	c.rate_source, c.expires_at, c.confirmations_required, COALESCE(c.idempotency_key, '') AS idempotency_key, c.request_hash,
 	c.status, c.payment_state, c.received, c.settled, c.height, COALESCE(k.height, 0) AS tip_height, c.accepted, c.refunded, c.written_off, c.canceled_at,
 	c.credit_paid, c.credit_held, c.credit_surplus, c.credit_refunded, c.credit_lost, c.credit_written_off, c.refund_address, c.credentials_purged_at,
-	CASE WHEN c.refunded > 0 THEN (SELECT MAX(r.created_at) FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'refund' AND r.amount > 0) END AS refunded_at,
-	CASE WHEN c.refunded > 0 THEN (SELECT r.txid FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'refund' ORDER BY r.id DESC LIMIT 1) END AS refund_txid,
+	CASE WHEN c.refunded > 0 THEN ` + refundedAt + ` END AS refunded_at,
+	CASE WHEN c.refunded > 0 THEN ` + refundTxID + ` END AS refund_txid,
 	s.card_number, s.expiration_date, s.security_code, s.url, s.url_password, COALESCE(s.last_four, '') AS last_four`
+
+const (
+	refundedAt = "(SELECT MAX(r.created_at) FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'refund' AND r.amount > 0)"
+	refundTxID = "(SELECT r.txid FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'refund' ORDER BY r.id DESC LIMIT 1)"
+)
 
 const fromCards = `FROM cards c LEFT JOIN chains k ON k.currency = c.currency LEFT JOIN credentials s ON s.card_uuid = c.uuid`
 
@@ -221,7 +231,7 @@ func (s *Store) CardByIdempotencyKey(ctx context.Context, account uuid.UUID, key
 func (s *Store) oneCard(ctx context.Context, stmt *sqlx.Stmt, args ...any) (*card.Card, error) {
 	var row struct {
 		cardRow
-		Transfers transferList `db:"transfers"`
+		Transfers []byte `db:"transfers"`
 	}
 	if err := stmt.GetContext(ctx, &row, args...); err != nil {
 		return nil, s.fail("select card", err)
@@ -230,7 +240,12 @@ func (s *Store) oneCard(ctx context.Context, stmt *sqlx.Stmt, args ...any) (*car
 	if err != nil {
 		return nil, damagedCard{row.UUID, err}
 	}
-	row.Transfers.addTo(c)
+	var transfers transferList
+	if err := transfers.scan(row.Transfers); err != nil {
+		return nil, s.fail("select card", err)
+	}
+	transfers.addTo(c)
+	c.Tag = tag(changingOf(c), row.Transfers)
 	return c, nil
 }
 
@@ -240,16 +255,10 @@ type transferList []struct {
 	txID                                     string
 }
 
-// Scan implements sql.Scanner.
-func (l *transferList) Scan(from any) error {
-	var text []byte
-	switch from := from.(type) {
-	case nil:
+// scan reads the JSON that the database returns; nil if there are no transfers.
+func (l *transferList) scan(text []byte) error {
+	if text == nil {
 		return nil
-	case []byte:
-		text = from
-	case string:
-		text = []byte(from)
 	}
 	var rows [][]json.RawMessage
 	if err := json.Unmarshal(text, &rows); err != nil {

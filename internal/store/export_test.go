@@ -25,6 +25,9 @@ func (s *Store) Scalar(ctx context.Context, dest any, query string) error {
 	return s.get(ctx, s.r, dest, "query", query)
 }
 
+// Changing are the columns that tags are made of.
+const Changing = changing
+
 // Tx is what happens within one transaction.
 type Tx = tx
 

@@ -67,10 +67,10 @@ func (p part) sql(d dialect, selected string, newestFirst bool, beyond uuid.UUID
 
 const selectListed = "SELECT " + cardsSelected + ownSelected + fromCards
 
-// page returns a statement that selects the first limit cards of all parts that are beyond a card, unless that is uuid.Nil.
-func page(d dialect, parts []part, newestFirst bool, beyond uuid.UUID, limit int) (query string, args []any) {
+// page returns a statement that selects columns of the first limit cards of all parts that are beyond a card, unless that is uuid.Nil.
+func page(d dialect, selected string, parts []part, newestFirst bool, beyond uuid.UUID, limit int) (query string, args []any) {
 	if len(parts) == 1 && parts[0].from == "" {
-		return parts[0].sql(d, selectListed, newestFirst, beyond, limit)
+		return parts[0].sql(d, selected, newestFirst, beyond, limit)
 	}
 	order := " ORDER BY c.uuid"
 	if newestFirst {
@@ -81,7 +81,7 @@ func page(d dialect, parts []part, newestFirst bool, beyond uuid.UUID, limit int
 		one, its := p.sql(d, "SELECT c.uuid FROM "+cmp.Or(p.from, "cards c"), newestFirst, beyond, limit)
 		pages[i], args = fmt.Sprintf("SELECT * FROM (%s) AS p%d", one, i), append(args, its...)
 	}
-	return selectListed + " WHERE c.uuid IN (SELECT c.uuid FROM (" + strings.Join(pages, " UNION ") + ") AS c" + order + " LIMIT ?)" + order, append(args, limit)
+	return selected + " WHERE c.uuid IN (SELECT c.uuid FROM (" + strings.Join(pages, " UNION ") + ") AS c" + order + " LIMIT ?)" + order, append(args, limit)
 }
 
 // cards returns up to limit cards of all parts, newest or oldest first, that are beyond a card. It reads on where rows are damaged, so that
@@ -90,7 +90,7 @@ func (s *Store) cards(ctx context.Context, operation string, parts []part, newes
 	var cards []*card.Card
 	for {
 		n := limit - len(cards)
-		query, args := page(s.dialect, parts, newestFirst, beyond, n)
+		query, args := page(s.dialect, selectListed, parts, newestFirst, beyond, n)
 		var found []cardRow
 		if err := s.list(ctx, s.r, &found, operation, query, args...); err != nil {
 			return nil, err
@@ -107,26 +107,43 @@ func (s *Store) cards(ctx context.Context, operation string, parts []part, newes
 
 // Cards implements order.Store.
 func (s *Store) Cards(ctx context.Context, filter order.Filter) ([]*card.Card, error) {
-	beyond := filter.Before
-	if !filter.CreatedBefore.IsZero() {
-		before := card.FirstUUID(filter.CreatedBefore) // a card's uuid tells when it was created
-		if before == uuid.Nil {
-			return nil, nil
-		}
-		if beyond == uuid.Nil || bytes.Compare(before[:], beyond[:]) < 0 {
-			beyond = before
-		}
+	beyond, none := begin(filter)
+	if none {
+		return nil, nil
 	}
 	cards, err := s.cards(ctx, "select cards", s.thatMatch(filter), true, beyond, filter.Limit)
-	if err != nil || filter.CreatedAfter.IsZero() {
-		return cards, err
+	cards = sinceAfter(cards, filter, func(c *card.Card) uuid.UUID { return c.UUID })
+	if filter.Tagged {
+		for _, c := range cards {
+			c.Tag = tag(changingOf(c), nil)
+		}
 	}
-	// Where the list ends is found in the page: PostgreSQL would not see it in an index that it walks backwards.
+	return cards, err
+}
+
+// begin returns the card beyond which the list of a filter begins, uuid.Nil for the newest; or none if nothing can match.
+func begin(filter order.Filter) (beyond uuid.UUID, none bool) {
+	if filter.CreatedBefore.IsZero() {
+		return filter.Before, false
+	}
+	before := card.FirstUUID(filter.CreatedBefore) // a card's uuid tells when it was created
+	if filter.Before != uuid.Nil && bytes.Compare(before[:], filter.Before[:]) >= 0 {
+		return filter.Before, before == uuid.Nil
+	}
+	return before, before == uuid.Nil
+}
+
+// sinceAfter returns those of the newest cards that were not created too early. Where the list ends is found in the page: PostgreSQL would
+// not see it in an index that it walks backwards.
+func sinceAfter[T any](cards []T, filter order.Filter, id func(T) uuid.UUID) []T {
+	if filter.CreatedAfter.IsZero() {
+		return cards
+	}
 	first := card.FirstUUID(filter.CreatedAfter)
-	if i := slices.IndexFunc(cards, func(c *card.Card) bool { return bytes.Compare(c.UUID[:], first[:]) < 0 }); i >= 0 {
-		cards = cards[:i]
+	if i := slices.IndexFunc(cards, func(c T) bool { u := id(c); return bytes.Compare(u[:], first[:]) < 0 }); i >= 0 {
+		return cards[:i]
 	}
-	return cards, nil
+	return cards
 }
 
 // thatMatch returns the cards of an account with a status, a state of their payment, a currency and a reference, as far as the filter has

@@ -256,6 +256,7 @@ func (c *calls) cards() {
 	c.do("CardByIdempotencyKey", func(ctx context.Context) error {
 		return first(s.CardByIdempotencyKey(ctx, c.own, c.card.IdempotencyKey))
 	})
+	c.do("CardTag", func(ctx context.Context) error { return first(s.CardTag(ctx, c.own, c.card.UUID)) })
 	c.do("CardsByUUID", func(ctx context.Context) error {
 		return first(s.CardsByUUID(ctx, []uuid.UUID{c.card.UUID, numbered(cardKind, 7)}))
 	})
@@ -284,6 +285,9 @@ func (c *calls) lists() {
 			for where, before := range map[string]uuid.UUID{"": uuid.Nil, " further": numbered(cardKind, c.n-c.n/10)} {
 				c.do("Cards "+name+" "+string(status)+where, func(ctx context.Context) error {
 					return first(s.Cards(ctx, order.Filter{AccountID: account, Status: status, Before: before, Limit: page}))
+				})
+				c.do("PageTags "+name+" "+string(status)+where, func(ctx context.Context) error {
+					return first(s.PageTags(ctx, order.Filter{AccountID: account, Status: status, Before: before, Limit: page}))
 				})
 			}
 		}

@@ -34,7 +34,7 @@ type Store struct {
 	coins   map[string]card.Currency // the currencies that cards may have, by code
 	pg      *sessions                // nil on SQLite
 	writers chan struct{}            // has an element for each connection that writes; nil for no limit
-	hot     struct{ insertCard, reserveCard, cardByUUID, cardByKey, tokenByHash, dueDeliveries, saveDeliveries *sqlx.Stmt }
+	hot     struct{ insertCard, reserveCard, cardByUUID, cardByKey, cardTag, tokenByHash, dueDeliveries, saveDeliveries *sqlx.Stmt }
 	witness *witness
 	insist  atomic.Bool // see Insist
 	// historySQL is the expression of history, once it is known which one the database allows.
@@ -120,6 +120,7 @@ func (s *Store) prepare(ctx context.Context) error {
 		{&s.hot.insertCard, s.w, s.dialect.insertCard("")},
 		{&s.hot.cardByUUID, s.r, s.dialect.selectOneCard() + " WHERE c.account_id = ? AND c.uuid = ?"},
 		{&s.hot.cardByKey, s.r, s.dialect.selectOneCard() + " WHERE c.account_id = ? AND c.idempotency_key = ?"},
+		{&s.hot.cardTag, s.r, "SELECT " + changing + ", " + s.dialect.transfersOfCard() + " FROM cards c WHERE c.account_id = ? AND c.uuid = ?"},
 		{&s.hot.tokenByHash, s.r, selectTokens + " WHERE t.hash = ?"},
 		{&s.hot.dueDeliveries, s.r, selectDeliveries("AND d.due_at <= ?", "d.due_at, d.seq")},
 	}

@@ -162,6 +162,17 @@ export interface paths {
          *     No `seq` is ever assigned to two events. When the operator had to restore an older state, or the service fails over and can't know
          *     whether the newest events were lost, the numbers jump ahead once. The first event after the jump is `feed.reset`; its `since` says
          *     from when on events and cards may have been lost.
+         *
+         *     To learn of events as they happen, wait for them: with `wait`, the service holds the request until there is an event after `after`.
+         *     Or ask for a stream of server-sent events, by `Accept: text/event-stream`: the service then sends every event as it happens, until
+         *     you disconnect. Each has its `seq` as `id`, its `type` as `event`, and as `data` the object that a list shows. If the stream ends,
+         *     which it may at any time, connect again and send the `id` of the last event as `Last-Event-ID`. `wait` and `limit` do not matter to a
+         *     stream. While nothing happens it sends a comment every 15 seconds.
+         *
+         *     With `card`, you follow one card: `seq` then has gaps, and neither `feed.reset` nor `webhook.disabled` is among the events. Read the
+         *     card with `getCard` when you begin.
+         *
+         *     A token may have 16 requests wait at the same time, streams among them. A token that is revoked or expires ends them.
          */
         get: operations["listEvents"];
         put?: never;
@@ -1169,6 +1180,22 @@ export interface components {
         };
     };
     responses: {
+        /** @description Nothing has changed since the response whose `ETag` came as `If-None-Match`. */
+        NotModified: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                "Cache-Control": components["headers"]["Cache-Control"];
+                /**
+                 * @description The tag that matched.
+                 * @example W/"fEhRfBykx6W6vpL6Lm2KbsmUmIL5"
+                 */
+                ETag?: string;
+                [name: string]: unknown;
+            };
+            content?: never;
+        };
         /** @description The webhook. */
         OneWebhook: {
             headers: {
@@ -1510,6 +1537,33 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
+        /**
+         * @description A limit is reached. Try again after `Retry-After` seconds.
+         *     - `quota_exceeded`: too many requests wait for events at the same time, of this token or of all clients. Or ask without `wait`.
+         *     - `rate_limited`: the token or the account has sent too many requests, or the address too many without a valid token.
+         */
+        TooManyWaits: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Retry-After": components["headers"]["Retry-After"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "https://github.com/cardmint/cardmint/blob/main/README.md#quota_exceeded",
+                 *       "title": "Quota exceeded",
+                 *       "status": 429,
+                 *       "code": "quota_exceeded",
+                 *       "detail": "Your token has 16 requests that wait for events, which is as many as it may have. Wait for the events of all cards with one of them, or ask without \"wait\".",
+                 *       "request_id": "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
         /** @description The service failed. Nothing was lost. Try again with the same `Idempotency-Key`, or ask for help with the `request_id`. */
         InternalError: {
             headers: {
@@ -1571,6 +1625,12 @@ export interface components {
          * @example 7b0f2c1e-card-1
          */
         HarmlessIdempotencyKey: string;
+        /**
+         * @description The `ETag` of a response that you have. If nothing of what it showed has changed, the service responds with `304` and without a body.
+         *     That costs less, and does not count as showing credentials. A list without `limit` is always sent.
+         * @example W/"fEhRfBykx6W6vpL6Lm2KbsmUmIL5"
+         */
+        "If-None-Match": string;
         /**
          * @description The card's `uuid`.
          * @example 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88
@@ -1679,7 +1739,14 @@ export interface operations {
                  */
                 cursor?: string;
             };
-            header?: never;
+            header?: {
+                /**
+                 * @description The `ETag` of a response that you have. If nothing of what it showed has changed, the service responds with `304` and without a body.
+                 *     That costs less, and does not count as showing credentials. A list without `limit` is always sent.
+                 * @example W/"fEhRfBykx6W6vpL6Lm2KbsmUmIL5"
+                 */
+                "If-None-Match"?: components["parameters"]["If-None-Match"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -1693,6 +1760,11 @@ export interface operations {
                     "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                     "Cache-Control": components["headers"]["Cache-Control"];
                     /**
+                     * @description With `limit`, a tag of the page, for `If-None-Match`.
+                     * @example W/"fEhRfBykx6W6vpL6Lm2KbsmUmIL5"
+                     */
+                    ETag?: string;
+                    /**
                      * @description With `limit`, if there are more cards: `<URL of the next page>; rel="next"` (RFC 8288). Absent on the last page.
                      * @example </api/cards?cursor=AZqhyfhofO-OTpscl_sdiA&limit=100>; rel="next"
                      */
@@ -1703,6 +1775,7 @@ export interface operations {
                     "application/json": components["schemas"]["Card"][];
                 };
             };
+            304: components["responses"]["NotModified"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["InsufficientScope"];
             422: components["responses"]["InvalidRequest"];
@@ -1771,7 +1844,14 @@ export interface operations {
     getCard: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /**
+                 * @description The `ETag` of a response that you have. If nothing of what it showed has changed, the service responds with `304` and without a body.
+                 *     That costs less, and does not count as showing credentials. A list without `limit` is always sent.
+                 * @example W/"fEhRfBykx6W6vpL6Lm2KbsmUmIL5"
+                 */
+                "If-None-Match"?: components["parameters"]["If-None-Match"];
+            };
             path: {
                 /**
                  * @description The card's `uuid`.
@@ -1790,12 +1870,18 @@ export interface operations {
                     RateLimit: components["headers"]["RateLimit"];
                     "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                     "Cache-Control": components["headers"]["Cache-Control"];
+                    /**
+                     * @description A tag of the card as it is now, for `If-None-Match`.
+                     * @example W/"fEhRfBykx6W6vpL6Lm2KbsmUmIL5"
+                     */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["Card"];
                 };
             };
+            304: components["responses"]["NotModified"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["InsufficientScope"];
             404: components["responses"]["NotFound"];
@@ -1957,12 +2043,29 @@ export interface operations {
                  */
                 after?: number;
                 /**
+                 * @description Lists only the events of this card. If absent, lists the events of the whole account.
+                 * @example 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88
+                 */
+                card?: string;
+                /**
+                 * @description How many seconds to wait for an event if there is none yet. The response comes as soon as there is one, and is an empty array if
+                 *     there is none at the end, or if the service shuts down.
+                 * @example 30
+                 */
+                wait?: number;
+                /**
                  * @description The maximum number of events in the response.
                  * @example 100
                  */
                 limit?: number;
             };
-            header?: never;
+            header?: {
+                /**
+                 * @description The `seq` of the last event that you have handled. If present, the service uses it instead of `after`.
+                 * @example 41
+                 */
+                "Last-Event-ID"?: number;
+            };
             path?: never;
             cookie?: never;
         };
@@ -1984,12 +2087,22 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Event"][];
+                    /**
+                     * @example retry: 3000
+                     *
+                     *     id: 42
+                     *     event: card.generated
+                     *     data: {"id":"019aa1e5-3f0a-7b1c-8d55-0f6c2f7a9e11","type":"card.generated","timestamp":"2026-11-20T15:17:03.402Z","seq":42,"card_uuid":"019aa1c9-f868-7cef-8e4e-9b1c97fb1d88","status":"generated","payment_state":"paid"}
+                     *
+                     *     :
+                     */
+                    "text/event-stream": string;
                 };
             };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["InsufficientScope"];
             422: components["responses"]["InvalidRequest"];
-            429: components["responses"]["RateLimited"];
+            429: components["responses"]["TooManyWaits"];
             500: components["responses"]["InternalError"];
             503: components["responses"]["Unavailable"];
         };

@@ -1,0 +1,77 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
+)
+
+// A tag changes whenever that changes of which a client sees something in a card. It costs much less than the card: the database returns one
+// text of what it is made of. A column of cards that may change, and that a client sees something of, must be in changing.
+
+// changing is an expression for that part of card c, without its transfers, that may change. The tip matters only where something has arrived.
+const changing = `c.uuid || ' ' || c.status || ' ' || c.payment_state || ' ' || c.received || ' ' || c.settled || ' ' || c.height || ' ' ||
+	CASE WHEN c.received > 0 OR c.height > 0 THEN COALESCE((SELECT k.height FROM chains k WHERE k.currency = c.currency), 0) ELSE 0 END || ' ' ||
+	c.accepted || ' ' || c.refunded || ' ' || c.written_off || ' ' || COALESCE(c.canceled_at, 0) || ' ' || COALESCE(c.credentials_purged_at, 0) || ' ' ||
+	CASE WHEN c.status = 'generated' AND (SELECT s.card_uuid FROM credentials s WHERE s.card_uuid = c.uuid) IS NOT NULL THEN 1 ELSE 0 END || ' ' ||
+	CASE WHEN c.refunded > 0 THEN COALESCE(` + refundedAt + `, 0) ELSE 0 END || ' ' || CASE WHEN c.refunded > 0 THEN COALESCE(` + refundTxID + `, '') ELSE '' END`
+
+// changingOf returns what changing is of a card that was read.
+func changingOf(c *card.Card) []byte {
+	var tip, canceledAt, purgedAt, refundedAt, made int64
+	if c.Received > 0 || c.Height > 0 {
+		tip = c.TipHeight
+	}
+	if !c.CanceledAt.IsZero() {
+		canceledAt = c.CanceledAt.UnixMilli()
+	}
+	if c.CredentialsPurgedAt != nil {
+		purgedAt = c.CredentialsPurgedAt.UnixMilli()
+	}
+	if c.Sealed != nil {
+		made = 1
+	}
+	if !c.RefundedAt.IsZero() {
+		refundedAt = c.RefundedAt.UnixMilli()
+	}
+	return fmt.Appendf(nil, "%s %s %s %d %d %d %d %d %d %d %d %d %d %d %s", c.UUID, c.Status, storedState(c.State), c.Received, c.Settled, c.Height, tip, c.Accepted, c.Refunded,
+		c.WrittenOff, canceledAt, purgedAt, made, refundedAt, c.RefundTxID)
+}
+
+// tag returns the tag of a card from what it is made of: changing, and the transfers as the database returns them, if they are shown.
+func tag(changing, transfers []byte) string {
+	sum := sha256.Sum256(append(append(changing, 0), transfers...))
+	return base64.RawURLEncoding.EncodeToString(sum[:15])
+}
+
+// CardTag implements order.Tags. It is one round trip.
+func (s *Store) CardTag(ctx context.Context, account, id uuid.UUID) (string, error) {
+	var x, transfers []byte
+	if err := s.hot.cardTag.QueryRowContext(ctx, account, id).Scan(&x, &transfers); err != nil {
+		return "", s.fail("select tag of card", err)
+	}
+	return tag(x, transfers), nil
+}
+
+// PageTags implements order.Tags. It is one round trip.
+func (s *Store) PageTags(ctx context.Context, filter order.Filter) ([]string, error) {
+	beyond, none := begin(filter)
+	if none {
+		return nil, nil
+	}
+	query, args := page(s.dialect, "SELECT "+changing+" FROM cards c", s.thatMatch(filter), true, beyond, filter.Limit)
+	var found [][]byte
+	err := s.list(ctx, s.r, &found, "select tags of cards", query, args...)
+	found = sinceAfter(found, filter, func(x []byte) uuid.UUID { return uuid.Must(uuid.ParseBytes(x[:36])) })
+	tags := make([]string, len(found))
+	for i, x := range found {
+		tags[i] = tag(x, nil)
+	}
+	return tags, err
+}

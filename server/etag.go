@@ -1,0 +1,41 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"runtime/debug"
+	"strings"
+
+	"github.com/cardmint/cardmint/openapi"
+)
+
+// etagPrefix returns what the entity tags of this program begin with: another version may write the same card in another form.
+func etagPrefix() string {
+	build := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		build = info.String()
+	}
+	sum := sha256.Sum256(append([]byte(build), openapi.YAML...))
+	return base64.RawURLEncoding.EncodeToString(sum[:6])
+}
+
+// etag returns the entity tag of a response (RFC 9110). It is weak: it stands for what the response says, not for its bytes.
+// What a token may not see is part of it.
+func (a *api) etag(gc context.Context, tag string) *string {
+	if !discloses(gc).reveals {
+		tag += "m"
+	}
+	return ptr(`W/"` + a.etags + tag + `"`)
+}
+
+// noneMatch reports whether an If-None-Match header lets through a response with this entity tag.
+func noneMatch(header, etag string) bool {
+	for one := range strings.SplitSeq(header, ",") {
+		one = strings.TrimSpace(one)
+		if one == "*" || strings.TrimPrefix(one, "W/") == strings.TrimPrefix(etag, "W/") {
+			return false
+		}
+	}
+	return true
+}
