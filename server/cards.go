@@ -28,6 +28,7 @@ type api struct {
 	waits     *places
 	auditLog  *slog.Logger
 	heartbeat time.Duration
+	tags      *order.Tagger
 	etags     string // what they begin with
 }
 
@@ -102,7 +103,7 @@ func (a *api) GetCard(gc context.Context, r GetCardRequestObject) (GetCardRespon
 		return nil, err
 	}
 	if known := r.Params.IfNoneMatch; known != nil {
-		tag, err := a.orders.TagOfCard(ctx, owner, r.UUID)
+		tag, err := a.tags.TagOfCard(ctx, owner, r.UUID)
 		if err != nil {
 			return nil, err
 		}
@@ -114,7 +115,7 @@ func (a *api) GetCard(gc context.Context, r GetCardRequestObject) (GetCardRespon
 	if err != nil {
 		return nil, err
 	}
-	return GetCard200JSONResponse{Body: a.auditedCard(gc, "getCard", c), Headers: GetCard200ResponseHeaders{ETag: a.etag(gc, a.orders.Tag(c))}}, nil
+	return GetCard200JSONResponse{Body: a.auditedCard(gc, "getCard", c), Headers: GetCard200ResponseHeaders{ETag: a.etag(gc, a.tags.Tag(c))}}, nil
 }
 
 // RevealCard implements revealCard.
@@ -166,7 +167,7 @@ func (a *api) ListCards(gc context.Context, r ListCardsRequestObject) (ListCards
 	}
 	filter.Limit, filter.Tagged = int(*r.Params.Limit)+1, true // one more, to see whether there is a next page
 	if known := r.Params.IfNoneMatch; known != nil {
-		tag, err := a.orders.TagOfPage(ctx, filter)
+		tag, err := a.tags.TagOfPage(ctx, filter)
 		if err != nil {
 			return nil, err
 		}
@@ -196,7 +197,7 @@ func (a *api) page(ctx, gc context.Context, filter order.Filter) (ListCardsRespo
 		return nil, err
 	}
 	a.audit(gc, "listCards", d)
-	page := ListCards200JSONResponse{Body: cards, Headers: ListCards200ResponseHeaders{ETag: a.etag(gc, a.orders.Tag(tagged...))}}
+	page := ListCards200JSONResponse{Body: cards, Headers: ListCards200ResponseHeaders{ETag: a.etag(gc, a.tags.Tag(tagged...))}}
 	if more {
 		query := filterQuery(filter)
 		query.Set("limit", strconv.Itoa(limit))

@@ -79,7 +79,8 @@ func New(cfg Config) (http.Handler, error) {
 		return nil, err
 	}
 	spec.register(engine)
-	a := &api{orders: cfg.Orders, webhooks: cfg.Webhooks, lists: newLists(), waits: newWaits(), auditLog: cfg.Audit, heartbeat: cfg.Heartbeat, etags: etagPrefix()}
+	a := &api{orders: cfg.Orders, webhooks: cfg.Webhooks, lists: newLists(), waits: newWaits(), auditLog: cfg.Audit, heartbeat: cfg.Heartbeat,
+		tags: cfg.Orders.Tagger(), etags: etagPrefix()}
 	RegisterHandlersWithOptions(
 		engine.Group("",
 			noStore,

@@ -31,8 +31,8 @@ func TestTag_IsThatOfWhatIsRead(t *testing.T) {
 			}
 			read, err := s.orders.GetCard(t.Context(), s.account, c.UUID)
 			check(t, err)
-			note(s.orders.TagOfCard(t.Context(), s.account, c.UUID))
-			if got := s.orders.Tag(read); got != tags[len(tags)-1] {
+			note(s.orders.Tagger().TagOfCard(t.Context(), s.account, c.UUID))
+			if got := s.orders.Tagger().Tag(read); got != tags[len(tags)-1] {
 				t.Errorf("the card was read with tag %q, want %q", got, tags[len(tags)-1])
 			}
 			var listed []*card.Card
@@ -41,13 +41,13 @@ func TestTag_IsThatOfWhatIsRead(t *testing.T) {
 				listed = append(listed, c)
 				return nil
 			}))
-			note(s.orders.TagOfPage(t.Context(), filter))
-			if got := s.orders.Tag(listed...); got != tags[len(tags)-1] {
+			note(s.orders.Tagger().TagOfPage(t.Context(), filter))
+			if got := s.orders.Tagger().Tag(listed...); got != tags[len(tags)-1] {
 				t.Errorf("%d cards were listed with tag %q, want %q", len(listed), got, tags[len(tags)-1])
 			}
 		}
 		for _, ask := range []struct{ account, card uuid.UUID }{{s.newAccount(), c.UUID}, {s.account, uuid.New()}} {
-			if tag, err := s.orders.TagOfCard(t.Context(), ask.account, ask.card); tag != "" || !errors.Is(err, card.ErrNotFound) {
+			if tag, err := s.orders.Tagger().TagOfCard(t.Context(), ask.account, ask.card); tag != "" || !errors.Is(err, card.ErrNotFound) {
 				t.Errorf("tag %q, %v", tag, err)
 			}
 		}
