@@ -12,6 +12,8 @@ RACE        = $(shell command -v gcc >/dev/null && echo "-race -gcflags=modernc.
 TEST_FLAGS ?=
 # go test starts packages in the order it is given. These wait for real nodes most of the time.
 LONGEST     = ./internal/settle ./internal/cli ./internal/chain
+# The client is a module of its own, which ./... leaves out.
+CLIENT     := github.com/cardmint/cardmint/client
 
 run: ## Run the service with simulated money: everything in one process, on SQLite
 	@go run ./cmd/cardmint dev
@@ -22,11 +24,11 @@ build: ## Build bin/cardmint
 # Half of the time goes into linking, which is quicker without tables for debuggers. Tests wait more than they work, so that more run at
 # once than there are cores.
 quick: ## Run every test that needs no server and no patience, on SQLite in memory, within 20 seconds
-	@GOFLAGS="$$GOFLAGS -ldflags=-w" tools/in-memory 1 go test -short -vet=off -p 3 -parallel 8 ./...
+	@GOFLAGS="$$GOFLAGS -ldflags=-w" tools/in-memory 1 go test -short -vet=off -p 3 -parallel 8 ./... $(CLIENT)
 
 # MONERO=system runs them on the Monero that is installed, MONERO=current insists on the current one: see tools/deps.
 test: deps ## Run every test, on SQLite, PostgreSQL and a private Monero network; installs what is missing where it can
-	tools/in-memory 4 $(GOTESTSUM) --format pkgname --jsonfile .test.json -- $(RACE) -vet=off -p 3 -timeout 20m $(TEST_FLAGS) $(LONGEST) ./...
+	tools/in-memory 4 $(GOTESTSUM) --format pkgname --jsonfile .test.json -- $(RACE) -vet=off -p 3 -timeout 20m $(TEST_FLAGS) $(LONGEST) ./... $(CLIENT)
 	@tools/skipped .test.json
 	tools/in-memory 2 go test -count=1 -vet=off -run TestPlans ./internal/store
 
@@ -93,6 +95,7 @@ lint: ## Check style: gofmt, vet, module files, and the contracts by Redocly and
 	go vet -tags=nomsgpack,drill ./...
 	go mod tidy -diff
 	go mod verify
+	cd client && go vet ./... && go mod tidy -diff && go mod verify
 	npm ci --prefix $(OAPI_LINT) --no-audit --no-fund --loglevel error
 	cd $(OAPI_LINT) && npx redocly lint --config redocly.yaml ../../openapi/openapi.yaml ../../openapi/supplier.yaml
 	cd $(OAPI_LINT) && npx spectral lint --ruleset spectral.yaml --fail-severity hint ../../openapi/openapi.yaml ../../openapi/supplier.yaml
@@ -107,7 +110,11 @@ compat-prose: ## Fail if the contract differs from the released one in more than
 compat-check: ## Prove that compat and compat-prose can fail, by breaking copies of the released contract
 	cd tools/oasdiff && go vet ./... && go test -count=1 ./...
 
-verify: lint compat compat-check ## Check everything that is not a test: style, the contract, and that generated code is fresh
+# Users' programs are built by the last two versions of Go, and with the versions of modules that they have.
+test-client: ## Test the client alone: on the oldest Go that it supports, and with the oldest versions of what it needs
+	cd client && GOTOOLCHAIN=go$$(awk '$$1 == "go" { print $$2 }' go.mod).0 go test -count=1 ./...
+
+verify: lint compat compat-check test-client ## Check everything that is not a test: style, the contract, and that generated code is fresh
 	@generated() { find . -name node_modules -prune -o -name '*.gen.*' -not -path './$(TYPESCRIPT)/dist/*' -print | sort | xargs cat | sha256sum; }; \
 	  before=$$(generated); $(MAKE) --silent generate && after=$$(generated); \
 	  test "$$before" = "$$after" || { echo "generated code was not fresh: commit what 'make generate' made"; exit 1; }
@@ -118,4 +125,4 @@ deps: ## Install what the tests need (PostgreSQL, PgBouncer, Monero, a C compile
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: run build quick test test-old-monero simulate mutants e2e drill chaos bench plans generate generate-typescript typescript release-typescript lint compat compat-prose compat-check verify deps help
+.PHONY: run build quick test test-old-monero simulate mutants e2e drill chaos bench plans generate generate-typescript typescript release-typescript lint compat compat-prose compat-check verify deps help test-client

@@ -2,6 +2,7 @@ package client
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -42,6 +43,13 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, " [request %s]", e.RequestID)
 	}
 	return strings.Join(strings.Fields(b.String()), " ")
+}
+
+// asType is errors.AsType, which Go 1.25 does not have.
+func asType[E error](err error) (E, bool) {
+	var e E
+	ok := errors.As(err, &e)
+	return e, ok
 }
 
 const (

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 )
 
@@ -34,7 +33,7 @@ func TestError_HasEverythingOfAProblem(t *testing.T) {
 		Detail: `2 things are wrong with the request. See "errors".`,
 		Fields: []FieldError{{Pointer: "/usd_amount", Detail: "must be between 50 and 750"}, {Pointer: "/currency", Detail: "is missing"}},
 	}
-	if diff := cmp.Diff(want, e); diff != "" {
+	if diff := difference(want, e); diff != "" {
 		t.Error(diff)
 	}
 	line := `422 Invalid request (invalid_request): 2 things are wrong with the request. See "errors". ` +

@@ -7,8 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
 // WebhookOption changes what the handler of [NewWebhookHandler] does by default.
@@ -34,7 +32,7 @@ func WithErrorFunc(report func(ctx context.Context, err error)) WebhookOption {
 
 type webhookHandler struct {
 	secrets []Secret
-	keys    []*standardwebhooks.Webhook
+	keys    [][]byte
 	handle  func(context.Context, *Event) error
 	dedup   Deduplicator
 	report  func(context.Context, error)
@@ -95,7 +93,7 @@ func (h *webhookHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	payload, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPayload))
 	if err != nil {
 		status := http.StatusBadRequest
-		if _, long := errors.AsType[*http.MaxBytesError](err); long {
+		if _, long := asType[*http.MaxBytesError](err); long {
 			status = http.StatusRequestEntityTooLarge
 		}
 		h.refuse(ctx, w, status, fmt.Errorf("%w: %w", ErrWebhookPayload, err))

@@ -16,7 +16,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 )
 
@@ -89,7 +88,7 @@ func TestWebhookHandler_HandsOverTheEvent(t *testing.T) {
 		CardUUID: uuid.MustParse("019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"), Status: CardStatusGenerated, PaymentState: PaymentStatePaid}
 	other := want
 	other.ID = testID
-	if diff := cmp.Diff([]*Event{&want, &other}, got); diff != "" {
+	if diff := difference([]*Event{&want, &other}, got); diff != "" {
 		t.Error(diff)
 	}
 	if len(*reported) > 0 {

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -9,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // pageOf is a page of cards with these numbers as their uuids' ends.
@@ -47,14 +44,14 @@ func TestListCards_FollowsThePages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"5", "4", "3", "2", "1"}, got); diff != "" {
+	if diff := difference([]string{"5", "4", "3", "2", "1"}, got); diff != "" {
 		t.Error(diff)
 	}
 	var urls []string
 	for _, r := range s.seen {
 		urls = append(urls, r.URL.String())
 	}
-	if diff := cmp.Diff([]string{
+	if diff := difference([]string{
 		"https://cards.test/api/cards?limit=2&status=generated",
 		"https://cards.test/api/cards?cursor=a&limit=2&status=generated",
 		"https://cards.test/api/cards?cursor=b&limit=2", // never where the token does not belong
@@ -81,7 +78,7 @@ func TestListCards_PageThatBreaksOffComesAgainAsAWhole(t *testing.T) {
 			reset, problem(503, ProblemCodeUnavailable), answer(200, pageOf(2, 1)),
 		})
 		got, err := collect(c, t, ListCardsOptions{})
-		if diff := cmp.Diff([]string{"4", "3", "2", "1"}, got); diff != "" || err != nil {
+		if diff := difference([]string{"4", "3", "2", "1"}, got); diff != "" || err != nil {
 			t.Error(err, diff)
 		}
 	})
@@ -155,7 +152,7 @@ func TestListCards_StopsWithTheLoopAndStartsAfresh(t *testing.T) {
 func TestListCards_RefusalIsAnError(t *testing.T) {
 	c, _ := scripted(t, []step{problem(422, ProblemCodeInvalidRequest)})
 	_, err := collect(c, t, ListCardsOptions{PageSize: 1001})
-	if e, ok := errors.AsType[*Error](err); !ok || e.Code != ProblemCodeInvalidRequest {
+	if e, ok := asType[*Error](err); !ok || e.Code != ProblemCodeInvalidRequest {
 		t.Error(err)
 	}
 }

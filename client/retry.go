@@ -51,7 +51,8 @@ func (c *Client) do(ctx context.Context, r request, out any) (http.Header, error
 		r.body = body
 	}
 	if r.keyed && r.key == nil {
-		r.key = new(cryptorand.Text())
+		key := cryptorand.Text()
+		r.key = &key
 	}
 	if r.key != nil && !visible(*r.key) {
 		return nil, errors.New("an idempotency key needs 1 to 255 visible ASCII characters")
@@ -66,7 +67,7 @@ func (c *Client) do(ctx context.Context, r request, out any) (http.Header, error
 		if err == nil {
 			return header, nil
 		}
-		refusal, refused := errors.AsType[*Error](err)
+		refusal, refused := asType[*Error](err)
 		if !refused && ctx.Err() != nil {
 			return nil, ended(ctx, last)
 		}
@@ -110,7 +111,7 @@ func (c *Client) attempt(ctx context.Context, r request, out any) (http.Header, 
 		req.Header.Set("Idempotency-Key", *r.key)
 	}
 	res, err := c.http.Do(req)
-	if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted {
+	if _, untrusted := asType[*tls.CertificateVerificationError](err); untrusted {
 		return nil, err
 	}
 	if err != nil {
@@ -167,7 +168,7 @@ func broken(ctx context.Context, err error) error {
 
 // temporary says whether the same request may well succeed later, and can't do harm then. See the package comment.
 func temporary(err error, repeatable bool) bool {
-	if e, ok := errors.AsType[*Error](err); ok {
+	if e, ok := asType[*Error](err); ok {
 		switch e.Status {
 		case http.StatusRequestTimeout, http.StatusTooManyRequests:
 			return true
@@ -176,7 +177,7 @@ func temporary(err error, repeatable bool) bool {
 		}
 		return false
 	}
-	_, broken := errors.AsType[*brokenError](err)
+	_, broken := asType[*brokenError](err)
 	return broken && repeatable
 }
 

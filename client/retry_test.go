@@ -82,7 +82,7 @@ func TestRetry_OnlyWhereItIsSafeAndUseful(t *testing.T) {
 				check := func(name string, want int, do func(*Client) error) {
 					c, s := scripted(t, []step{answer(status, "", "Content-Type", "text/plain")})
 					err := do(c)
-					if e, ok := errors.AsType[*Error](err); !ok || e.Status != status {
+					if e, ok := asType[*Error](err); !ok || e.Status != status {
 						t.Errorf("%s: %v", name, err)
 					}
 					if len(s.seen) != want {
@@ -135,7 +135,7 @@ func TestRetry_WaitThatDoesNotFitFailsAtOnce(t *testing.T) {
 			c, s := scripted(t, []step{problem(429, "", "Retry-After", seconds)})
 			start := time.Now()
 			_, err := c.GetCard(ctx, uuid.Nil)
-			e, ok := errors.AsType[*Error](err)
+			e, ok := asType[*Error](err)
 			if !ok || e.RetryAfter.Seconds() < 10 || len(s.seen) != 1 || time.Since(start) != 0 {
 				t.Errorf("%s: %v after %v", name, err, time.Since(start))
 			}
@@ -197,7 +197,7 @@ func TestRetry_NeverAfterTheContextEnded(t *testing.T) {
 				if !errors.Is(err, context.Canceled) || !errors.Is(err, cause) {
 					t.Errorf("error %v", err)
 				}
-				if _, ok := errors.AsType[*Error](err); ok != (name == "during the wait") {
+				if _, ok := asType[*Error](err); ok != (name == "during the wait") {
 					t.Errorf("what went wrong before is lost, or made up: %v", err)
 				}
 				if len(s.seen) != tc.want {
@@ -257,7 +257,7 @@ func TestRedirect_DoesNotTakeTheTokenAlong(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = c.CreateCard(t.Context(), CreateCardRequest{})
-	if e, ok := errors.AsType[*Error](err); !ok || e.Status != http.StatusTemporaryRedirect || !strings.Contains(e.Detail, elsewhere.URL) {
+	if e, ok := asType[*Error](err); !ok || e.Status != http.StatusTemporaryRedirect || !strings.Contains(e.Detail, elsewhere.URL) {
 		t.Error(err)
 	}
 	if visits.Load() != 0 || strings.Contains(err.Error(), "hunter2") {

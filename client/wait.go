@@ -60,7 +60,7 @@ func (c *Client) WaitForCard(ctx context.Context, id uuid.UUID) (*Card, error) {
 			return card, fmt.Errorf("WaitForCard: %w", err)
 		}
 		pause := interval/2 + rand.N(interval/2+1)
-		if e, ok := errors.AsType[*Error](err); ok {
+		if e, ok := asType[*Error](err); ok {
 			pause = max(pause, e.RetryAfter)
 		}
 		sleep(ctx, pause)

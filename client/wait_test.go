@@ -85,7 +85,7 @@ func TestWaitForCard_ARefundEndsIt(t *testing.T) {
 		refunded := strings.NewReplacer(`"unpaid"`, `"`+string(state)+`"`, `"status"`, `"refund":{"amount":"1.5","txid":null,"at":"2026-11-21T09:12:44.310Z"},"status"`).Replace(testCard)
 		c, _ := scripted(t, []step{answer(http.StatusOK, refunded)})
 		got, err := c.WaitForCard(t.Context(), testID)
-		payment, ok := errors.AsType[*PaymentError](err)
+		payment, ok := asType[*PaymentError](err)
 		if !ok || !payment.Refunded || payment.State != state || !strings.Contains(err.Error(), "gave the money back") {
 			t.Errorf("%s: %v", state, err)
 		}

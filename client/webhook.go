@@ -34,7 +34,8 @@ func (c *Client) GetWebhook(ctx context.Context, id uuid.UUID) (*Webhook, error)
 
 // UpdateWebhook changes the fields that are not nil and answers the webhook after that:
 //
-//	c.UpdateWebhook(ctx, id, client.UpdateWebhookRequest{Enabled: new(true)})
+//	enabled := true
+//	hook, err := c.UpdateWebhook(ctx, id, client.UpdateWebhookRequest{Enabled: &enabled})
 //
 // What waits to be sent to a webhook that is disabled waits on; once it is enabled, [Client.RecoverWebhook] has all of it sent at once, and
 // what happened meanwhile.

@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 )
 
@@ -54,7 +53,7 @@ func webhookCalls() map[string]webhookCall {
 		},
 		"UpdateWebhook": {
 			do: func(ctx context.Context, c *Client) (any, error) {
-				return c.UpdateWebhook(ctx, hookID, UpdateWebhookRequest{Enabled: new(false), Types: &[]EventType{}})
+				return c.UpdateWebhook(ctx, hookID, UpdateWebhookRequest{Enabled: ptr(false), Types: &[]EventType{}})
 			},
 			request: "PATCH " + path, body: `{"enabled":false,"types":[]}`, answer: answer(200, testWebhook), want: &hook,
 		},
@@ -96,7 +95,7 @@ func TestWebhooks_SendAndReadWhatTheContractSays(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(call.want, got); diff != "" {
+			if diff := difference(call.want, got); diff != "" {
 				t.Error(diff)
 			}
 			if got := s.seen[0].Method + " " + s.seen[0].URL.RequestURI(); got != call.request || s.bodies[0] != call.body {
