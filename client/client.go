@@ -34,6 +34,9 @@
 //
 // It is not repeated after 500, a fault that is likely to come again. See [WithRetry].
 //
+// Each method takes options for the one call: [WithRetry], [WithTimeout], [WithAttemptTimeout], [WithHeader], and [WithResponse], which
+// tells what came with the answer.
+//
 // # Events
 //
 // [NewWebhookHandler] receives the events that the service sends to a webhook, and [Client.Events] reads the same events in order.
@@ -61,15 +64,13 @@ import (
 // Client calls the service on behalf of the account that its token belongs to. It is safe for use by several goroutines.
 // It never prints its token.
 type Client struct {
-	baseURL        string
-	token          *string // behind a pointer, of which fmt prints only the address whatever the verb
-	http           http.Client
-	userAgent      string
-	maxAttempts    int
-	maxElapsed     time.Duration
-	attemptTimeout time.Duration
-	pollFirst      time.Duration
-	pollLongest    time.Duration
+	baseURL   string
+	token     *string // behind a pointer, of which fmt prints only the address whatever the verb
+	http      http.Client
+	userAgent string
+	settings
+	pollFirst   time.Duration
+	pollLongest time.Duration
 }
 
 // New returns a client of the service at baseURL, for example "https://cards.example.com": what comes before "/api/cards".
@@ -88,25 +89,25 @@ func New(baseURL, token string, opts ...Option) (*Client, error) {
 		return nil, errors.New("client: the token has a space, a line break or another character that no token has")
 	}
 	c := &Client{
-		baseURL:        strings.TrimRight(u.String(), "/"),
-		token:          &token,
-		userAgent:      "cardmint-go",
-		maxAttempts:    4,
-		maxElapsed:     time.Minute,
-		attemptTimeout: 30 * time.Second,
-		pollFirst:      time.Second,
-		pollLongest:    15 * time.Second,
+		baseURL:     strings.TrimRight(u.String(), "/"),
+		token:       &token,
+		userAgent:   "cardmint-go",
+		settings:    settings{maxAttempts: 4, maxElapsed: time.Minute, attemptTimeout: 30 * time.Second},
+		pollFirst:   time.Second,
+		pollLongest: 15 * time.Second,
 	}
 	for _, opt := range opts {
-		opt(c)
+		if opt == nil {
+			return nil, errors.New("client: an option is nil")
+		}
+		opt.setClient(c)
+	}
+	if err := c.settings.check(); err != nil {
+		return nil, fmt.Errorf("client: %w", err)
 	}
 	switch {
 	case strings.ContainsFunc(c.userAgent, unicode.IsControl):
 		return nil, errors.New("client: the user agent has a control character")
-	case c.maxAttempts < 1:
-		return nil, errors.New("client: WithRetry needs at least one attempt")
-	case c.attemptTimeout <= 0:
-		return nil, errors.New("client: WithAttemptTimeout needs a duration above zero")
 	case c.pollFirst <= 0 || c.pollLongest < c.pollFirst:
 		return nil, errors.New("client: WithPollInterval needs a first interval above zero and a longest that is not shorter")
 	}
@@ -116,7 +117,12 @@ func New(baseURL, token string, opts ...Option) (*Client, error) {
 }
 
 // String names the service, not the token.
-func (c *Client) String() string { return "cardmint client of " + c.baseURL }
+func (c *Client) String() string {
+	if c == nil || c.token == nil {
+		return "cardmint client of no service"
+	}
+	return "cardmint client of " + c.baseURL
+}
 
 // CreateCard asks for a card and answers how to pay for it: send exactly Payment.Amount of Payment.Currency to
 // Payment.Address before Payment.ExpiresAt. The card waits for its payment; [Client.WaitForCard] waits with it.
@@ -124,27 +130,23 @@ func (c *Client) String() string { return "cardmint client of " + c.baseURL }
 // The call never makes a second card by repeating itself: all its attempts carry one random Idempotency-Key.
 // To be able to repeat the call itself, also after a restart, choose the key with [WithIdempotencyKey].
 func (c *Client) CreateCard(ctx context.Context, in CreateCardRequest, opts ...CallOption) (*Card, error) {
-	r := request{operation: opCreateCard(), in: in}
-	for _, opt := range opts {
-		opt(&r)
-	}
-	return call[Card](ctx, c, r)
+	return call[Card](ctx, c, request{operation: opCreateCard(), in: in}, opts)
 }
 
 // GetCard reads one card. A card that does not exist or belongs to another account is an [*Error] with [ProblemCodeNotFound].
-func (c *Client) GetCard(ctx context.Context, id uuid.UUID) (*Card, error) {
-	return call[Card](ctx, c, request{operation: opGetCard(id.String())})
+func (c *Client) GetCard(ctx context.Context, id uuid.UUID, opts ...CallOption) (*Card, error) {
+	return call[Card](ctx, c, request{operation: opGetCard(id.String())}, opts)
 }
 
 // RevealCard reads one card with its whole credentials, also where the service masks those of [Client.GetCard]. The service keeps a record of
 // each call. The credentials are empty until the card is generated, and once they are purged: the card then has a CredentialsPurgedAt.
-func (c *Client) RevealCard(ctx context.Context, id uuid.UUID) (*Card, error) {
-	return call[Card](ctx, c, request{operation: opRevealCard(id.String()), harmless: true})
+func (c *Client) RevealCard(ctx context.Context, id uuid.UUID, opts ...CallOption) (*Card, error) {
+	return call[Card](ctx, c, request{operation: opRevealCard(id.String()), harmless: true}, opts)
 }
 
 // ListCurrencies lists the cryptocurrencies that a card can be paid with, and their rates now.
-func (c *Client) ListCurrencies(ctx context.Context) ([]Currency, error) {
-	list, err := call[[]Currency](ctx, c, request{operation: opListCurrencies()})
+func (c *Client) ListCurrencies(ctx context.Context, opts ...CallOption) ([]Currency, error) {
+	list, err := call[[]Currency](ctx, c, request{operation: opListCurrencies()}, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -153,8 +155,8 @@ func (c *Client) ListCurrencies(ctx context.Context) ([]Currency, error) {
 
 // ListOffers lists the amounts that cards can be ordered for right now, ascending and without overlaps. Left is nil where nobody counts the
 // cards. The list may be some seconds old: other clients order from it too, and CreateCard then fails with [ProblemCodeAmountUnavailable].
-func (c *Client) ListOffers(ctx context.Context) ([]Offer, error) {
-	list, err := call[[]Offer](ctx, c, request{operation: opListOffers()})
+func (c *Client) ListOffers(ctx context.Context, opts ...CallOption) ([]Offer, error) {
+	list, err := call[[]Offer](ctx, c, request{operation: opListOffers()}, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -165,22 +167,22 @@ func (c *Client) ListOffers(ctx context.Context) ([]Offer, error) {
 // due and confirms it. Only a sandbox can do this; elsewhere it is an [*Error] with [ProblemCodeNotFound].
 //
 // It is not repeated after a connection that broke, because the payment may have happened: read the card to find out.
-func (c *Client) SimulatePayment(ctx context.Context, id uuid.UUID, in SimulatePaymentRequest) (*Card, error) {
-	return call[Card](ctx, c, request{operation: opSimulatePayment(id.String()), in: in})
+func (c *Client) SimulatePayment(ctx context.Context, id uuid.UUID, in SimulatePaymentRequest, opts ...CallOption) (*Card, error) {
+	return call[Card](ctx, c, request{operation: opSimulatePayment(id.String()), in: in}, opts)
 }
 
 // call does an operation whose answer is a T.
-func call[T any](ctx context.Context, c *Client, r request) (*T, error) {
+func call[T any](ctx context.Context, c *Client, r request, opts []CallOption) (*T, error) {
 	out := new(T)
-	if _, err := c.do(ctx, r, out); err != nil {
+	if _, err := c.do(ctx, r, out, opts); err != nil {
 		return nil, fmt.Errorf("%s: %w", r.name, err)
 	}
 	return out, nil
 }
 
 // exec does an operation whose answer has no body.
-func (c *Client) exec(ctx context.Context, r request) error {
-	if _, err := c.do(ctx, r, nil); err != nil {
+func (c *Client) exec(ctx context.Context, r request, opts []CallOption) error {
+	if _, err := c.do(ctx, r, nil, opts); err != nil {
 		return fmt.Errorf("%s: %w", r.name, err)
 	}
 	return nil

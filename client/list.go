@@ -33,12 +33,12 @@ type ListCardsOptions struct {
 // So memory is bounded by a page however long the list is, a loop that takes its time holds no connection open, and a page that
 // breaks off is fetched again as a whole: no card is left out or comes twice. If it can't be fetched the last step of the loop
 // has the error and no card; a loop that ends without an error has seen the whole list. Cards created meanwhile are not in it.
-func (c *Client) ListCards(ctx context.Context, opts ListCardsOptions) iter.Seq2[*Card, error] {
-	query := url.Values{"limit": {strconv.Itoa(cmp.Or(opts.PageSize, 500))}}
-	if opts.Status != "" {
-		query.Set("status", string(opts.Status))
+func (c *Client) ListCards(ctx context.Context, in ListCardsOptions, opts ...CallOption) iter.Seq2[*Card, error] {
+	query := url.Values{"limit": {strconv.Itoa(cmp.Or(in.PageSize, 500))}}
+	if in.Status != "" {
+		query.Set("status", string(in.Status))
 	}
-	return list[Card](ctx, c, request{operation: opListCards(), query: query.Encode()})
+	return list[Card](ctx, c, request{operation: opListCards(), query: query.Encode()}, opts)
 }
 
 // ListDeliveriesOptions narrows and divides the list of deliveries.
@@ -48,12 +48,12 @@ type ListDeliveriesOptions struct {
 }
 
 // ListDeliveries goes through what was sent to a webhook or is to be sent, newest event first. It is read as [Client.ListCards] is.
-func (c *Client) ListDeliveries(ctx context.Context, id uuid.UUID, opts ListDeliveriesOptions) iter.Seq2[*Delivery, error] {
-	query := url.Values{"limit": {strconv.Itoa(cmp.Or(opts.PageSize, 100))}}
-	if opts.State != "" {
-		query.Set("state", string(opts.State))
+func (c *Client) ListDeliveries(ctx context.Context, id uuid.UUID, in ListDeliveriesOptions, opts ...CallOption) iter.Seq2[*Delivery, error] {
+	query := url.Values{"limit": {strconv.Itoa(cmp.Or(in.PageSize, 100))}}
+	if in.State != "" {
+		query.Set("state", string(in.State))
 	}
-	return list[Delivery](ctx, c, request{operation: opListDeliveries(id.String()), query: query.Encode()})
+	return list[Delivery](ctx, c, request{operation: opListDeliveries(id.String()), query: query.Encode()}, opts)
 }
 
 // Events goes through the account's events after the one with this Seq, 0 for all, in order and without gaps to the last there is. It is
@@ -68,18 +68,18 @@ func (c *Client) ListDeliveries(ctx context.Context, id uuid.UUID, opts ListDeli
 //	}
 //
 // Whoever does so from time to time misses nothing, whatever happened to the account's webhooks.
-func (c *Client) Events(ctx context.Context, after int64) iter.Seq2[*Event, error] {
+func (c *Client) Events(ctx context.Context, after int64, opts ...CallOption) iter.Seq2[*Event, error] {
 	query := url.Values{"after": {strconv.FormatInt(after, 10)}, "limit": {"1000"}}
-	return list[Event](ctx, c, request{operation: opListEvents(), query: query.Encode()})
+	return list[Event](ctx, c, request{operation: opListEvents(), query: query.Encode()}, opts)
 }
 
 // list goes through a list whose first page is r's answer.
-func list[T any](ctx context.Context, c *Client, r request) iter.Seq2[*T, error] {
+func list[T any](ctx context.Context, c *Client, r request, opts []CallOption) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		r := r // so that each loop starts afresh
 		for {
 			var page []T
-			header, err := c.do(ctx, r, &page)
+			header, err := c.do(ctx, r, &page, opts)
 			next := ""
 			if err == nil {
 				next, err = nextPage(header)

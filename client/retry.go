@@ -19,6 +19,7 @@ import (
 const (
 	firstBackoff   = 500 * time.Millisecond
 	longestBackoff = 10 * time.Second
+	maxKey         = 255
 	maxAnswer      = 32 << 20 // bytes; a full page of cards has about 2 MiB
 )
 
@@ -32,21 +33,43 @@ type operation struct {
 type request struct {
 	operation
 	query    string
-	in       any     // the body; nil for none
-	key      *string // the caller's Idempotency-Key; nil for a random one
-	body     []byte  // in, encoded
-	harmless bool    // a POST that does no harm when it is done twice
+	in       any            // the body; nil for none
+	key      *string        // the caller's Idempotency-Key; nil for a random one
+	body     []byte         // in, encoded
+	harmless bool           // a POST that does no harm when it is done twice
+	timeout  *time.Duration // of the whole call; nil for none
+	response *Response      // to be filled in; nil for none
+	settings
 }
 
 // repeatable says whether doing the request twice is as good as doing it once.
 func (r request) repeatable() bool { return r.method != http.MethodPost || r.keyed || r.harmless }
 
-// do sends a request, more than once where that is safe, and decodes the answer into out; nil is for an answer without a body.
-func (c *Client) do(ctx context.Context, r request, out any) (http.Header, error) {
+// prepare checks a call, and completes the request of it.
+func (c *Client) prepare(ctx context.Context, r *request, opts []CallOption) error {
+	if c == nil || c.token == nil {
+		return errors.New("the client is not one that New has returned")
+	}
+	if ctx == nil {
+		return errors.New("the context is nil")
+	}
+	r.settings = c.settings
+	for _, opt := range opts {
+		if opt == nil {
+			return errors.New("an option is nil")
+		}
+		opt.setCall(r)
+	}
+	if err := r.settings.check(); err != nil {
+		return err
+	}
+	if r.key != nil && !r.keyed {
+		return errors.New("this call takes no idempotency key")
+	}
 	if r.in != nil {
 		body, err := json.Marshal(r.in)
 		if err != nil {
-			return nil, fmt.Errorf("encode the request: %w", err)
+			return fmt.Errorf("encode the request: %w", err)
 		}
 		r.body = body
 	}
@@ -54,8 +77,25 @@ func (c *Client) do(ctx context.Context, r request, out any) (http.Header, error
 		key := cryptorand.Text()
 		r.key = &key
 	}
-	if r.key != nil && !visible(*r.key) {
-		return nil, errors.New("an idempotency key needs 1 to 255 visible ASCII characters")
+	if r.key != nil && (!visible(*r.key) || len(*r.key) > maxKey) {
+		return errors.New("an idempotency key needs 1 to 255 visible ASCII characters")
+	}
+	if r.response == nil {
+		r.response = new(Response)
+	}
+	*r.response = Response{}
+	return nil
+}
+
+// do sends a request, more than once where that is safe, and decodes the answer into out; nil is for an answer without a body.
+func (c *Client) do(ctx context.Context, r request, out any, opts []CallOption) (http.Header, error) {
+	if err := c.prepare(ctx, &r, opts); err != nil {
+		return nil, err
+	}
+	if r.timeout != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, *r.timeout)
+		defer cancel()
 	}
 	var last error
 	unclear := false // whether an attempt may have done it without our knowing
@@ -63,6 +103,7 @@ func (c *Client) do(ctx context.Context, r request, out any) (http.Header, error
 		if ctx.Err() != nil {
 			return nil, ended(ctx, last)
 		}
+		*r.response = Response{Attempts: n}
 		header, err := c.attempt(ctx, r, out)
 		if err == nil {
 			return header, nil
@@ -78,7 +119,7 @@ func (c *Client) do(ctx context.Context, r request, out any) (http.Header, error
 		if refused {
 			wait += refusal.RetryAfter // and jitter on top, so that not everybody comes back at once
 		}
-		if n >= c.maxAttempts || !temporary(err, r.repeatable()) || time.Since(start)+wait > c.maxElapsed {
+		if n >= r.maxAttempts || !temporary(err, r.repeatable()) || time.Since(start)+wait > r.maxElapsed {
 			return nil, err
 		}
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
@@ -89,10 +130,8 @@ func (c *Client) do(ctx context.Context, r request, out any) (http.Header, error
 	}
 }
 
-// attempt sends a request once.
-func (c *Client) attempt(ctx context.Context, r request, out any) (http.Header, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.attemptTimeout, fmt.Errorf("no answer within %v", c.attemptTimeout))
-	defer cancel()
+// newRequest is what one attempt sends.
+func (c *Client) newRequest(ctx context.Context, r request) (*http.Request, error) {
 	target := c.baseURL + r.path
 	if r.query != "" {
 		target += "?" + r.query
@@ -100,6 +139,9 @@ func (c *Client) attempt(ctx context.Context, r request, out any) (http.Header, 
 	req, err := http.NewRequestWithContext(ctx, r.method, target, bytes.NewReader(r.body))
 	if err != nil {
 		return nil, err
+	}
+	if r.header != nil {
+		r.header(req.Header)
 	}
 	req.Header.Set("Authorization", "Bearer "+*c.token)
 	req.Header.Set("Accept", "application/json, application/problem+json")
@@ -110,6 +152,17 @@ func (c *Client) attempt(ctx context.Context, r request, out any) (http.Header, 
 	if r.key != nil {
 		req.Header.Set("Idempotency-Key", *r.key)
 	}
+	return req, nil
+}
+
+// attempt sends a request once.
+func (c *Client) attempt(ctx context.Context, r request, out any) (http.Header, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, r.attemptTimeout, fmt.Errorf("no answer within %v", r.attemptTimeout))
+	defer cancel()
+	req, err := c.newRequest(ctx, r)
+	if err != nil {
+		return nil, err
+	}
 	res, err := c.http.Do(req)
 	if _, untrusted := asType[*tls.CertificateVerificationError](err); untrusted {
 		return nil, err
@@ -118,6 +171,8 @@ func (c *Client) attempt(ctx context.Context, r request, out any) (http.Header, 
 		return nil, broken(ctx, err)
 	}
 	defer res.Body.Close()
+	r.response.Status, r.response.Header = res.StatusCode, res.Header
+	r.response.RequestID, r.response.Replayed = res.Header.Get("X-Request-Id"), res.Header.Get("Idempotency-Replayed") == "true"
 	if res.StatusCode < 200 || res.StatusCode > 299 {
 		return nil, newError(res)
 	}

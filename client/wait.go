@@ -41,10 +41,19 @@ func (e *PaymentError) Error() string {
 //   - the card can't be read. Once the card was seen, failures that are likely to pass do not end the wait.
 //
 // It goes on waiting for a payment that is underpaid, which the payer can still complete: the context's end tells what is due.
-func (c *Client) WaitForCard(ctx context.Context, id uuid.UUID) (*Card, error) {
+func (c *Client) WaitForCard(ctx context.Context, id uuid.UUID, opts ...CallOption) (*Card, error) {
+	r := request{operation: opGetCard(id.String())}
+	if err := c.prepare(ctx, &r, opts); err != nil {
+		return nil, fmt.Errorf("WaitForCard: %w", err)
+	}
+	if r.timeout != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, *r.timeout)
+		defer cancel()
+	}
 	var card *Card
 	for interval := c.pollFirst; ; interval = min(interval*3/2, c.pollLongest) {
-		seen, err := c.GetCard(ctx, id)
+		seen, err := c.GetCard(ctx, id, opts...)
 		switch {
 		case err == nil:
 			card = seen

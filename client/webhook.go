@@ -13,13 +13,13 @@ import (
 //
 // It is not repeated after a connection that broke, because the webhook may be there already, with a secret that nobody knows:
 // look for it with [Client.ListWebhooks], and delete it or change its secret.
-func (c *Client) CreateWebhook(ctx context.Context, in CreateWebhookRequest) (*WebhookWithSecret, error) {
-	return call[WebhookWithSecret](ctx, c, request{operation: opCreateWebhook(), in: in})
+func (c *Client) CreateWebhook(ctx context.Context, in CreateWebhookRequest, opts ...CallOption) (*WebhookWithSecret, error) {
+	return call[WebhookWithSecret](ctx, c, request{operation: opCreateWebhook(), in: in}, opts)
 }
 
 // ListWebhooks lists the account's webhooks, oldest first.
-func (c *Client) ListWebhooks(ctx context.Context) ([]Webhook, error) {
-	list, err := call[[]Webhook](ctx, c, request{operation: opListWebhooks()})
+func (c *Client) ListWebhooks(ctx context.Context, opts ...CallOption) ([]Webhook, error) {
+	list, err := call[[]Webhook](ctx, c, request{operation: opListWebhooks()}, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -28,8 +28,8 @@ func (c *Client) ListWebhooks(ctx context.Context) ([]Webhook, error) {
 
 // GetWebhook reads one webhook. One that does not exist or belongs to another account is an [*Error] with [ProblemCodeNotFound], here
 // and wherever a webhook is named.
-func (c *Client) GetWebhook(ctx context.Context, id uuid.UUID) (*Webhook, error) {
-	return call[Webhook](ctx, c, request{operation: opGetWebhook(id.String())})
+func (c *Client) GetWebhook(ctx context.Context, id uuid.UUID, opts ...CallOption) (*Webhook, error) {
+	return call[Webhook](ctx, c, request{operation: opGetWebhook(id.String())}, opts)
 }
 
 // UpdateWebhook changes the fields that are not nil and answers the webhook after that:
@@ -39,14 +39,14 @@ func (c *Client) GetWebhook(ctx context.Context, id uuid.UUID) (*Webhook, error)
 //
 // What waits to be sent to a webhook that is disabled waits on; once it is enabled, [Client.RecoverWebhook] has all of it sent at once, and
 // what happened meanwhile.
-func (c *Client) UpdateWebhook(ctx context.Context, id uuid.UUID, in UpdateWebhookRequest) (*Webhook, error) {
-	return call[Webhook](ctx, c, request{operation: opUpdateWebhook(id.String()), in: in})
+func (c *Client) UpdateWebhook(ctx context.Context, id uuid.UUID, in UpdateWebhookRequest, opts ...CallOption) (*Webhook, error) {
+	return call[Webhook](ctx, c, request{operation: opUpdateWebhook(id.String()), in: in}, opts)
 }
 
 // DeleteWebhook removes a webhook and forgets its deliveries. If an attempt broke off and the webhook is not there when it is
 // repeated, it was deleted: that is no error.
-func (c *Client) DeleteWebhook(ctx context.Context, id uuid.UUID) error {
-	return c.exec(ctx, request{operation: opDeleteWebhook(id.String())})
+func (c *Client) DeleteWebhook(ctx context.Context, id uuid.UUID, opts ...CallOption) error {
+	return c.exec(ctx, request{operation: opDeleteWebhook(id.String())}, opts)
 }
 
 // RotateWebhookSecret answers the webhook with a new secret, which is not shown again. For 24 hours requests are signed with the new
@@ -55,29 +55,29 @@ func (c *Client) DeleteWebhook(ctx context.Context, id uuid.UUID) error {
 // It is not repeated after a connection that broke, because a second change would make worthless the secret that the receiver has:
 // requests are signed with the two newest only. If the error leaves open whether it was changed, change it again, and give the receiver
 // the answer at once.
-func (c *Client) RotateWebhookSecret(ctx context.Context, id uuid.UUID) (*WebhookWithSecret, error) {
-	return call[WebhookWithSecret](ctx, c, request{operation: opRotateWebhookSecret(id.String())})
+func (c *Client) RotateWebhookSecret(ctx context.Context, id uuid.UUID, opts ...CallOption) (*WebhookWithSecret, error) {
+	return call[WebhookWithSecret](ctx, c, request{operation: opRotateWebhookSecret(id.String())}, opts)
 }
 
 // TestWebhook sends an example to a webhook, now and once, and answers what came of it: also an attempt that the receiver refused is no
 // error. The example's Seq is 0 and its card does not exist. With the zero request it is an [EventTypeCardGenerated].
 //
 // It is not repeated after a connection that broke, so that the receiver is not sent two.
-func (c *Client) TestWebhook(ctx context.Context, id uuid.UUID, in TestWebhookRequest) (*DeliveryAttempt, error) {
-	return call[DeliveryAttempt](ctx, c, request{operation: opTestWebhook(id.String()), in: in})
+func (c *Client) TestWebhook(ctx context.Context, id uuid.UUID, in TestWebhookRequest, opts ...CallOption) (*DeliveryAttempt, error) {
+	return call[DeliveryAttempt](ctx, c, request{operation: opTestWebhook(id.String()), in: in}, opts)
 }
 
 // Redeliver has an event sent again as soon as possible, whatever came of it before, with the same id and all the attempts of a new
 // delivery. A webhook that is disabled is an [*Error] with [ProblemCodeWebhookDisabled].
-func (c *Client) Redeliver(ctx context.Context, id, event uuid.UUID) error {
-	return c.exec(ctx, request{operation: opRedeliver(id.String(), event.String()), harmless: true})
+func (c *Client) Redeliver(ctx context.Context, id, event uuid.UUID, opts ...CallOption) error {
+	return c.exec(ctx, request{operation: opRedeliver(id.String(), event.String()), harmless: true}, opts)
 }
 
 // RecoverWebhook has every event sent now that happened at since or later and that failed to be delivered, waits for its next attempt, or
 // happened while the webhook was disabled or before it was there, and answers how many these are.
 // An attempt that is repeated counts only what the one before it left. A webhook that is disabled is an [*Error] with
 // [ProblemCodeWebhookDisabled].
-func (c *Client) RecoverWebhook(ctx context.Context, id uuid.UUID, since time.Time) (*Recovery, error) {
+func (c *Client) RecoverWebhook(ctx context.Context, id uuid.UUID, since time.Time, opts ...CallOption) (*Recovery, error) {
 	query := url.Values{"since": {since.UTC().Format(time.RFC3339Nano)}}
-	return call[Recovery](ctx, c, request{operation: opRecoverWebhook(id.String()), query: query.Encode(), harmless: true})
+	return call[Recovery](ctx, c, request{operation: opRecoverWebhook(id.String()), query: query.Encode(), harmless: true}, opts)
 }
