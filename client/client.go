@@ -52,8 +52,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 	"unicode"
@@ -71,9 +74,24 @@ type Client struct {
 	settings
 	pollFirst   time.Duration
 	pollLongest time.Duration
+	middleware  []func(http.RoundTripper) http.RoundTripper
+	logger      *slog.Logger // nil for none
 }
 
-// New returns a client of the service at baseURL, for example "https://cards.example.com": what comes before "/api/cards".
+// NewFromEnv returns a client of the service at CARDMINT_URL with the token CARDMINT_TOKEN, both of which must be set in the environment.
+func NewFromEnv(opts ...Option) (*Client, error) {
+	baseURL, token := os.Getenv("CARDMINT_URL"), os.Getenv("CARDMINT_TOKEN")
+	switch {
+	case baseURL == "":
+		return nil, errors.New(`client: CARDMINT_URL is not set; it is the service's address, like "https://cards.example.com"`)
+	case token == "":
+		return nil, errors.New("client: CARDMINT_TOKEN is not set; it is a token of the account")
+	}
+	return New(baseURL, token, opts...)
+}
+
+// New returns a client of the service at baseURL, for example "https://cards.example.com": what comes before "/api/cards". An "/api" at its
+// end is taken for a part of that and left out.
 // The token is the account's API token, without "Bearer". New sends nothing; whether the token is good shows in the first call.
 func New(baseURL, token string, opts ...Option) (*Client, error) {
 	u, err := url.Parse(baseURL)
@@ -89,9 +107,9 @@ func New(baseURL, token string, opts ...Option) (*Client, error) {
 		return nil, errors.New("client: the token has a space, a line break or another character that no token has")
 	}
 	c := &Client{
-		baseURL:     strings.TrimRight(u.String(), "/"),
+		baseURL:     strings.TrimRight(strings.TrimSuffix(strings.TrimRight(u.String(), "/"), "/api"), "/"),
 		token:       &token,
-		userAgent:   "cardmint-go",
+		userAgent:   "cardmint-go" + moduleVersion(debug.ReadBuildInfo),
 		settings:    settings{maxAttempts: 4, maxElapsed: time.Minute, attemptTimeout: 30 * time.Second},
 		pollFirst:   time.Second,
 		pollLongest: 15 * time.Second,
@@ -111,9 +129,26 @@ func New(baseURL, token string, opts ...Option) (*Client, error) {
 	case c.pollFirst <= 0 || c.pollLongest < c.pollFirst:
 		return nil, errors.New("client: WithPollInterval needs a first interval above zero and a longest that is not shorter")
 	}
+	if c.http.Transport, err = wrapped(c.http.Transport, c.middleware); err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
 	// A redirect would take the token to wherever it points.
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return c, nil
+}
+
+// moduleVersion is "/" and the version of this module in the program that imports it, or empty where nobody knows it, as in its own tests.
+func moduleVersion(read func() (*debug.BuildInfo, bool)) string {
+	info, ok := read()
+	if !ok {
+		return ""
+	}
+	for _, module := range info.Deps {
+		if module.Path == "github.com/cardmint/cardmint/client" && module.Replace == nil && module.Version != "" {
+			return "/" + strings.TrimPrefix(module.Version, "v")
+		}
+	}
+	return ""
 }
 
 // String names the service, not the token.
@@ -180,9 +215,9 @@ func call[T any](ctx context.Context, c *Client, r request, opts []CallOption) (
 	return out, nil
 }
 
-// exec does an operation whose answer has no body.
-func (c *Client) exec(ctx context.Context, r request, opts []CallOption) error {
-	if _, err := c.do(ctx, r, nil, opts); err != nil {
+// exec does an operation whose answer is decoded into out; nil is for an answer without a body.
+func (c *Client) exec(ctx context.Context, r request, out any, opts []CallOption) error {
+	if _, err := c.do(ctx, r, out, opts); err != nil {
 		return fmt.Errorf("%s: %w", r.name, err)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os/exec"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,10 @@ func TestNew_RefusesWhatCannotWork(t *testing.T) {
 		"no time":              {baseURL: "https://cards.test", token: testToken, opt: WithAttemptTimeout(0)},
 		"busy polling":         {baseURL: "https://cards.test", token: testToken, opt: WithPollInterval(0, time.Second)},
 		"shrinking interval":   {baseURL: "https://cards.test", token: testToken, opt: WithPollInterval(time.Minute, time.Second)},
+		"empty option":         {baseURL: "https://cards.test", token: testToken, opt: Setting{}},
+		"bad header":           {baseURL: "https://cards.test", token: testToken, opt: WithHeader("Authorization", "hunter2")},
+		"no middleware":        {baseURL: "https://cards.test", token: testToken, opt: WithMiddleware(nil)},
+		"nil from middleware":  {baseURL: "https://cards.test", token: testToken, opt: WithMiddleware(func(http.RoundTripper) http.RoundTripper { return nil })},
 		"line break in agent":  {baseURL: "https://cards.test", token: testToken, opt: WithUserAgent("a\nb")},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -54,8 +59,63 @@ func TestNew_RefusesWhatCannotWork(t *testing.T) {
 	}
 }
 
+func TestNew_NilOptionIsAnError(t *testing.T) {
+	if _, err := New("https://cards.test", testToken, nil); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestNewFromEnv(t *testing.T) {
+	for name, tc := range map[string]struct{ url, token, says string }{
+		"both":     {"https://cards.test", testToken, ""},
+		"no URL":   {"", testToken, "CARDMINT_URL"},
+		"no token": {"https://cards.test", "", "CARDMINT_TOKEN"},
+		"bad URL":  {"cards.test", testToken, "scheme"},
+	} {
+		t.Setenv("CARDMINT_URL", tc.url)
+		t.Setenv("CARDMINT_TOKEN", tc.token)
+		s := &script{steps: []step{answer(200, "[]")}}
+		c, err := NewFromEnv(WithHTTPClient(&http.Client{Transport: s}))
+		if tc.says != "" {
+			if err == nil || !strings.Contains(err.Error(), tc.says) || strings.Contains(err.Error(), testToken) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.ListCurrencies(t.Context()); err != nil || s.seen[0].URL.String() != "https://cards.test/api/currencies" || s.seen[0].Header.Get("Authorization") != "Bearer "+testToken {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestNew_SaysItsVersion(t *testing.T) {
+	module := func(m debug.Module) func() (*debug.BuildInfo, bool) {
+		return func() (*debug.BuildInfo, bool) {
+			return &debug.BuildInfo{Deps: []*debug.Module{{Path: "github.com/google/uuid", Version: "v1.6.0"}, &m}}, true
+		}
+	}
+	for want, read := range map[string]func() (*debug.BuildInfo, bool){
+		"/0.3.1": module(debug.Module{Path: "github.com/cardmint/cardmint/client", Version: "v0.3.1"}),
+		"":       module(debug.Module{Path: "github.com/cardmint/cardmint/client", Version: "v0.0.0", Replace: &debug.Module{Path: "./client"}}),
+	} {
+		if got := moduleVersion(read); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if got := moduleVersion(func() (*debug.BuildInfo, bool) { return nil, false }); got != "" {
+		t.Error(got)
+	}
+	c, s := scripted(t, []step{answer(200, "[]")})
+	if _, err := c.ListCurrencies(t.Context()); err != nil || s.seen[0].Header.Get("User-Agent") != "cardmint-go" {
+		t.Error(err, s.seen[0].Header)
+	}
+}
+
 func TestNew_KeepsThePathOfTheBaseURL(t *testing.T) {
-	for _, base := range []string{"https://cards.test/shop", "https://cards.test/shop/"} {
+	for _, base := range []string{"https://cards.test/shop", "https://cards.test/shop/", "https://cards.test/shop/api", "https://cards.test/shop/api/"} {
 		s := &script{steps: []step{answer(200, "[]")}}
 		c, err := New(base, testToken, WithHTTPClient(&http.Client{Transport: s}))
 		if err != nil {

@@ -68,7 +68,7 @@ func WithHTTPClient(h *http.Client) Option {
 	})
 }
 
-// WithUserAgent sets the User-Agent header. Defaults to "cardmint-go".
+// WithUserAgent sets the User-Agent header. Defaults to "cardmint-go/" and the package's version.
 func WithUserAgent(agent string) Option {
 	return clientOption(func(c *Client) { c.userAgent = agent })
 }

@@ -56,6 +56,9 @@ func everyCall() map[string]struct {
 		"Events": {"[]", func(ctx context.Context, c *Client, opts ...CallOption) error {
 			return drain(c.Events(ctx, 0, opts...))
 		}},
+		"Do": {testCard, func(ctx context.Context, c *Client, opts ...CallOption) error {
+			return c.Do(ctx, http.MethodGet, "/api/future", nil, &Card{}, opts...)
+		}},
 		"CreateWebhook": {testWithSecret, func(ctx context.Context, c *Client, opts ...CallOption) error {
 			return second(c.CreateWebhook(ctx, CreateWebhookRequest{}, opts...))
 		}},
@@ -158,7 +161,7 @@ func TestCallOptions_WhatCannotWorkIsAnError(t *testing.T) {
 			}
 		}
 		err := call.do(t.Context(), c, WithIdempotencyKey("order-4711"))
-		if takes := name == "CreateCard"; takes != (err == nil) {
+		if takes := name == "CreateCard" || name == "Do"; takes != (err == nil) {
 			t.Errorf("%s with a key: %v", name, err)
 		}
 	}

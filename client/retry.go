@@ -36,6 +36,7 @@ type request struct {
 	in       any            // the body; nil for none
 	key      *string        // the caller's Idempotency-Key; nil for a random one
 	body     []byte         // in, encoded
+	keyable  bool           // takes an Idempotency-Key if the caller has one
 	harmless bool           // a POST that does no harm when it is done twice
 	timeout  *time.Duration // of the whole call; nil for none
 	response *Response      // to be filled in; nil for none
@@ -43,7 +44,7 @@ type request struct {
 }
 
 // repeatable says whether doing the request twice is as good as doing it once.
-func (r request) repeatable() bool { return r.method != http.MethodPost || r.keyed || r.harmless }
+func (r request) repeatable() bool { return r.method != http.MethodPost || r.key != nil || r.harmless }
 
 // prepare checks a call, and completes the request of it.
 func (c *Client) prepare(ctx context.Context, r *request, opts []CallOption) error {
@@ -63,7 +64,7 @@ func (c *Client) prepare(ctx context.Context, r *request, opts []CallOption) err
 	if err := r.settings.check(); err != nil {
 		return err
 	}
-	if r.key != nil && !r.keyed {
+	if r.key != nil && !r.keyed && !r.keyable {
 		return errors.New("this call takes no idempotency key")
 	}
 	if r.in != nil {
@@ -104,7 +105,9 @@ func (c *Client) do(ctx context.Context, r request, out any, opts []CallOption) 
 			return nil, ended(ctx, last)
 		}
 		*r.response = Response{Attempts: n}
+		began := time.Now()
 		header, err := c.attempt(ctx, r, out)
+		c.logAttempt(ctx, r, began, err)
 		if err == nil {
 			return header, nil
 		}
@@ -126,6 +129,7 @@ func (c *Client) do(ctx context.Context, r request, out any, opts []CallOption) 
 			return nil, err // says more than the deadline would
 		}
 		last, unclear = err, unclear || !refused || refusal.Status > 499
+		c.logRetry(ctx, r, wait)
 		sleep(ctx, wait)
 	}
 }

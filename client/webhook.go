@@ -46,7 +46,7 @@ func (c *Client) UpdateWebhook(ctx context.Context, id uuid.UUID, in UpdateWebho
 // DeleteWebhook removes a webhook and forgets its deliveries. If an attempt broke off and the webhook is not there when it is
 // repeated, it was deleted: that is no error.
 func (c *Client) DeleteWebhook(ctx context.Context, id uuid.UUID, opts ...CallOption) error {
-	return c.exec(ctx, request{operation: opDeleteWebhook(id.String())}, opts)
+	return c.exec(ctx, request{operation: opDeleteWebhook(id.String())}, nil, opts)
 }
 
 // RotateWebhookSecret answers the webhook with a new secret, which is not shown again. For 24 hours requests are signed with the new
@@ -70,7 +70,7 @@ func (c *Client) TestWebhook(ctx context.Context, id uuid.UUID, in TestWebhookRe
 // Redeliver has an event sent again as soon as possible, whatever came of it before, with the same id and all the attempts of a new
 // delivery. A webhook that is disabled is an [*Error] with [ProblemCodeWebhookDisabled].
 func (c *Client) Redeliver(ctx context.Context, id, event uuid.UUID, opts ...CallOption) error {
-	return c.exec(ctx, request{operation: opRedeliver(id.String(), event.String()), harmless: true}, opts)
+	return c.exec(ctx, request{operation: opRedeliver(id.String(), event.String()), harmless: true}, nil, opts)
 }
 
 // RecoverWebhook has every event sent now that happened at since or later and that failed to be delivered, waits for its next attempt, or

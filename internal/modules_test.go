@@ -162,17 +162,35 @@ func TestClientModule_MovesNoVersionOfItsUser(t *testing.T) {
 		t.Fatalf("not the shop it was meant to be: %v", before)
 	}
 
-	write("main.go", "package main\n\nimport (\n\t\"github.com/gin-gonic/gin\"\n\n\t\""+clientModule+`"
+	write("main.go", `package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"`+clientModule+`"
 )
 
 func main() {
+	gin.SetMode(gin.ReleaseMode)
 	gin.New()
-	_, _ = client.New("https://cards.example", "token")
+	c, _ := client.New("https://cards.example", "token", client.WithMiddleware(func(http.RoundTripper) http.RoundTripper {
+		return client.RoundTripperFunc(func(r *http.Request) (*http.Response, error) {
+			fmt.Println(r.UserAgent())
+			return nil, http.ErrServerClosed
+		})
+	}))
+	_, _ = c.ListCurrencies(context.Background(), client.WithRetry(1, 0))
 }
 `)
 	p.run(t, dir, "go", "get", clientModule+"@"+p.version)
 	p.run(t, dir, "go", "mod", "tidy")
-	p.run(t, dir, "go", "build", "-o", os.DevNull, ".")
+	if agent, want := strings.TrimSpace(p.run(t, dir, "go", "run", ".")), "cardmint-go/"+strings.TrimPrefix(p.version, "v"); agent != want {
+		t.Errorf("the client calls itself %s, want %s", agent, want)
+	}
 	after := p.versions(t, dir)
 	t.Logf("%d modules before, %d after", len(before)-1, len(after)-1)
 	for module, version := range before {
