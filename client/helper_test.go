@@ -27,6 +27,7 @@ type step func(*http.Request) (*http.Response, error)
 type script struct {
 	mu     sync.Mutex
 	steps  []step
+	feed   step // what it does with requests that wait for events, which are not counted; nil refuses them, as an older service does
 	seen   []*http.Request
 	bodies []string
 }
@@ -39,6 +40,12 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		body = string(b)
+	}
+	if r.URL.Query().Has("wait") {
+		if s.feed == nil {
+			return problem(http.StatusUnprocessableEntity, ProblemCodeInvalidRequest)(r)
+		}
+		return s.feed(r)
 	}
 	s.mu.Lock()
 	s.seen, s.bodies = append(s.seen, r), append(s.bodies, body)

@@ -30,9 +30,13 @@ func (e *PaymentError) Error() string {
 	return fmt.Sprintf("the payment of card %s is %s: %s", e.UUID, e.State, advice)
 }
 
-// WaitForCard looks at a card again and again until it is generated, and answers it with its credentials. Where the service masks them,
+// WaitForCard waits until a card is generated, and answers it with its credentials. Where the service masks them,
 // [Client.RevealCard] has the whole of them.
 // Paying takes as long as the blockchain takes, often half an hour: give it a context with a deadline.
+//
+// It learns of what happens to the card from the feed of events, which answers as soon as something does, and looks at the card then, and
+// every half a minute. Where the service has no such feed, or the token may not read it, it looks at the card again and again, see
+// [WithPollInterval].
 //
 // It answers an error, together with the card as it was last seen (nil if it never was), when
 //
@@ -52,26 +56,26 @@ func (c *Client) WaitForCard(ctx context.Context, id uuid.UUID, opts ...CallOpti
 		defer cancel()
 	}
 	var card *Card
-	for interval := c.pollFirst; ; interval = min(interval*3/2, c.pollLongest) {
+	feed := cardFeed{client: c, card: id, opts: opts, timeout: r.attemptTimeout}
+	for interval := c.pollFirst; ; {
 		seen, err := c.GetCard(ctx, id, opts...)
 		switch {
 		case err == nil:
 			card = seen
-			if card.Status == CardStatusGenerated {
-				return card, nil
+			if done, err := over(card); done {
+				return card, err
 			}
-			s := card.Payment.State
-			refunded := card.Refund != nil && (s == PaymentStateUnpaid || s == PaymentStateExpired)
-			if refunded || s == PaymentStateExpired || s == PaymentStateLate {
-				return card, fmt.Errorf("WaitForCard: %w", &PaymentError{UUID: id, State: s, Refunded: refunded})
+			if feed.wait(ctx) {
+				continue
 			}
 		case ctx.Err() == nil && (card == nil || !temporary(err, true)):
 			return card, fmt.Errorf("WaitForCard: %w", err)
 		}
-		pause := interval/2 + rand.N(interval/2+1)
+		pause := max(interval/2+rand.N(interval/2+1), feed.retryAfter)
 		if e, ok := asType[*Error](err); ok {
 			pause = max(pause, e.RetryAfter)
 		}
+		interval = min(interval*3/2, c.pollLongest)
 		sleep(ctx, pause)
 		if ctx.Err() != nil {
 			if !errors.Is(err, ctx.Err()) {
@@ -80,6 +84,19 @@ func (c *Client) WaitForCard(ctx context.Context, id uuid.UUID, opts ...CallOpti
 			return card, fmt.Errorf("WaitForCard: %w%s", err, progress(card))
 		}
 	}
+}
+
+// over says whether waiting for a card is over, and with what error.
+func over(card *Card) (bool, error) {
+	if card.Status == CardStatusGenerated {
+		return true, nil
+	}
+	s := card.Payment.State
+	refunded := card.Refund != nil && (s == PaymentStateUnpaid || s == PaymentStateExpired)
+	if refunded || s == PaymentStateExpired || s == PaymentStateLate {
+		return true, fmt.Errorf("WaitForCard: %w", &PaymentError{UUID: card.UUID, State: s, Refunded: refunded})
+	}
+	return false, nil
 }
 
 // progress tells how far the payment was when the wait ended.
