@@ -1,0 +1,221 @@
+// Package clienttest runs the service within a test of a program that uses it: the real handlers and the real rules, on a chain that is
+// simulated, with a clock that the test moves and cards that are not real.
+//
+//	func TestCheckout(t *testing.T) {
+//		service := clienttest.Start(t)
+//		shop := NewShop(service.Client())
+//		order := shop.Checkout(...)
+//		service.Pay(order.CardUUID)
+//		...
+//	}
+//
+// It needs the service's code, and so belongs to the service's module, not to the client's: a module that imports it gets what the service
+// requires. A program that is to keep its versions of other modules has such tests in a module of their own, which requires the program
+// and this one.
+//
+// It wires the service as package cli does, and may import what cli may. Nothing outlives the test.
+package clienttest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/client"
+	"github.com/cardmint/cardmint/internal/account"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/order"
+	"github.com/cardmint/cardmint/internal/outbound"
+	"github.com/cardmint/cardmint/internal/rate"
+	"github.com/cardmint/cardmint/internal/settle"
+	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/supplier"
+	"github.com/cardmint/cardmint/internal/vault"
+	"github.com/cardmint/cardmint/internal/webhook"
+	"github.com/cardmint/cardmint/server"
+)
+
+// Rate is what one coin is worth, in US dollars.
+const Rate = "150"
+
+const (
+	workEvery     = 100 * time.Millisecond
+	pool          = 200 // addresses kept ahead
+	senderTimeout = 15 * time.Second
+)
+
+// Service is a running service with one account. Its methods end the test with t.Fatal when something goes wrong, and so are for the
+// test's own goroutine.
+type Service struct {
+	URL   string // the base URL
+	Token string // an API token of the account
+
+	t     testing.TB
+	ahead atomic.Int64 // of real time, in nanoseconds
+	mu    sync.Mutex   // held while the service works
+	ticks []func(context.Context) error
+}
+
+// Start starts a service, which ends with the test. It sells cards for each coin that the service knows, at [Rate]. Nobody has to wait for
+// it: what a payment, a request or the clock makes due is done at once.
+func Start(t testing.TB) *Service {
+	t.Helper()
+	s := &Service{t: t}
+	dir := t.TempDir()
+	keyFile, database := filepath.Join(dir, "keys.json"), "sqlite:"+filepath.Join(dir, "cardmint.db")
+	s.need(vault.Create(keyFile))
+	keys, err := vault.Open(keyFile)
+	s.need(err)
+	_, err = store.Migrate(context.Background(), database)
+	s.need(err)
+	db, err := store.Open(context.Background(), database, 8, chain.Currencies())
+	s.need(err)
+	t.Cleanup(func() { _ = db.Close() })
+
+	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	config := server.Config{Log: log}
+	config.Accounts, err = account.New(db, keys, account.Config{Now: s.Now})
+	s.need(err)
+	s.need(config.Accounts.CheckKeys(context.Background()))
+	s.wire(db, keys, &config, log)
+	s.work()
+	s.Token = s.token(config.Accounts)
+	handler, err := server.New(config)
+	s.need(err)
+	web := httptest.NewServer(handler)
+	t.Cleanup(web.Close)
+	t.Cleanup(web.CloseClientConnections)
+	s.URL = web.URL
+	s.keepWorking()
+	return s
+}
+
+// wire makes the actors, and what has them work.
+func (s *Service) wire(db *store.Store, keys *vault.Vault, config *server.Config, log *slog.Logger) {
+	coins, worth := chain.Currencies(), map[string]string{}
+	for _, coin := range coins {
+		worth[coin.Code] = Rate
+	}
+	rates, err := rate.NewFixed(worth, s.Now)
+	s.need(err)
+	sandbox := map[string]order.Sandbox{}
+	for _, coin := range coins {
+		simulated := chain.NewSimulated(coin, db, s.Now)
+		sandbox[coin.Code] = simulated
+		watcher, err := settle.New(db, rates, simulated, settle.Wake{Pass: func() {}, Issuer: func() {}, Sender: func() {}}, log,
+			settle.Config{PoolSize: pool, FillBatch: pool, LeaseTTL: time.Minute, Now: s.Now})
+		s.need(err)
+		s.t.Cleanup(func() { _ = watcher.Close(context.Background()) })
+		s.ticks = append(s.ticks, watcher.Tick)
+	}
+	routes := issue.Only(supplier.NewSandbox("sandbox", supplier.Prompt, s.Now))
+	issuer, err := issue.New(db, keys, issue.Wake{}, log, issue.Config{Routes: routes, Now: s.Now})
+	s.need(err)
+	offers, err := issue.NewOffers(db, routes, 0)
+	s.need(err)
+	checks := map[string]func(address, ours string) error{}
+	for _, coin := range chain.Coins() {
+		checks[coin.Code] = coin.CheckSimulated
+	}
+	config.Orders, err = order.New(db, keys, rates, sandbox, s.work, order.Config{Currencies: coins, CheckAddress: checks, Now: s.Now})
+	s.need(err)
+	poster := webhook.NewHTTPPoster(outbound.Guard{Insecure: true, Timeout: senderTimeout})
+	s.t.Cleanup(poster.Close)
+	webhooks := webhook.Config{Now: s.Now}
+	sender, err := webhook.NewSender(db, keys, poster, func() {}, log, webhooks)
+	s.need(err)
+	s.t.Cleanup(func() { _ = sender.Close(context.Background()) })
+	config.Webhooks, err = webhook.New(db, keys, poster, func() {}, webhooks)
+	s.need(err)
+	s.ticks = append(s.ticks, issuer.Tick, offers.Tick, config.Orders.FollowOffers, sender.Tick)
+}
+
+// token returns a token of a new account.
+func (s *Service) token(accounts *account.Service) string {
+	_, err := accounts.CreateAccount(context.Background(), "test")
+	s.need(err)
+	_, token, err := accounts.CreateToken(context.Background(), "test", account.TokenRequest{Name: "test", Scopes: account.AllScopes})
+	s.need(err)
+	return token.Reveal()
+}
+
+// work does what is due.
+func (s *Service) work() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, tick := range s.ticks {
+		if err := tick(context.Background()); err != nil {
+			fmt.Fprintf(s.t.Output(), "clienttest: %v\n", err)
+		}
+	}
+}
+
+// keepWorking has work done until the test ends.
+func (s *Service) keepWorking() {
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		again := time.NewTicker(workEvery)
+		defer again.Stop()
+		for {
+			select {
+			case <-again.C:
+				s.work()
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	s.t.Cleanup(func() {
+		stop()
+		<-ended
+	})
+}
+
+// Client returns a client of the account. It looks for a card more often than others do, unless the options say otherwise.
+func (s *Service) Client(opts ...client.Option) *client.Client {
+	s.t.Helper()
+	c, err := client.New(s.URL, s.Token, append([]client.Option{client.WithPollInterval(5*time.Millisecond, 50*time.Millisecond)}, opts...)...)
+	s.need(err)
+	return c
+}
+
+// Now is the service's time.
+func (s *Service) Now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
+
+// Advance moves the service's clock ahead. What is due by then has happened when it returns: with two hours, quotes have expired. Only what
+// is sent to webhooks may take a moment longer.
+func (s *Service) Advance(d time.Duration) {
+	s.t.Helper()
+	if d < 0 {
+		s.t.Fatal("clienttest: a clock that goes back is no clock")
+	}
+	s.ahead.Add(int64(d))
+	s.work()
+}
+
+// Pay pays what is due for a card, confirms it, and returns the card after that: it is generated, unless the payment comes too late.
+// [client.Client.SimulatePayment] pays too little, too much, or without confirmations.
+func (s *Service) Pay(id uuid.UUID) *client.Card {
+	s.t.Helper()
+	paid, err := s.Client().SimulatePayment(context.Background(), id, client.SimulatePaymentRequest{})
+	s.need(err)
+	return paid
+}
+
+func (s *Service) need(err error) {
+	if err != nil {
+		s.t.Helper()
+		s.t.Fatalf("clienttest: %v", err)
+	}
+}
