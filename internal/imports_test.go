@@ -62,7 +62,7 @@ func TestImports_FollowTheRule(t *testing.T) {
 		if err != nil || !entry.IsDir() {
 			return err
 		}
-		if name := entry.Name(); dir != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "tools" || name == "node_modules") {
+		if name := entry.Name(); dir != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "tools" || name == "examples" || name == "node_modules") {
 			return filepath.SkipDir
 		}
 		p, err := build.ImportDir(dir, 0)
