@@ -111,10 +111,20 @@ compat-check: ## Prove that compat and compat-prose can fail, by breaking copies
 	cd tools/oasdiff && go vet ./... && go test -count=1 ./...
 
 # Users' programs are built by the last two versions of Go, and with the versions of modules that they have.
-test-client: ## Test the client alone: on the oldest Go that it supports, and with the oldest versions of what it needs
+test-client: ## Test the client alone: on the oldest Go that it supports, and with the oldest versions of what it needs; and its examples
 	cd client && GOTOOLCHAIN=go$$(awk '$$1 == "go" { print $$2 }' go.mod).0 go test -count=1 ./...
+	cd client/examples/otel && go vet ./... && go mod tidy -diff && go test -count=1 ./...
 
-verify: lint compat compat-check test-client ## Check everything that is not a test: style, the contract, and that generated code is fresh
+api: ## Compare what the client exports with its last release: fails where a program would no longer compile
+	cd tools/apidiff && go run . ../../client
+
+api-check: ## Prove that api can fail
+	cd tools/apidiff && go vet ./... && go test -count=1 ./...
+
+api-release: ## With a release of the client: keep what it exports
+	cd tools/apidiff && go run . -write ../../client
+
+verify: lint compat compat-check api api-check test-client ## Check everything that is not a test: style, the contract, and that generated code is fresh
 	@generated() { find . -name node_modules -prune -o -name '*.gen.*' -not -path './$(TYPESCRIPT)/dist/*' -print | sort | xargs cat | sha256sum; }; \
 	  before=$$(generated); $(MAKE) --silent generate && after=$$(generated); \
 	  test "$$before" = "$$after" || { echo "generated code was not fresh: commit what 'make generate' made"; exit 1; }
@@ -125,4 +135,4 @@ deps: ## Install what the tests need (PostgreSQL, PgBouncer, Monero, a C compile
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: run build quick test test-old-monero simulate mutants e2e drill chaos bench plans generate generate-typescript typescript release-typescript lint compat compat-prose compat-check verify deps help test-client
+.PHONY: run build quick test test-old-monero simulate mutants e2e drill chaos bench plans generate generate-typescript typescript release-typescript lint compat compat-prose compat-check verify deps help test-client api api-check api-release
