@@ -9,6 +9,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -48,6 +49,9 @@ func serve(w http.ResponseWriter, r *http.Request) {
 	case "GET /api/cards/" + exampleID:
 		fmt.Fprint(w, exampleCard())
 	case "GET /api/events":
+		if r.URL.Query().Has("wait") { // somebody pays while the client waits
+			paid.Store(true)
+		}
 		fmt.Fprintf(w, `[%s,%s]`, exampleEvent(42, "payment.detected", "awaiting_payment"), exampleEvent(43, "card.generated", "generated"))
 	default:
 		http.NotFound(w, r)
@@ -65,6 +69,42 @@ func exampleCard() string {
 	}
 	return strings.NewReplacer(`"awaiting_payment"`, `"generated"`, `"unpaid"`, `"paid"`, `"card_number":null`, `"card_number":"9912345678901232"`,
 		`"expiration_date":null`, `"expiration_date":"11/29"`, `"security_code":null`, `"security_code":"123"`).Replace(card)
+}
+
+// buyCard is what the README shows.
+func buyCard(ctx context.Context) error {
+	c, err := client.NewFromEnv() // CARDMINT_URL and CARDMINT_TOKEN
+	if err != nil {
+		return err
+	}
+	card, err := c.CreateCard(ctx, client.CreateCardRequest{
+		USDAmount: decimal.NewFromInt(150),
+		Currency:  "monero",
+	}, client.WithIdempotencyKey("order-4711"))
+	if err != nil {
+		return err
+	}
+	fmt.Println("send", card.Payment.Amount, card.Payment.Currency, "to", card.Payment.Address)
+	card, err = c.WaitForCard(ctx, card.UUID) // until it is paid, or ctx ends
+	if err != nil {
+		return err
+	}
+	fmt.Println("card", card.Credentials.CardNumber, "valid until", card.Credentials.ExpirationDate)
+	return nil
+}
+
+// Buy a card with what is set in the environment.
+func ExampleNewFromEnv() {
+	_ = os.Setenv("CARDMINT_URL", service.URL)
+	_ = os.Setenv("CARDMINT_TOKEN", "cm_test_token")
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	if err := buyCard(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// send 0.983456789012 monero to 8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3
+	// card 9912345678901232 valid until 11/29
 }
 
 // Buy a card: create it, pay, wait for it, use its credentials.

@@ -150,3 +150,31 @@ func TestREADME_NamesFilesThatExist(t *testing.T) {
 		t.Errorf("only %d names were found", n)
 	}
 }
+
+// What the README shows of Go is compiled and run: it is in the client's examples, but for how far it is indented.
+func TestREADME_ShowsWhatTheExamplesRun(t *testing.T) {
+	plain := func(text string) string {
+		var lines []string
+		for line := range strings.Lines(text) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+		return strings.Join(lines, "\n")
+	}
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples, err := os.ReadFile("../client/example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	if len(shown) == 0 {
+		t.Error("the README shows no Go")
+	}
+	for _, code := range shown {
+		if !strings.Contains(plain(string(examples)), strings.TrimSpace(plain(code[1]))) {
+			t.Errorf("no example runs this:\n%s", code[1])
+		}
+	}
+}
