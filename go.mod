@@ -70,5 +70,5 @@ require (
 	modernc.org/memory v1.12.1 // indirect
 )
 
-// The client is a module of its own, see "Releases" in the README.
+// The client is a module of its own, see docs/releases.md.
 replace github.com/cardmint/cardmint/client => ./client

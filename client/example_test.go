@@ -77,10 +77,8 @@ func buyCard(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	card, err := c.CreateCard(ctx, client.CreateCardRequest{
-		USDAmount: decimal.NewFromInt(150),
-		Currency:  "monero",
-	}, client.WithIdempotencyKey("order-4711"))
+	order := client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"}
+	card, err := c.CreateCard(ctx, order, client.WithIdempotencyKey("order-4711"))
 	if err != nil {
 		return err
 	}
