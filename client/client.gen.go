@@ -95,18 +95,18 @@ type Card struct {
 	// Example: 2026-12-20T14:57:00.000Z
 	CredentialsPurgedAt *time.Time `json:"credentials_purged_at,omitempty"`
 
-	// Metadata The `metadata` that the card was created with, unchanged. Absent if there was none, or if it is damaged.
+	// Metadata The Metadata that the card was created with. Nil if there was none, or if it is damaged.
 	//
 	// Example: {"campaign":"winter","customer":"c-1208"}
-	Metadata *map[string]string `json:"metadata,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
 
 	// Payment The payment instruction, and how far the payment is.
 	Payment Payment `json:"payment"`
 
-	// Reference The `reference` that the card was created with, unchanged. Absent if there was none.
+	// Reference The Reference that the card was created with. Empty if there was none.
 	//
 	// Example: order-4711
-	Reference *string `json:"reference,omitempty"`
+	Reference string `json:"reference,omitempty"`
 
 	// Refund What the operator gave back of what was paid for a card. Null if nothing was.
 	Refund *Refund `json:"refund"`
@@ -157,7 +157,7 @@ type CreateCardRequest struct {
 	//
 	//
 	// Example: {"campaign":"winter","customer":"c-1208"}
-	Metadata *map[string]string `json:"metadata,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
 
 	// Reference A name of your own for the card, such as the number of an order: up to 200 characters (Unicode code points), without U+0000. It
 	// need not be unique. Every response with the card and every event about it has it, unchanged, and `listCards` finds cards by it.
@@ -165,7 +165,7 @@ type CreateCardRequest struct {
 	//
 	//
 	// Example: order-4711
-	Reference *string `json:"reference,omitempty"`
+	Reference string `json:"reference,omitempty"`
 
 	// RefundAddress An address of yours for `currency`. If the card can't be issued, or you paid too much, the operator gives money back to it. The
 	// service refuses an address that can't be one of the currency, and one for another network than that of `payment.address`. It is

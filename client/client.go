@@ -28,9 +28,9 @@
 // A call is repeated by itself, with a wait that grows and is random, and never after its context has ended:
 //
 //   - after 408 and 429, when the service has done nothing yet. A Retry-After is waited for.
-//   - after 502, 503, 504 and a connection that broke or timed out, when nobody knows what the service has done,
-//     only where doing it again is harmless. That is everywhere but in [Client.SimulatePayment], [Client.CreateWebhook],
-//     [Client.RotateWebhookSecret] and [Client.TestWebhook].
+//   - after 502, 503, 504 and a connection that broke or timed out, when nobody knows what the service has done. All attempts of a call that
+//     changes something carry one random Idempotency-Key, by which the service does it once. [Client.Do] sends none by itself, and so does
+//     not repeat a POST then.
 //
 // It is not repeated after 500, a fault that is likely to come again. See [WithRetry].
 //
@@ -176,7 +176,14 @@ func (c *Client) GetCard(ctx context.Context, id uuid.UUID, opts ...CallOption) 
 // RevealCard reads one card with its whole credentials, also where the service masks those of [Client.GetCard]. The service keeps a record of
 // each call. The credentials are empty until the card is generated, and once they are purged: the card then has a CredentialsPurgedAt.
 func (c *Client) RevealCard(ctx context.Context, id uuid.UUID, opts ...CallOption) (*Card, error) {
-	return call[Card](ctx, c, request{operation: opRevealCard(id.String()), harmless: true}, opts)
+	return call[Card](ctx, c, request{operation: opRevealCard(id.String())}, opts)
+}
+
+// CancelCard ends a card that holds no money, and answers it after that: its payment is [PaymentStateCanceled], or expired if it was before. It
+// is harmless to repeat. Once money has arrived, even without a confirmation, it is an [*Error] with [ProblemCodeCardHasPayments]. Money that
+// arrives later is treated as if it came after the quote has expired.
+func (c *Client) CancelCard(ctx context.Context, id uuid.UUID, opts ...CallOption) (*Card, error) {
+	return call[Card](ctx, c, request{operation: opCancelCard(id.String())}, opts)
 }
 
 // ListCurrencies lists the cryptocurrencies that a card can be paid with, and their rates now.
@@ -201,7 +208,7 @@ func (c *Client) ListOffers(ctx context.Context, opts ...CallOption) ([]Offer, e
 // SimulatePayment pays for a card with simulated money and answers the card after that. With the zero request it pays what is
 // due and confirms it. Only a sandbox can do this; elsewhere it is an [*Error] with [ProblemCodeNotFound].
 //
-// It is not repeated after a connection that broke, because the payment may have happened: read the card to find out.
+// The call pays once however often it repeats itself.
 func (c *Client) SimulatePayment(ctx context.Context, id uuid.UUID, in SimulatePaymentRequest, opts ...CallOption) (*Card, error) {
 	return call[Card](ctx, c, request{operation: opSimulatePayment(id.String()), in: in}, opts)
 }

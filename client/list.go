@@ -10,14 +10,20 @@ import (
 	"net/url"
 	"regexp"
 	"strconv"
+	"time"
 
 	"github.com/google/uuid"
 )
 
 // ListCardsOptions narrows and divides the list of cards.
 type ListCardsOptions struct {
-	Status   CardStatus // only cards with this status. Defaults to every status.
-	PageSize int        // the most cards that one request fetches, 1 to 1000. Defaults to 500.
+	Status        CardStatus   // only cards with this status. Defaults to every status.
+	PaymentState  PaymentState // only cards whose payment is in this state. Defaults to every state.
+	Currency      string       // only cards that are paid with this cryptocurrency. Defaults to every one.
+	Reference     string       // only cards with exactly this reference. Defaults to any.
+	CreatedAfter  time.Time    // only cards that were created then or later. The zero time is for no limit.
+	CreatedBefore time.Time    // only cards that were created before then. The zero time is for no limit.
+	PageSize      int          // the most cards that one request fetches, 1 to 1000. Defaults to 500.
 }
 
 // ListCards goes through the account's cards, newest first:
@@ -35,8 +41,16 @@ type ListCardsOptions struct {
 // has the error and no card; a loop that ends without an error has seen the whole list. Cards created meanwhile are not in it.
 func (c *Client) ListCards(ctx context.Context, in ListCardsOptions, opts ...CallOption) iter.Seq2[*Card, error] {
 	query := url.Values{"limit": {strconv.Itoa(cmp.Or(in.PageSize, 500))}}
-	if in.Status != "" {
-		query.Set("status", string(in.Status))
+	for name, value := range map[string]string{"status": string(in.Status), "payment_state": string(in.PaymentState), "currency": in.Currency,
+		"reference": in.Reference} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	for name, at := range map[string]time.Time{"created_after": in.CreatedAfter, "created_before": in.CreatedBefore} {
+		if !at.IsZero() {
+			query.Set(name, at.UTC().Format(time.RFC3339Nano))
+		}
 	}
 	return list[Card](ctx, c, request{operation: opListCards(), query: query.Encode()}, opts)
 }

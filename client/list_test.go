@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // pageOf is a page of cards with these numbers as their uuids' ends.
@@ -32,6 +33,23 @@ func collect(c *Client, t *testing.T, opts ListCardsOptions) (numbers []string, 
 		numbers = append(numbers, strings.TrimLeft(id[24:], "0"))
 	}
 	return numbers, nil
+}
+
+func TestListCards_SendsEveryCondition(t *testing.T) {
+	c, s := scripted(t, []step{answer(200, "[]")})
+	at := time.Date(2026, 11, 1, 1, 0, 0, 5_000_000, time.FixedZone("", 3600))
+	if _, err := collect(c, t, ListCardsOptions{Status: CardStatusGenerated, PaymentState: PaymentStatePaid, Currency: "monero", Reference: "order 4711&ä",
+		CreatedAfter: at, CreatedBefore: at.AddDate(0, 1, 0), PageSize: 7}); err != nil {
+		t.Fatal(err)
+	}
+	want := url.Values{"status": {"generated"}, "payment_state": {"paid"}, "currency": {"monero"}, "reference": {"order 4711&ä"},
+		"created_after": {"2026-11-01T00:00:00.005Z"}, "created_before": {"2026-12-01T00:00:00.005Z"}, "limit": {"7"}}
+	if diff := difference(want, s.seen[0].URL.Query()); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := collect(c, t, ListCardsOptions{}); err != nil || s.seen[1].URL.RawQuery != "limit=500" {
+		t.Error(err, s.seen[1].URL)
+	}
 }
 
 func TestListCards_FollowsThePages(t *testing.T) {

@@ -131,7 +131,7 @@ func WithPollInterval(first, longest time.Duration) Option {
 // the first answer again, and the same key with another request is an [*Error] with [ProblemCodeIdempotencyKeyReused].
 // A key has 1 to 255 visible ASCII characters and belongs to the account. An order number is a good key.
 //
-// [Client.CreateCard] takes a key; a call that takes none fails, because it would not be safe to repeat.
+// Without it the attempts of a call that changes something have a random key. A call that takes no key fails if it is given one.
 func WithIdempotencyKey(key string) CallOption {
 	return callOption(func(r *request) { r.key = &key })
 }

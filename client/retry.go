@@ -37,14 +37,13 @@ type request struct {
 	key      *string        // the caller's Idempotency-Key; nil for a random one
 	body     []byte         // in, encoded
 	keyable  bool           // takes an Idempotency-Key if the caller has one
-	harmless bool           // a POST that does no harm when it is done twice
 	timeout  *time.Duration // of the whole call; nil for none
 	response *Response      // to be filled in; nil for none
 	settings
 }
 
 // repeatable says whether doing the request twice is as good as doing it once.
-func (r request) repeatable() bool { return r.method != http.MethodPost || r.key != nil || r.harmless }
+func (r request) repeatable() bool { return r.method != http.MethodPost || r.key != nil }
 
 // prepare checks a call, and completes the request of it.
 func (c *Client) prepare(ctx context.Context, r *request, opts []CallOption) error {

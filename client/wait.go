@@ -9,7 +9,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// PaymentError says that waiting longer for a card is of no use: its payment is [PaymentStateExpired] or [PaymentStateLate], or was given back.
+// PaymentError says that waiting longer for a card is of no use: its payment is [PaymentStateExpired], [PaymentStateLate] or
+// [PaymentStateCanceled], or was given back.
 // It need not be the last word. What came can be settled by the service's operator, and the card is then generated
 // after all; [Client.GetCard] shows it.
 type PaymentError struct {
@@ -24,6 +25,8 @@ func (e *PaymentError) Error() string {
 	switch {
 	case e.Refunded:
 		advice = "the service's operator gave the money back; do not pay any more, ask for a new card"
+	case e.State == PaymentStateCanceled:
+		advice = "the card was canceled; do not pay any more, ask for a new card"
 	case e.State == PaymentStateLate:
 		advice = "the money came too late or was too little, and does not buy the card; ask the service's operator"
 	}
@@ -40,7 +43,7 @@ func (e *PaymentError) Error() string {
 //
 // It answers an error, together with the card as it was last seen (nil if it never was), when
 //
-//   - the payment is expired or late, or was given back: a [*PaymentError], to be found with [errors.As];
+//   - the payment is expired, late or canceled, or was given back: a [*PaymentError], to be found with [errors.As];
 //   - the context ends: an error that wraps the context's, and its cause;
 //   - the card can't be read. Once the card was seen, failures that are likely to pass do not end the wait.
 //
@@ -92,8 +95,8 @@ func over(card *Card) (bool, error) {
 		return true, nil
 	}
 	s := card.Payment.State
-	refunded := card.Refund != nil && (s == PaymentStateUnpaid || s == PaymentStateExpired)
-	if refunded || s == PaymentStateExpired || s == PaymentStateLate {
+	refunded := card.Refund != nil && (s == PaymentStateUnpaid || s == PaymentStateExpired || s == PaymentStateCanceled)
+	if refunded || s == PaymentStateExpired || s == PaymentStateLate || s == PaymentStateCanceled {
 		return true, fmt.Errorf("WaitForCard: %w", &PaymentError{UUID: card.UUID, State: s, Refunded: refunded})
 	}
 	return false, nil

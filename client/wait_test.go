@@ -39,7 +39,7 @@ func TestWaitForCard_GeneratedCardIsAnswered_WhateverItsPaymentDidLater(t *testi
 }
 
 func TestWaitForCard_EndsWhenWaitingIsOfNoUse(t *testing.T) {
-	for _, state := range []PaymentState{PaymentStateExpired, PaymentStateLate} {
+	for _, state := range []PaymentState{PaymentStateExpired, PaymentStateLate, PaymentStateCanceled} {
 		synctest.Test(t, func(t *testing.T) {
 			c, _ := scripted(t, []step{card(CardStatusAwaitingPayment, PaymentStateUnpaid), card(CardStatusAwaitingPayment, state)})
 			got, err := c.WaitForCard(t.Context(), testID)
@@ -81,7 +81,7 @@ func TestWaitForCard_ContextEndsButTheLastCardIsKept(t *testing.T) {
 }
 
 func TestWaitForCard_ARefundEndsIt(t *testing.T) {
-	for _, state := range []PaymentState{PaymentStateUnpaid, PaymentStateExpired} {
+	for _, state := range []PaymentState{PaymentStateUnpaid, PaymentStateExpired, PaymentStateCanceled} {
 		refunded := strings.NewReplacer(`"unpaid"`, `"`+string(state)+`"`, `"status"`, `"refund":{"amount":"1.5","txid":null,"at":"2026-11-21T09:12:44.310Z"},"status"`).Replace(testCard)
 		c, _ := scripted(t, []step{answer(http.StatusOK, refunded)})
 		got, err := c.WaitForCard(t.Context(), testID)

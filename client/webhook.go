@@ -11,8 +11,8 @@ import (
 // CreateWebhook registers an address that events are sent to, and answers the webhook with its secret, which is not shown again.
 // [NewWebhookHandler] and [ParseWebhook] receive what is sent.
 //
-// It is not repeated after a connection that broke, because the webhook may be there already, with a secret that nobody knows:
-// look for it with [Client.ListWebhooks], and delete it or change its secret.
+// A webhook is made once however often the call repeats itself. If it fails for good after a connection that broke, repeat it with the same
+// [WithIdempotencyKey], or look for the webhook with [Client.ListWebhooks], and delete it or change its secret.
 func (c *Client) CreateWebhook(ctx context.Context, in CreateWebhookRequest, opts ...CallOption) (*WebhookWithSecret, error) {
 	return call[WebhookWithSecret](ctx, c, request{operation: opCreateWebhook(), in: in}, opts)
 }
@@ -52,9 +52,9 @@ func (c *Client) DeleteWebhook(ctx context.Context, id uuid.UUID, opts ...CallOp
 // RotateWebhookSecret answers the webhook with a new secret, which is not shown again. For 24 hours requests are signed with the new
 // one and the one before it: give the receiver the new one, or both, within that time.
 //
-// It is not repeated after a connection that broke, because a second change would make worthless the secret that the receiver has:
-// requests are signed with the two newest only. If the error leaves open whether it was changed, change it again, and give the receiver
-// the answer at once.
+// The secret is changed once however often the call repeats itself. That matters because requests are signed with the two newest only: if
+// the call fails for good and leaves open whether it was changed, repeat it with the same [WithIdempotencyKey], or change the secret again
+// and give the receiver the answer at once.
 func (c *Client) RotateWebhookSecret(ctx context.Context, id uuid.UUID, opts ...CallOption) (*WebhookWithSecret, error) {
 	return call[WebhookWithSecret](ctx, c, request{operation: opRotateWebhookSecret(id.String())}, opts)
 }
@@ -62,7 +62,7 @@ func (c *Client) RotateWebhookSecret(ctx context.Context, id uuid.UUID, opts ...
 // TestWebhook sends an example to a webhook, now and once, and answers what came of it: also an attempt that the receiver refused is no
 // error. The example's Seq is 0 and its card does not exist. With the zero request it is an [EventTypeCardGenerated].
 //
-// It is not repeated after a connection that broke, so that the receiver is not sent two.
+// If it repeats itself after a connection that broke, the receiver may be sent two.
 func (c *Client) TestWebhook(ctx context.Context, id uuid.UUID, in TestWebhookRequest, opts ...CallOption) (*DeliveryAttempt, error) {
 	return call[DeliveryAttempt](ctx, c, request{operation: opTestWebhook(id.String()), in: in}, opts)
 }
@@ -70,14 +70,14 @@ func (c *Client) TestWebhook(ctx context.Context, id uuid.UUID, in TestWebhookRe
 // Redeliver has an event sent again as soon as possible, whatever came of it before, with the same id and all the attempts of a new
 // delivery. A webhook that is disabled is an [*Error] with [ProblemCodeWebhookDisabled].
 func (c *Client) Redeliver(ctx context.Context, id, event uuid.UUID, opts ...CallOption) error {
-	return c.exec(ctx, request{operation: opRedeliver(id.String(), event.String()), harmless: true}, nil, opts)
+	return c.exec(ctx, request{operation: opRedeliver(id.String(), event.String())}, nil, opts)
 }
 
 // RecoverWebhook has every event sent now that happened at since or later and that failed to be delivered, waits for its next attempt, or
 // happened while the webhook was disabled or before it was there, and answers how many these are.
-// An attempt that is repeated counts only what the one before it left. A webhook that is disabled is an [*Error] with
+// A webhook that is disabled is an [*Error] with
 // [ProblemCodeWebhookDisabled].
 func (c *Client) RecoverWebhook(ctx context.Context, id uuid.UUID, since time.Time, opts ...CallOption) (*Recovery, error) {
 	query := url.Values{"since": {since.UTC().Format(time.RFC3339Nano)}}
-	return call[Recovery](ctx, c, request{operation: opRecoverWebhook(id.String()), query: query.Encode(), harmless: true}, opts)
+	return call[Recovery](ctx, c, request{operation: opRecoverWebhook(id.String()), query: query.Encode()}, opts)
 }

@@ -105,8 +105,8 @@ func TestWebhooks_SendAndReadWhatTheContractSays(t *testing.T) {
 	}
 }
 
-// A second secret, example or webhook would do harm: what is repeated by POST has the key of the first attempt.
-func TestWebhooks_AreRepeatedWithTheirKey(t *testing.T) {
+// A second secret, example or webhook would do harm: all attempts of a POST have the same key.
+func TestWebhooks_AreRepeatedWithoutHarm(t *testing.T) {
 	for name, call := range webhookCalls() {
 		for fault, broken := range map[string]step{"reset": reset, "hangs": hang, "502": answer(502, ""), "503": problem(503, ProblemCodeUnavailable), "504": answer(504, "")} {
 			t.Run(name+" "+fault, func(t *testing.T) {
@@ -116,9 +116,9 @@ func TestWebhooks_AreRepeatedWithTheirKey(t *testing.T) {
 					if err != nil || len(s.seen) != 2 {
 						t.Fatalf("%v after %d attempts", err, len(s.seen))
 					}
-					first, second := s.seen[0].Header.Get("Idempotency-Key"), s.seen[1].Header.Get("Idempotency-Key")
-					if first != second || (first != "") != (s.seen[0].Method == http.MethodPost) {
-						t.Errorf("keys %q and %q", first, second)
+					one, other := s.seen[0].Header.Get("Idempotency-Key"), s.seen[1].Header.Get("Idempotency-Key")
+					if post := s.seen[0].Method == http.MethodPost; one != other || post != (one != "") {
+						t.Errorf("the keys are %q and %q", one, other)
 					}
 				})
 			})
