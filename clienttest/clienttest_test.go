@@ -49,6 +49,41 @@ func TestService_APaymentThatNeverComesExpires(t *testing.T) {
 	}
 }
 
+func TestService_ACardThatIsCanceledEndsTheWait(t *testing.T) {
+	service := clienttest.Start(t)
+	c := service.Client()
+	card := order(t, c)
+	if _, err := c.CancelCard(t.Context(), card.UUID); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.WaitForCard(t.Context(), card.UUID)
+	var payment *client.PaymentError
+	if !errors.As(err, &payment) || payment.State != client.PaymentStateCanceled {
+		t.Error(err)
+	}
+}
+
+// What the client sends and reads of its own data is what the service does with it.
+func TestService_KeepsTheClientsData(t *testing.T) {
+	c := clienttest.Start(t).Client()
+	in := client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero", Reference: "order-4711", Metadata: map[string]string{"customer": "c-1208"}}
+	card, err := c.CreateCard(t.Context(), in)
+	if err != nil || card.Reference != "order-4711" || card.Metadata["customer"] != "c-1208" {
+		t.Fatalf("%+v, %v", card, err)
+	}
+	order(t, c) // another one
+	n := 0
+	for found, err := range c.ListCards(t.Context(), client.ListCardsOptions{Reference: "order-4711", PaymentState: client.PaymentStateUnpaid, Currency: "monero",
+		Status: client.CardStatusAwaitingPayment, CreatedAfter: card.CreatedAt, CreatedBefore: card.CreatedAt.Add(time.Second)}) {
+		if n++; err != nil || found.UUID != card.UUID {
+			t.Errorf("%+v, %v", found, err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d cards were found", n)
+	}
+}
+
 // The clock moves while somebody waits.
 func TestService_AWaitEndsWhenTheQuoteExpires(t *testing.T) {
 	service := clienttest.Start(t)
