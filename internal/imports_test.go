@@ -15,8 +15,8 @@ const module = "github.com/cardmint/cardmint/"
 
 // allowed says which of our packages each of them may import: card imports none of ours; an actor imports card and no other actor; an
 // adapter or server imports card and the actors whose ports it implements or calls; outbound imports none of ours and serves whoever
-// calls strangers; failpoint imports none of ours and may be imported by every package; only cli imports adapters, and clienttest, which is
-// for tests.
+// calls strangers; docs imports the contract, and the root package for its guides; failpoint imports none of ours and may be imported by
+// every package; only cli imports adapters, and clienttest, which is for tests.
 var allowed = map[string][]string{
 	"":             {},
 	"openapi":      {},
@@ -27,6 +27,7 @@ var allowed = map[string][]string{
 		"internal/store", "internal/supplier", "internal/vault", "internal/webhook", "server"},
 
 	"internal/card":      {},
+	"internal/docs":      {"openapi"},
 	"internal/failpoint": {},
 	"internal/outbound":  {},
 	"internal/rig":       {},
@@ -48,7 +49,7 @@ var allowed = map[string][]string{
 	"internal/supplier/reference": {"internal/card", "internal/supplier"},
 	"internal/vault":              {"internal/account", "internal/card", "internal/custody", "internal/issue", "internal/order", "internal/webhook"},
 
-	"internal/cli": {"client", "internal/account", "internal/card", "internal/chain", "internal/custody", "internal/issue", "internal/limit", "internal/operator", "internal/order",
+	"internal/cli": {"client", "internal/account", "internal/card", "internal/chain", "internal/custody", "internal/docs", "internal/issue", "internal/limit", "internal/operator", "internal/order",
 		"internal/outbound", "internal/rate", "internal/settle", "internal/store", "internal/supplier", "internal/supplier/reference", "internal/vault", "internal/webhook", "server"},
 }
 

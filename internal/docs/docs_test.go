@@ -1,0 +1,244 @@
+package docs
+
+import (
+	"html"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/openapi"
+)
+
+const token = "cm_test_token"
+
+// open returns the site of a service for development.
+func open(t *testing.T) *site {
+	t.Helper()
+	handler, err := New(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return handler.(*site)
+}
+
+// get asks a site as a browser on this machine would; change may change the request.
+func get(s *site, path string, change ...func(*http.Request)) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, "http://localhost:8080"+path, nil)
+	r.RemoteAddr = "127.0.0.1:50000"
+	for _, c := range change {
+		c(r)
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w
+}
+
+func TestDocs_RootLeadsThere(t *testing.T) {
+	for _, method := range []string{http.MethodGet, http.MethodHead} {
+		w := get(open(t), "/", func(r *http.Request) { r.Method = method })
+		if w.Code != http.StatusFound || w.Header().Get("Location") != "/docs" {
+			t.Errorf("%s /: %d %v", method, w.Code, w.Header())
+		}
+	}
+}
+
+// pages returns what is served as HTML, by path.
+func pages(s *site) map[string]string {
+	all := map[string]string{reference: string(s.reference.withToken.text)}
+	for path, f := range s.files {
+		if strings.HasPrefix(f.kind, "text/html") {
+			all[path] = string(f.text)
+		}
+	}
+	return all
+}
+
+var (
+	links   = regexp.MustCompile(`(?:href|src)="([^"]*)"`)
+	loads   = regexp.MustCompile(`<(?:script|link|img|iframe|source|object|embed|use)[^>]*(?:href|src|data)="([^"]*)"`)
+	targets = regexp.MustCompile(` id="([^"]*)"`)
+)
+
+func TestDocs_EveryLinkResolves(t *testing.T) {
+	s := open(t)
+	all := pages(s)
+	if len(all) < 10 {
+		t.Fatalf("only %d pages", len(all))
+	}
+	seen := 0
+	for from, text := range all {
+		for _, found := range links.FindAllStringSubmatch(text, -1) {
+			to := html.UnescapeString(found[1])
+			if strings.HasPrefix(to, "https://") || strings.HasPrefix(to, "/openapi.") {
+				continue
+			}
+			seen++
+			path, anchor, _ := strings.Cut(to, "#")
+			if path == "" {
+				path = from
+			}
+			if s.files[path] == nil && path != reference {
+				t.Errorf("%s links to %s, which is not there", from, to)
+			}
+			if anchor != "" && path != reference && !strings.Contains(all[path], ` id="`+anchor+`"`) {
+				t.Errorf("%s links to %s, which has no such anchor", from, to)
+			}
+		}
+		ids := targets.FindAllString(text, -1)
+		slices.Sort(ids)
+		if n := len(ids); n != len(slices.Compact(ids)) {
+			t.Errorf("%s has an id twice", from)
+		}
+	}
+	if seen < 100 {
+		t.Errorf("only %d links were looked at", seen)
+	}
+}
+
+func TestDocs_NothingComesFromElsewhere(t *testing.T) {
+	s := open(t)
+	for path, text := range pages(s) {
+		for _, found := range loads.FindAllStringSubmatch(text, -1) {
+			if s.files[found[1]] == nil {
+				t.Errorf("%s loads %s", path, found[1])
+			}
+		}
+		for _, inline := range []string{"<style", " style=", "javascript:", " onclick=", "<script>"} {
+			if strings.Contains(text, inline) {
+				t.Errorf("%s contains %s", path, inline)
+			}
+		}
+		w := get(s, path)
+		if p := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(p, "default-src 'self';") || strings.Contains(p, "unsafe") || strings.Contains(p, "http") {
+			t.Errorf("%s may load by its policy: %s", path, p)
+		}
+	}
+	for path, f := range s.files {
+		if strings.HasSuffix(path, ".css") && !f.packed && regexp.MustCompile(`@import|url\(`).Match(f.text) {
+			t.Errorf("%s loads something", path)
+		}
+	}
+}
+
+func TestDocs_OnlyThisMachineIsOfferedTheToken(t *testing.T) {
+	s := open(t)
+	for path := range pages(s) {
+		w := get(s, path)
+		if has := strings.Contains(w.Body.String(), token); has != (path == reference) {
+			t.Errorf("%s shows the token: %t", path, has)
+		}
+	}
+	w := get(s, reference)
+	if got := w.Header().Get("Cache-Control"); got != "no-store" {
+		t.Errorf("Cache-Control: %s", got)
+	}
+	for name, change := range map[string]func(*http.Request){
+		"another machine":       func(r *http.Request) { r.RemoteAddr = "192.0.2.7:50000" },
+		"no address":            func(r *http.Request) { r.RemoteAddr = "@" },
+		"another name for here": func(r *http.Request) { r.Host = "evil.example:8080" },
+		"a name like ours":      func(r *http.Request) { r.Host = "localhost.evil.example" },
+		"through a proxy":       func(r *http.Request) { r.Header.Set("X-Forwarded-For", "192.0.2.7") },
+	} {
+		if w := get(s, reference, change); w.Code != http.StatusOK || strings.Contains(w.Body.String(), token) || w.Header().Get("Cache-Control") == "no-store" {
+			t.Errorf("%s: %d, the page is that with the token", name, w.Code)
+		}
+	}
+	for _, host := range []string{"127.0.0.1:8080", "[::1]:8080", "localhost"} {
+		if w := get(s, reference, func(r *http.Request) { r.Host = host }); !strings.Contains(w.Body.String(), token) {
+			t.Errorf("%s is not offered the token", host)
+		}
+	}
+	none, err := New("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := get(none.(*site), reference); strings.Contains(w.Body.String(), "cardmint-token") {
+		t.Error("a token is offered where there is none")
+	}
+}
+
+func TestDocs_FilesAreServedAsTheyAre(t *testing.T) {
+	s := open(t)
+	const bundle = "/docs/assets/swagger-ui-bundle.js"
+	plain := get(s, bundle)
+	packed := get(s, bundle, func(r *http.Request) { r.Header.Set("Accept-Encoding", "br, gzip") })
+	if !strings.Contains(plain.Body.String(), "SwaggerUIBundle") || plain.Header().Get("Content-Encoding") != "" {
+		t.Errorf("without compression: %v", plain.Header())
+	}
+	if packed.Header().Get("Content-Encoding") != "gzip" || packed.Body.Len() >= plain.Body.Len() {
+		t.Errorf("with compression: %v, %d bytes of %d", packed.Header(), packed.Body.Len(), plain.Body.Len())
+	}
+	tag := packed.Header().Get("ETag")
+	again := get(s, bundle, func(r *http.Request) { r.Header.Set("Accept-Encoding", "gzip"); r.Header.Set("If-None-Match", tag) })
+	if again.Code != http.StatusNotModified || again.Body.Len() != 0 {
+		t.Errorf("the same again: %d", again.Code)
+	}
+	for _, path := range []string{"/docs/none", "/docs/", "/docs/assets/", "/docs/assets/page.html", "/docs/reference/x"} {
+		if w := get(s, path); w.Code != http.StatusNotFound {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+}
+
+// What the contract lists, the guides explain.
+func TestGuides_NameEveryStateAndEventAndCode(t *testing.T) {
+	s := open(t)
+	text := func(path string) string { return string(s.files[path].text) }
+	for _, state := range card.PaymentStates() {
+		if !strings.Contains(text("/docs/payments"), "<td><code>"+string(state)+"</code></td>") {
+			t.Errorf("payments: no row for %s", state)
+		}
+		if !strings.Contains(text("/docs/payments"), ">"+string(state)+"</text>") {
+			t.Errorf("payments: %s is not in the drawing", state)
+		}
+	}
+	doc, err := openapi3.NewLoader().LoadFromData(openapi.YAML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range doc.Components.Schemas["EventType"].Value.Enum {
+		if !strings.Contains(text("/docs/webhooks"), "<td><code>"+kind.(string)+"</code></td>") {
+			t.Errorf("webhooks: no row for %s", kind)
+		}
+	}
+	for _, e := range card.PublicErrors() {
+		if !strings.Contains(text("/docs/errors"), `<h2 id="`+e.Code+`">`) {
+			t.Errorf("errors: no anchor for %s", e.Code)
+		}
+	}
+}
+
+// A word that looks like an operation, but is none, would be one that was renamed.
+func TestGuides_NameOperationsThatExist(t *testing.T) {
+	operations, err := operationPaths()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range guides {
+		if g.file == "CHANGELOG.md" {
+			continue
+		}
+		file, err := os.Open("../../" + g.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(file)
+		_ = file.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range regexp.MustCompile("`((?:create|get|list|reveal|update|delete|rotate|test|recover|simulate)[A-Z]\\w*)`").FindAllStringSubmatch(string(text), -1) {
+			if operations[found[1]] == "" {
+				t.Errorf("%s names %s", g.file, found[1])
+			}
+		}
+	}
+}
