@@ -30,7 +30,7 @@ func (a *api) ListEvents(gc context.Context, r ListEventsRequestObject) (ListEve
 		return eventStream{f, a.heartbeat}, nil
 	}
 	es, more, err := f.read()
-	if wait := time.Duration(deref(r.Params.Wait, 0)) * time.Second; err == nil && len(es) == 0 && wait > 0 {
+	if wait := time.Duration(deref(r.Params.Wait, 0)) * time.Second; err == nil && len(es) == 0 && wait > 0 && !f.head() {
 		es, more, err = f.poll(gc.(*gin.Context).Writer, wait)
 	}
 	if err != nil {

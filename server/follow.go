@@ -55,6 +55,9 @@ func (a *api) follow(gc context.Context, filter webhook.EventFilter) (*follower,
 	return &follower{webhooks: a.webhooks, waits: a.waits, request: c.Request.WithContext(unlimited), who: who, filter: filter, after: "query/after", still: still, askedAt: time.Now()}, nil
 }
 
+// head reports whether only the header is asked for, which waits for nothing.
+func (f *follower) head() bool { return f.request.Method == http.MethodHead }
+
 // read returns the next events, and whether there are more.
 func (f *follower) read() ([]card.Event, bool, error) {
 	ctx, cancel := context.WithTimeout(f.request.Context(), requestTimeout)
@@ -156,6 +159,9 @@ func (s eventStream) VisitListEventsResponse(w http.ResponseWriter) error {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // has nginx pass on every event at once
 	w.WriteHeader(http.StatusOK)
+	if s.head() {
+		return nil
+	}
 	err = send(w, []byte("retry: 3000\n\n"))
 	for err == nil {
 		if err = s.sendAll(w, es); err == nil && !more {

@@ -55,7 +55,10 @@ type setup struct {
 	wrap       func(*store.Store) hooked // stands between the requests and the store. Defaults to nothing.
 	checks     map[string]func(context.Context) error
 	noService  bool // only health is served
-	pool       int  // addresses ahead. Defaults to 64.
+	origins    []string
+	publicURL  string
+	docs       http.Handler
+	pool       int // addresses ahead. Defaults to 64.
 	limits     func(*order.Config)
 	poster     webhook.Poster // Defaults to none: no webhook can be registered.
 	wakeSender func()
@@ -157,7 +160,8 @@ func deploy(t testing.TB, s setup) *deployment {
 	}
 	d.requests = limit.New(db, counting)
 	config := server.Config{Orders: d.orders, Accounts: d.accounts, Webhooks: d.webhooks, Log: slog.New(slog.NewJSONHandler(d.log, nil)), Checks: checksOf(s.checks),
-		Limits: d.requests, Proxies: s.proxies, Heartbeat: s.heartbeat}
+		Limits: d.requests, Proxies: s.proxies, Heartbeat: s.heartbeat,
+		Origins: s.origins, PublicURL: s.publicURL, Docs: s.docs}
 	if s.noService {
 		config.Orders = nil
 	}

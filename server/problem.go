@@ -16,8 +16,14 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// problemType is the prefix of every problem's type. The code follows it.
-const problemType = "https://github.com/cardmint/cardmint/blob/main/README.md#"
+// problemType returns the prefix of every problem's type, which the code follows. It leads to the service's own pages, or to the project's if
+// nobody has said where the service is. It is never taken from the request: what a proxy sends as the host may lead nowhere.
+func problemType(publicURL string) string {
+	if publicURL == "" {
+		return "https://github.com/cardmint/cardmint/blob/main/README.md#"
+	}
+	return publicURL + "/docs/errors#"
+}
 
 // status returns the HTTP status for a kind of failure.
 func status(kind card.Kind) int {
@@ -51,7 +57,10 @@ func status(kind card.Kind) int {
 }
 
 // problemWriter writes errors as problem documents (RFC 9457). Nothing else writes errors.
-type problemWriter struct{ log *slog.Logger }
+type problemWriter struct {
+	log   *slog.Logger
+	types string // the prefix of their types
+}
 
 // write responds with err and ends the request. An error that is not a card.Error becomes an internal error, without details.
 // If part of another response was already sent, write aborts the connection, so that the client can't mistake the part for the whole.
@@ -71,7 +80,7 @@ func (p problemWriter) write(c *gin.Context, err error) {
 	c.Header("Content-Type", "application/problem+json") // gin would keep the type of a response that was begun
 	code := status(known.Kind)
 	body := Problem{
-		Type:      problemType + known.Code,
+		Type:      p.types + known.Code,
 		Title:     known.Title,
 		Status:    int32(code),
 		Detail:    card.Redact(known.Message), // which may name a key of the request

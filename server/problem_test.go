@@ -238,6 +238,7 @@ func TestCodes_AreTheSameEverywhere(t *testing.T) {
 	equal(t, "codes of the contract", sorted(inContract), sorted(inDomain))
 	equal(t, "codes of the client", sorted(problemCodes(t, "../client/client.gen.go")), sorted(inDomain))
 	equal(t, "codes of the README, where the type of every problem leads", sorted(readmeCodes(t)), sorted(inDomain))
+	equal(t, "codes of the page of errors, where it leads if the service's address is known", sorted(guideCodes(t)), sorted(inDomain))
 	equal(t, "codes of the server", sorted(problemCodes(t, "server.gen.go")), sorted(inDomain))
 }
 
@@ -253,6 +254,39 @@ func readmeCodes(t *testing.T) (codes []string) {
 		codes = append(codes, row[1])
 	}
 	return codes
+}
+
+// guideCodes reads the page of errors, which must not disagree with the README.
+func guideCodes(t *testing.T) (codes []string) {
+	t.Helper()
+	text, err := os.ReadFile("../docs/guides/errors.md")
+	need(t, err)
+	readme, err := os.ReadFile("../README.md")
+	need(t, err)
+	for _, found := range regexp.MustCompile(`(?m)^## (\w+)\n\n\*\*([0-9]{3}) ([^*]+)\.\*\* .+\n\n\*\*What to do:\*\* .+\n`).FindAllStringSubmatch(string(text), -1) {
+		codes = append(codes, found[1])
+		if !strings.Contains(string(readme), "</a>`"+found[1]+"` | "+found[2]+" |") {
+			t.Errorf("%s is not %s in the README", found[1], found[2])
+		}
+		for _, e := range card.PublicErrors() {
+			if e.Code == found[1] {
+				equal(t, "title of "+e.Code, found[3], e.Title)
+			}
+		}
+	}
+	return codes
+}
+
+// The type of a problem leads to the page that explains it, by an address that never comes from the request.
+func TestProblem_TypeLeadsToThePagesOfTheService(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, setup{publicURL: "https://cards.example"})
+	for _, host := range []string{"cards.example", "evil.example"} {
+		p := d.send(t, http.MethodGet, "/api/cards", "", "", "X-Forwarded-Host", host, "X-Forwarded-Proto", "http").refused(t, http.StatusUnauthorized, "unauthorized")
+		equal(t, "type", p.Type, "https://cards.example/docs/errors#unauthorized")
+	}
+	p := deploy(t, setup{}).send(t, http.MethodGet, "/api/cards", "", "").refused(t, http.StatusUnauthorized, "unauthorized")
+	equal(t, "type of a service that does not know its address", p.Type, "https://github.com/cardmint/cardmint/blob/main/README.md#unauthorized")
 }
 
 // problemCodes reads the constants of type ProblemCode out of a source file.

@@ -15,12 +15,15 @@ func TestRoutes_WrongMethodIsRefusedEverywhere(t *testing.T) {
 	token := d.token(t)
 	allowed := map[string][]string{}
 	for _, path := range outsideContract {
-		allowed[path] = []string{http.MethodGet}
+		allowed[path] = []string{http.MethodGet, http.MethodHead}
 	}
 	for template, item := range contract().Paths.Map() {
 		path := strings.ReplaceAll(template, "{uuid}", "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88")
 		for method := range item.Operations() {
 			allowed[path] = append(allowed[path], method)
+			if method == http.MethodGet {
+				allowed[path] = append(allowed[path], http.MethodHead)
+			}
 		}
 	}
 	for path, methods := range allowed {

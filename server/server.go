@@ -39,6 +39,13 @@ type Config struct {
 	Proxies []netip.Prefix
 	// Heartbeat is how often a stream of events without an event shows that it lives. Defaults to 15 s.
 	Heartbeat time.Duration
+	// Docs serves the pages for people, at / and below /docs. Defaults to none.
+	Docs http.Handler
+	// Origins are those whose pages may call the API from a browser, such as https://shop.example. Defaults to none.
+	Origins []string
+	// PublicURL is where clients reach the service, without a slash at its end; the type of a problem leads there. Defaults to unknown: the
+	// type leads to the project's README.
+	PublicURL string
 }
 
 // New returns the handler for the whole service.
@@ -58,7 +65,7 @@ func New(cfg Config) (http.Handler, error) {
 	engine := newEngine()
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false
-	problems := problemWriter{cfg.Log}
+	problems := problemWriter{cfg.Log, problemType(cfg.PublicURL)}
 	engine.NoRoute(problems.noRoute)
 	engine.NoMethod(problems.noMethod)
 
@@ -67,7 +74,7 @@ func New(cfg Config) (http.Handler, error) {
 		accessLog(cfg.Log),
 		problems.recovery,
 	)
-	health{cfg.Checks}.register(engine)
+	health{cfg.Checks}.register(alsoHead{engine})
 	for path, callback := range cfg.Callbacks {
 		engine.POST(path, gin.WrapH(http.MaxBytesHandler(callback, maxBody)))
 	}
@@ -78,18 +85,26 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec.register(engine)
+	if len(cfg.Origins) > 0 {
+		engine.Use(newCORS(cfg.Origins, spec).handle)
+	}
+	spec.register(alsoHead{engine})
+	if cfg.Docs != nil {
+		for _, path := range []string{"/", "/docs", "/docs/*page"} {
+			alsoHead{engine}.GET(path, gin.WrapH(cfg.Docs))
+		}
+	}
 	a := &api{orders: cfg.Orders, webhooks: cfg.Webhooks, lists: newLists(), waits: newWaits(), auditLog: cfg.Audit, heartbeat: cfg.Heartbeat,
 		tags: cfg.Orders.Tagger(), etags: etagPrefix()}
 	RegisterHandlersWithOptions(
-		engine.Group("",
+		alsoHead{engine.Group("",
 			noStore,
 			deadline,
 			authenticate(cfg.Accounts, cfg.Limits, cfg.Proxies, problems),
 			limitRequests(cfg.Limits, spec, problems),
 			spec.authorize(problems),
 			spec.validate(a, problems),
-		),
+		)},
 		NewStrictHandlerWithOptions(a, nil, StrictGinServerOptions{
 			RequestErrorHandlerFunc:  problems.badRequest,
 			HandlerErrorFunc:         problems.write,

@@ -49,7 +49,9 @@ func loadSpec(yaml []byte) (*spec, error) {
 }
 
 // route returns the operation that a request is for.
-func (s *spec) route(c *gin.Context) *routers.Route { return s.routes[c.Request.Method][c.FullPath()] }
+func (s *spec) route(c *gin.Context) *routers.Route {
+	return s.routes[methodOf(c.Request)][c.FullPath()]
+}
 
 // ginPath converts a path template to gin's syntax: /cards/{uuid} to /cards/:uuid.
 func ginPath(path string) string {

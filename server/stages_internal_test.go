@@ -82,7 +82,7 @@ func stages(b *testing.B, limits *limit.Limiter) (handlers []gin.HandlerFunc, f 
 	if err != nil {
 		b.Fatal(err)
 	}
-	problems := problemWriter{slog.New(slog.DiscardHandler)}
+	problems := problemWriter{slog.New(slog.DiscardHandler), problemType("")}
 	handlers = []gin.HandlerFunc{authenticate(accounts, limits, nil, problems), limitRequests(limits, s, problems), s.authorize(problems),
 		s.validate(&api{orders: orders}, problems)}
 	return handlers, f, text.Reveal()

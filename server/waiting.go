@@ -10,12 +10,12 @@ import (
 )
 
 // NewWaiting returns a handler for a process that can't serve yet. It lives, and is not ready because of check. All other requests are told
-// to come again.
-func NewWaiting(log *slog.Logger, check Check) http.Handler {
+// to come again. publicURL is as in Config.
+func NewWaiting(log *slog.Logger, check Check, publicURL string) http.Handler {
 	engine := newEngine()
-	problems := problemWriter{log}
+	problems := problemWriter{log, problemType(publicURL)}
 	engine.Use(requestID, accessLog(log), problems.recovery)
-	health{[]Check{check}}.register(engine)
+	health{[]Check{check}}.register(alsoHead{engine})
 	engine.NoRoute(func(c *gin.Context) { problems.write(c, card.ErrUnavailable) })
 	return http.MaxBytesHandler(engine, maxBody)
 }

@@ -23,10 +23,10 @@ type front struct {
 }
 
 // newFront returns a front of a process that is starting.
-func (g *globals) newFront() *front {
+func (g *globals) newFront(publicURL string) *front {
 	f := &front{}
 	f.wait(card.Unready("starting"))
-	f.serve(server.NewWaiting(g.log, server.Check{Name: "database", Ask: func(context.Context) error { return *f.why.Load() }}))
+	f.serve(server.NewWaiting(g.log, server.Check{Name: "database", Ask: func(context.Context) error { return *f.why.Load() }}, publicURL))
 	return f
 }
 

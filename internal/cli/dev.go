@@ -62,7 +62,10 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 	return g.run(ctx, v, plan{
 		listener: listener, api: true, worker: true, rates: rates, chains: simulated(coins), simulated: true,
 		webhooks:  webhookFlags{Insecure: true, Timeout: 15 * time.Second, Retention: defaultRetention},
-		suppliers: made, limits: limitFlags(c.Limits),
+		suppliers: made, limits: limitFlags(c.Limits), web: webFlags{PublicURL: "http://" + listener.Addr().String()},
+		token: func(ctx context.Context, accounts *account.Service) (card.Secret, error) {
+			return accounts.DevToken(ctx)
+		},
 		orders: order.Config{Currencies: coins, CheckAddress: addressChecks(coins, true)}, addresses: addressFlags{Pool: devPool},
 		started: func(ctx context.Context, accounts *account.Service, url string) error {
 			token, err := accounts.DevToken(ctx)
@@ -77,6 +80,7 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 
 const welcome = `api: %[1]s
 token: %[2]s
+docs: %[1]s/docs
 
 Create a card, pay for it, read it with its credentials:
 
@@ -90,6 +94,5 @@ Have its events sent to your own program:
 
   CARDMINT_URL=%[1]s CARDMINT_TOKEN=%[2]s cardmint listen --forward-to http://localhost:3000/hook
 
-The contract: %[1]s/openapi.yaml
 Stop with Ctrl-C.
 `

@@ -60,6 +60,8 @@ type plan struct {
 	credentials credentialFlags
 	addresses   addressFlags
 	limits      limitFlags
+	web         webFlags
+	token       tokenFor      // for the reference page; nil but in dev
 	wait        time.Duration // for a database that is not there yet
 	// chains returns the chains to watch, and pays without money where they are simulated.
 	chains func(*store.Store) ([]watched, map[string]order.Sandbox, error)
@@ -108,7 +110,7 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
-	f := g.newFront()
+	f := g.newFront(p.web.PublicURL)
 	group.Go(func() error { return server.Serve(ctx, p.listener, f, g.log, shutdownGrace) })
 	end := func(err error) error {
 		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
@@ -126,6 +128,9 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	defer poster.Close()
 	w, err := g.wire(ctx, v, dbs, poster, p)
 	if err != nil {
+		return end(err)
+	}
+	if err := w.addWeb(ctx, p); err != nil {
 		return end(err)
 	}
 	handler, err := server.New(w.config)

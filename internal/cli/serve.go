@@ -30,6 +30,7 @@ type serveCommand struct {
 	Limits      limitFlags      `embed:""`
 	Webhooks    webhookFlags    `embed:""`
 	Supplier    supplierFlags   `embed:""`
+	Web         webFlags        `embed:""`
 	Coins       coinFlags       `embed:""`
 }
 
@@ -67,7 +68,7 @@ func (c serveCommand) check(mode string) error {
 
 // Run runs the service until ctx ends.
 func (c serveCommand) Run(ctx context.Context, g *globals) error {
-	if err := c.check(g.Mode); err != nil {
+	if err := errors.Join(c.check(g.Mode), c.Web.check(g.Mode)); err != nil {
 		return err
 	}
 	coins, err := c.Coins.enabled()
@@ -96,7 +97,7 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 		suppliers: made,
 		orders: order.Config{Currencies: currencies(coins), Known: chain.Currencies(), QuoteTTL: c.QuoteTTL, MaxOpenUSD: card.USD(c.MaxOpenUSD * 100), FreezeReversed: c.Freeze, MaxBlind: c.MaxBlind, NeedOffers: g.Mode == card.LiveMode,
 			MaskCredentials: c.Credentials.Mask, CheckAddress: addressChecks(currencies(coins), c.Simulated)},
-		addresses: c.Addresses, limits: c.Limits, wait: c.Wait,
+		addresses: c.Addresses, limits: c.Limits, wait: c.Wait, web: c.Web,
 		started: func(_ context.Context, _ *account.Service, url string) error {
 			if g.Mode == card.LiveMode {
 				c.announceLive(g, coins, made)

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/cardmint/cardmint/internal/account"
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/docs"
+)
+
+// webFlags are for browsers: where the pages of the service are, and who may call its API.
+type webFlags struct {
+	PublicURL   string   `name:"public-url" env:"CARDMINT_PUBLIC_URL" placeholder:"URL" help:"Where clients reach the service, for example https://cards.example. The type of an error leads to its pages there; without it, to the project's README."`
+	CORSOrigins []string `name:"cors-origins" env:"CARDMINT_CORS_ORIGINS" placeholder:"ORIGIN" help:"Origins whose pages may call the API from a browser, for example https://shop.example. Defaults to none. A token in a page is known to everybody who opens it."`
+}
+
+// check returns an error if a flag has no usable value. It writes both as browsers do.
+func (f *webFlags) check(mode string) error {
+	for i, origin := range f.CORSOrigins {
+		u, err := httpURL(origin)
+		if err != nil {
+			return hint(fmt.Errorf("--cors-origins: %q is not an origin: %w", origin, err), "name each one, for example https://shop.example,https://admin.example:8443; there is no wildcard")
+		}
+		f.CORSOrigins[i] = u
+	}
+	if f.PublicURL == "" {
+		return nil
+	}
+	u, err := httpURL(strings.TrimSuffix(f.PublicURL, "/"))
+	if err == nil && mode == card.LiveMode && !strings.HasPrefix(u, "https:") {
+		err = errors.New("live mode needs https")
+	}
+	f.PublicURL = u
+	return hint(err, "--public-url takes a scheme and a host, for example https://cards.example")
+}
+
+// httpURL returns a URL that has only a scheme, a host and perhaps a port, without a port that the scheme implies.
+func httpURL(text string) (string, error) {
+	u, err := url.Parse(strings.ToLower(text))
+	switch {
+	case err != nil:
+		return "", errors.New("it can't be read")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return "", errors.New("it does not start with https:// or http://")
+	case u.Hostname() == "" || strings.ContainsAny(u.Host, "* "):
+		return "", errors.New("it has no host")
+	case u.String() != u.Scheme+"://"+u.Host || strings.HasSuffix(u.Host, ":"):
+		return "", errors.New("it has more than a scheme, a host and a port")
+	}
+	if port := map[string]string{"http": ":80", "https": ":443"}[u.Scheme]; strings.HasSuffix(u.Host, port) {
+		u.Host = strings.TrimSuffix(u.Host, port)
+	}
+	return u.String(), nil
+}
+
+// addWeb adds what browsers get: the pages of documentation, and leave to call the API.
+func (w *wired) addWeb(ctx context.Context, p plan) error {
+	if !p.api {
+		return nil
+	}
+	w.config.Origins, w.config.PublicURL = p.web.CORSOrigins, p.web.PublicURL
+	token := card.Secret("")
+	if p.token != nil {
+		var err error
+		if token, err = p.token(ctx, w.accounts); err != nil {
+			return err
+		}
+	}
+	pages, err := docs.New(token.Reveal())
+	w.config.Docs = pages
+	return err
+}
+
+// tokenFor returns the token that the reference page offers to whoever opens it on this machine.
+type tokenFor func(context.Context, *account.Service) (card.Secret, error)
