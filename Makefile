@@ -75,6 +75,11 @@ CARDS ?= 2000000
 plans: deps ## Explain every statement of the store with CARDS cards, on SQLite and PostgreSQL: what it reads, and how long it takes
 	tools/in-memory 8 go test -count=1 -v -timeout 3h -run TestPlans ./internal/store -plans $(CARDS)
 
+browser: ## Look at the pages in Chromium: console, contrast, keyboard, narrow screens, and a card that is tried out. SCREENSHOTS=DIR keeps pictures
+	@tools/deps browser
+	npm ci --prefix tools/browser --no-audit --no-fund --loglevel error
+	cd tools/browser && go vet ./... && go test -count=1 -timeout 10m ./...
+
 generate: generate-typescript ## Generate code from the contract
 	go generate ./...
 
@@ -135,4 +140,4 @@ deps: ## Install what the tests need (PostgreSQL, PgBouncer, Monero, a C compile
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: run build quick test test-old-monero simulate mutants e2e drill chaos bench plans generate generate-typescript typescript release-typescript lint compat compat-prose compat-check verify deps help test-client api api-check api-release
+.PHONY: run build quick test test-old-monero simulate mutants e2e drill chaos bench plans browser generate generate-typescript typescript release-typescript lint compat compat-prose compat-check verify deps help test-client api api-check api-release

@@ -774,7 +774,9 @@ type PaymentState string
 
 // Problem An error, in the form that RFC 9457 defines.
 type Problem struct {
-	// Type Identifies the kind of problem; as stable as `code`.
+	// Type Identifies the kind of problem; as stable as `code`. It leads to the explanation of the code: to `/docs/errors` of the service if
+	// the operator has told it its address.
+	//
 	//
 	// Example: https://github.com/cardmint/cardmint/blob/main/README.md#invalid_request
 	Type string `json:"type"`

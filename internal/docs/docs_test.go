@@ -1,11 +1,14 @@
 package docs
 
 import (
+	"go/format"
 	"html"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -240,5 +243,34 @@ func TestGuides_NameOperationsThatExist(t *testing.T) {
 				t.Errorf("%s names %s", g.file, found[1])
 			}
 		}
+	}
+}
+
+func TestGuides_GoIsFormattedAndCompiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds programs")
+	}
+	n := 0
+	for _, g := range guides {
+		text, err := os.ReadFile("../../" + g.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllSubmatch(text, -1) {
+			n++
+			if tidy, err := format.Source(found[1]); err != nil || string(tidy) != string(found[1]) {
+				t.Errorf("%s: not formatted, or not Go: %v", g.file, err)
+			}
+			program := filepath.Join(t.TempDir(), "main.go")
+			if err := os.WriteFile(program, found[1], 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.Command("go", "vet", program).CombinedOutput(); err != nil {
+				t.Errorf("%s: %s", g.file, out)
+			}
+		}
+	}
+	if n < 2 {
+		t.Errorf("only %d programs were found", n)
 	}
 }

@@ -21,27 +21,55 @@ function mend() {
     const name = row ? row.dataset.paramName : control.closest(".body-param") ? "Request body" : control.placeholder || control.name;
     control.setAttribute("aria-label", name || "Value");
   }
+  for (const button of place.querySelectorAll("button:not([aria-label])")) {
+    if (button.textContent.trim() === "") {
+      button.setAttribute("aria-label", button.closest(".copy-to-clipboard") ? "Copy" : button.title || "Unfold");
+    }
+  }
   for (const wide of place.querySelectorAll("pre:not([tabindex]), .table-container:not([tabindex]), .model-box:not([tabindex])")) {
     wide.tabIndex = 0;
   }
 }
 
+// An operation is unfolded by a button; a link within it could not be reached.
+const withoutLinks = (system) => ({
+  components: { DeepLink: ({ text }) => system.React.createElement("span", null, text) },
+});
+
+// Examples are filled into the forms, and would be sent: keep those of what has to be sent.
+function keepFormsEmpty(contract) {
+  for (const item of Object.values(contract.paths)) {
+    for (const operation of Object.values(item)) {
+      for (const parameter of operation.parameters ?? []) {
+        if (parameter.example !== undefined && !parameter.required) {
+          parameter.description += "\n\nExample: `" + parameter.example + "`";
+          delete parameter.example;
+        }
+      }
+    }
+  }
+}
+
 async function show() {
   const contract = await (await fetch("/openapi.json")).json();
+  keepFormsEmpty(contract);
   contract.servers = [{ url: location.origin, description: "This service" }];
   new MutationObserver(mend).observe(place, { childList: true, subtree: true });
   const ui = SwaggerUIBundle({
     spec: contract,
     domNode: place,
     presets: [SwaggerUIBundle.presets.apis],
+    plugins: [withoutLinks],
     layout: "BaseLayout",
     deepLinking: true,
     displayRequestDuration: true,
     defaultModelsExpandDepth: 0,
     syntaxHighlight: { activated: false },
     validatorUrl: null,
-    onComplete: () => token && ui.preauthorizeApiKey("bearer", token),
   });
+  if (token) {
+    ui.preauthorizeApiKey("bearer", token);
+  }
 }
 
 show();
