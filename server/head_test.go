@@ -32,7 +32,7 @@ func TestHead_SaysWhatGetSays(t *testing.T) {
 			equal(t, path+": body", head.body, "")
 			for _, h := range []http.Header{get.header, head.header} {
 				h.Del("Date")
-				h.Del("RateLimit") // each request counts
+				h.Del("RateLimit")                 // each request counts
 				if h.Get("Content-Length") == "" { // net/http counts a body that is short
 					get.header.Del("Content-Length")
 				}

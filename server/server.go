@@ -48,20 +48,33 @@ type Config struct {
 	PublicURL string
 }
 
+func (c *Config) setDefaults() {
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	if c.Audit == nil {
+		c.Audit = c.Log
+	}
+	if c.Limits == nil {
+		c.Limits = limit.New(nil, limit.Config{})
+	}
+	if c.Heartbeat == 0 {
+		c.Heartbeat = 15 * time.Second
+	}
+}
+
+func (c *Config) registerDocs(routes gin.IRouter) {
+	if c.Docs == nil {
+		return
+	}
+	for _, path := range []string{"/", "/docs", "/docs/*page"} {
+		routes.GET(path, gin.WrapH(c.Docs))
+	}
+}
+
 // New returns the handler for the whole service.
 func New(cfg Config) (http.Handler, error) {
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
-	}
-	if cfg.Audit == nil {
-		cfg.Audit = cfg.Log
-	}
-	if cfg.Limits == nil {
-		cfg.Limits = limit.New(nil, limit.Config{})
-	}
-	if cfg.Heartbeat == 0 {
-		cfg.Heartbeat = 15 * time.Second
-	}
+	cfg.setDefaults()
 	engine := newEngine()
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false
@@ -89,11 +102,7 @@ func New(cfg Config) (http.Handler, error) {
 		engine.Use(newCORS(cfg.Origins, spec).handle)
 	}
 	spec.register(alsoHead{engine})
-	if cfg.Docs != nil {
-		for _, path := range []string{"/", "/docs", "/docs/*page"} {
-			alsoHead{engine}.GET(path, gin.WrapH(cfg.Docs))
-		}
-	}
+	cfg.registerDocs(alsoHead{engine})
 	a := &api{orders: cfg.Orders, webhooks: cfg.Webhooks, lists: newLists(), waits: newWaits(), auditLog: cfg.Audit, heartbeat: cfg.Heartbeat,
 		tags: cfg.Orders.Tagger(), etags: etagPrefix()}
 	RegisterHandlersWithOptions(

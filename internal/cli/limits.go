@@ -14,10 +14,10 @@ const limitsEvery = time.Second
 
 // limitFlags limit the number of requests.
 type limitFlags struct {
-	Token   limit.Policy   `name:"limit-token" env:"CARDMINT_LIMIT_TOKEN" default:"1000/10s" placeholder:"LIMIT" help:"How many requests a token may send: 1000/10s means 1000 at once, and 1000 in each 10 seconds after that. Also /s, /min and /h; off for no limit (${default})."`
-	Account limit.Policy   `name:"limit-account" env:"CARDMINT_LIMIT_ACCOUNT" default:"2000/10s" placeholder:"LIMIT" help:"How many requests all tokens of an account may send (${default})."`
-	Create  limit.Policy   `name:"limit-create" env:"CARDMINT_LIMIT_CREATE" default:"100/10s" placeholder:"LIMIT" help:"How many cards an account may create (${default})."`
-	Address limit.Policy   `name:"limit-address" env:"CARDMINT_LIMIT_ADDRESS" default:"60/min" placeholder:"LIMIT" help:"How many requests without a valid token an address may send: an IPv4 address, or an IPv6 network of 64 bits (${default})."`
+	Token   limit.Policy   `name:"limit-token" env:"CARDMINT_LIMIT_TOKEN" default:"10000/10s" placeholder:"LIMIT" help:"How many requests a token may send: 10000/10s means 10000 at once, and 10000 in each 10 seconds after that. Also /s, /min and /h; off for no limit (${default})."`
+	Account limit.Policy   `name:"limit-account" env:"CARDMINT_LIMIT_ACCOUNT" default:"20000/10s" placeholder:"LIMIT" help:"How many requests all tokens of an account may send (${default})."`
+	Create  limit.Policy   `name:"limit-create" env:"CARDMINT_LIMIT_CREATE" default:"2000/10s" placeholder:"LIMIT" help:"How many cards an account may create (${default})."`
+	Address limit.Policy   `name:"limit-address" env:"CARDMINT_LIMIT_ADDRESS" default:"600/min" placeholder:"LIMIT" help:"How many requests without a valid token an address may send: an IPv4 address, or an IPv6 network of 64 bits (${default})."`
 	Proxies []netip.Prefix `name:"trusted-proxies" env:"CARDMINT_TRUSTED_PROXIES" placeholder:"CIDR" help:"Networks of reverse proxies in front of the service, for example 10.0.0.0/8, whose X-Forwarded-For says where requests come from. Without it, nobody's does."`
 }
 

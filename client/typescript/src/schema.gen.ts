@@ -1149,7 +1149,8 @@ export interface components {
         Problem: {
             /**
              * Format: uri
-             * @description Identifies the kind of problem; as stable as `code`.
+             * @description Identifies the kind of problem; as stable as `code`. It leads to the explanation of the code: to `/docs/errors` of the service if
+             *     the operator has told it its address.
              * @example https://github.com/cardmint/cardmint/blob/main/README.md#invalid_request
              */
             type: string;
