@@ -16,14 +16,14 @@ const module = "github.com/cardmint/cardmint/"
 // allowed says which of our packages each of them may import: card imports none of ours; an actor imports card and no other actor; an
 // adapter or server imports card and the actors whose ports it implements or calls; outbound imports none of ours and serves whoever
 // calls strangers; docs imports the contract, and the root package for its guides; failpoint imports none of ours and may be imported by
-// every package; only cli imports adapters, and clienttest, which is for tests.
+// every package; only cli imports adapters, and client/clienttest, which is a module of its own, for tests.
 var allowed = map[string][]string{
 	"":             {},
 	"openapi":      {},
 	"client":       {},
 	"server":       {"internal/account", "internal/card", "internal/limit", "internal/order", "internal/webhook", "openapi"},
 	"cmd/cardmint": {"internal/cli"},
-	"clienttest": {"client", "internal/account", "internal/chain", "internal/issue", "internal/order", "internal/outbound", "internal/rate", "internal/settle",
+	"client/clienttest": {"client", "internal/account", "internal/chain", "internal/issue", "internal/order", "internal/outbound", "internal/rate", "internal/settle",
 		"internal/store", "internal/supplier", "internal/vault", "internal/webhook", "server"},
 
 	"internal/card":      {},

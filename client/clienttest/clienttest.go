@@ -9,9 +9,8 @@
 //		...
 //	}
 //
-// It needs the service's code, and so belongs to the service's module, not to the client's: a module that imports it gets what the service
-// requires. A program that is to keep its versions of other modules has such tests in a module of their own, which requires the program
-// and this one.
+// It needs the service's code, and so is a module of its own: a module that imports it gets what the service requires. A program that is
+// to keep its versions of other modules has such tests in a module of their own, which requires the program and this one.
 //
 // It wires the service as package cli does, and may import what cli may. Nothing outlives the test.
 package clienttest

@@ -10,7 +10,7 @@ import (
 	"github.com/shopspring/decimal"
 
 	"github.com/cardmint/cardmint/client"
-	"github.com/cardmint/cardmint/clienttest"
+	"github.com/cardmint/cardmint/client/clienttest"
 )
 
 // order asks for a card.
