@@ -135,46 +135,35 @@ func TestHouse_PortsAndActorsAreSmall(t *testing.T) {
 
 // A map of a house that has been rebuilt leads nowhere.
 func TestREADME_NamesFilesThatExist(t *testing.T) {
-	text, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	n := 0
-	for _, found := range regexp.MustCompile("`((?:openapi|server|client|internal|cmd|tools)(?:/[A-Za-z0-9_.-]+)+)`").FindAllStringSubmatch(string(text), -1) {
-		n++
-		if _, err := os.Stat(filepath.Join("..", found[1])); err != nil {
-			t.Errorf("README names %s: %v", found[1], err)
+	for _, page := range []string{"README.md", "docs/CONTRIBUTING.md"} {
+		for _, found := range regexp.MustCompile("`((?:openapi|server|client|internal|cmd|tools|docs)(?:/[A-Za-z0-9_.-]+)+)`").FindAllStringSubmatch(text(t, page), -1) {
+			n++
+			if _, err := os.Stat(filepath.Join("..", found[1])); err != nil {
+				t.Errorf("%s names %s: %v", page, found[1], err)
+			}
 		}
 	}
-	if n < 20 {
+	if n < 40 {
 		t.Errorf("only %d names were found", n)
 	}
 }
 
-// What the README shows of Go is compiled and run: it is in the client's examples, but for how far it is indented.
+// What the README shows of Go and TypeScript are whole programs, which other tests run.
 func TestREADME_ShowsWhatTheExamplesRun(t *testing.T) {
-	plain := func(text string) string {
-		var lines []string
-		for line := range strings.Lines(text) {
-			lines = append(lines, strings.TrimSpace(line))
+	for language, path := range map[string]string{"go": "client/examples/quickstart/main.go", "ts": "client/typescript/example/quickstart.ts"} {
+		if !strings.Contains(text(t, "README.md"), "```"+language+"\n"+text(t, path)+"```\n") {
+			t.Errorf("the README does not show %s", path)
 		}
-		return strings.Join(lines, "\n")
 	}
-	text, err := os.ReadFile("../README.md")
+}
+
+// text returns a file of the repository.
+func text(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("..", path))
 	if err != nil {
 		t.Fatal(err)
 	}
-	examples, err := os.ReadFile("../client/example_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	shown := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	if len(shown) == 0 {
-		t.Error("the README shows no Go")
-	}
-	for _, code := range shown {
-		if !strings.Contains(plain(string(examples)), strings.TrimSpace(plain(code[1]))) {
-			t.Errorf("no example runs this:\n%s", code[1])
-		}
-	}
+	return string(content)
 }
