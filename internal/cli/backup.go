@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/store"
 )
 
 type backupCommand struct {
+	output `embed:""`
+
 	File string `arg:"" help:"File to write. It must not exist."`
 }
 
@@ -18,7 +21,17 @@ func (backupCommand) Help() string {
 
 Examples:
   cardmint backup /var/backups/cardmint-$(date +%F)
-  cardmint backup before-upgrade --database-url postgres://cardmint@localhost/cardmint`
+  cardmint backup before-upgrade --database-url postgres://cardmint@localhost/cardmint` + jsonHelp(backupJSON{})
+}
+
+// backupJSON is what a backup holds, for programs.
+type backupJSON struct {
+	File          string   `json:"file"`
+	Cards         int64    `json:"cards"`
+	SchemaVersion int64    `json:"schema_version"`
+	NewestEntry   instant  `json:"newest_entry"`
+	Bytes         int64    `json:"bytes,omitempty"`
+	Kept          []string `json:"kept,omitempty"`
 }
 
 // Run writes a backup.
@@ -27,11 +40,15 @@ func (c backupCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return explainBackup(err)
 	}
-	fmt.Fprintf(g.stdout, "wrote %s: %s, schema version %d, newest entry: %s, %s\n", c.File, count(contents.Cards, "card"), contents.Schema.Version, moment(contents.Newest), bytes(size))
-	return nil
+	made := backupJSON{File: c.File, Cards: contents.Cards, SchemaVersion: contents.Schema.Version, NewestEntry: instant{contents.Newest}, Bytes: size}
+	return c.write(g, made, func(w io.Writer) {
+		fmt.Fprintf(w, "wrote %s: %s, schema version %d, newest entry: %s, %s\n", c.File, count(contents.Cards, "card"), contents.Schema.Version, moment(contents.Newest), bytes(size))
+	})
 }
 
 type restoreCommand struct {
+	output `embed:""`
+
 	File    string `arg:"" help:"A file that 'cardmint backup' wrote."`
 	Replace bool   `help:"Replace the database that is there. SQLite's files are kept under another name; PostgreSQL's tables are not."`
 }
@@ -41,7 +58,7 @@ func (restoreCommand) Help() string {
 
 Examples:
   cardmint restore /var/backups/cardmint-2026-11-20
-  cardmint restore before-upgrade --replace --database-url postgres://cardmint@localhost/cardmint`
+  cardmint restore before-upgrade --replace --database-url postgres://cardmint@localhost/cardmint` + jsonHelp(backupJSON{})
 }
 
 // Run restores a backup.
@@ -49,6 +66,9 @@ func (c restoreCommand) Run(ctx context.Context, g *globals) error {
 	r, err := store.Restore(ctx, g.DatabaseURL, c.File, c.Replace, time.Now(), g.progress)
 	if err != nil {
 		return explainBackup(err)
+	}
+	if c.JSON {
+		return writeJSON(g, backupJSON{File: c.File, Cards: r.Cards, SchemaVersion: r.Schema.Version, NewestEntry: instant{r.Newest}, Kept: r.Kept})
 	}
 	fmt.Fprintf(g.stdout, "restored %s, schema version %d\n", count(r.Cards, "card"), r.Schema.Version)
 	for _, name := range r.Kept {

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/user"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/google/uuid"
 
@@ -15,6 +15,7 @@ import (
 )
 
 type cardListCommand struct {
+	output    `embed:""`
 	Account   string            `placeholder:"NAME" help:"Only cards of this account."`
 	State     card.PaymentState `placeholder:"STATE" enum:",unpaid,detected,underpaid,confirming,paid,late,expired,canceled,reversed" default:"" help:"Only cards whose payment is in this state: unpaid, detected, underpaid, confirming, paid, late, expired, canceled or reversed."`
 	Attention bool              `help:"Only cards that wait for an operator: late or lost payments, and cards that the supplier declined or got wrong."`
@@ -22,7 +23,7 @@ type cardListCommand struct {
 }
 
 func (cardListCommand) Help() string {
-	return "Newest first, of all accounts; with --attention oldest first. No credentials are shown.\n\nExamples:\n  cardmint card list --attention\n  cardmint card list --account shop --state late"
+	return "Newest first, of all accounts; with --attention oldest first. No credentials are shown.\n\nExamples:\n  cardmint card list --attention\n  cardmint card list --account shop --state late" + jsonHelp([]cardJSON{})
 }
 
 // Run lists cards.
@@ -51,17 +52,23 @@ func (c cardListCommand) Run(ctx context.Context, g *globals) error {
 			return err
 		}
 		cards = upTo(g, c.Limit, cards)
-		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, strings.Join([]string{"UUID", "ACCOUNT", "CREATED", "USD", "CURRENCY", "AMOUNT", "RECEIVED", "STATUS", "STATE"}, "\t"))
-		for _, c := range cards {
-			fmt.Fprintln(table, strings.Join([]string{c.UUID.String(), names[c.AccountID], day(&c.CreatedAt), c.USD.String(), c.Coin.Code,
-				c.Coin.Decimal(c.Amount).String(), c.Coin.Decimal(c.Received).String(), string(c.Status), string(c.State)}, "\t"))
+		all := []cardJSON{}
+		for _, one := range cards {
+			all = append(all, newCardJSON(one, names[one.AccountID]))
 		}
-		if err := table.Flush(); err != nil || !c.Attention {
+		if err := c.write(g, all, func(table io.Writer) { printCards(g, table, cards, names) }); err != nil || !c.Attention {
 			return err
 		}
 		return next(ctx, g, o, cards)
 	})
+}
+
+func printCards(g *globals, table io.Writer, cards []*card.Card, names map[uuid.UUID]string) {
+	fmt.Fprintln(table, strings.Join([]string{"UUID", "ACCOUNT", "CREATED", "USD", "CURRENCY", "AMOUNT", "RECEIVED", "STATUS", "STATE"}, "\t"))
+	for _, c := range cards {
+		fmt.Fprintln(table, strings.Join([]string{c.UUID.String(), names[c.AccountID], day(&c.CreatedAt), c.USD.String(), c.Coin.Code,
+			c.Coin.Decimal(c.Amount).String(), c.Coin.Decimal(c.Received).String(), string(c.Status), g.paint(g.stdout, stateColor(c.State), string(c.State))}, "\t"))
+	}
 }
 
 // next prints what an operator does after the list of what waits for one. The list itself is on standard output.

@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
@@ -14,13 +14,15 @@ import (
 )
 
 type cardShowCommand struct {
+	output `embed:""`
+
 	UUID string `arg:"" help:"The card's uuid."`
 	All  bool   `help:"Show every transfer, not just the 20 largest."`
 	To   bool   `name:"refund-address" help:"Show only the address that money is to be given back to, in full. The log says that it was read, and by whom."`
 }
 
 func (cardShowCommand) Help() string {
-	return "Everything that is kept of a card but its credentials: what it waits for, the quote, its transfers, how far its issuing is, what operators decided, what the account was told, and what can be decided now.\n\nExamples:\n  cardmint card show 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88\n  cardmint card show --refund-address 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
+	return "Everything that is kept of a card but its credentials: what it waits for, the quote, its transfers, how far its issuing is, what operators decided, what the account was told, and what can be decided now.\n\nExamples:\n  cardmint card show 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88\n  cardmint card show --refund-address 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88" + jsonHelp(recordJSON{}) + " With --refund-address, the object has only that, in full."
 }
 
 // Run shows a card.
@@ -39,22 +41,26 @@ func (c cardShowCommand) Run(ctx context.Context, g *globals) error {
 			return err
 		}
 		if c.To {
-			return showRefundAddress(ctx, g, r.Card, refundTo)
+			return c.showRefundAddress(ctx, g, r.Card, refundTo)
 		}
 		x, err := o.explained(ctx, r)
 		if err != nil {
 			return err
 		}
 		r.Card.RefundAddress = refundTo
-		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
-		showCard(table, r, x)
-		c.showTransfers(table, r)
-		showHistory(table, r)
-		if err := table.Flush(); err != nil {
+		data, err := newRecordJSON(r, x, time.Now())
+		if err != nil {
 			return err
 		}
-		offer(g.stdout, r.Card, x)
-		return nil
+		err = c.write(g, data, func(table io.Writer) {
+			showCard(table, r, x)
+			c.showTransfers(table, r)
+			showHistory(table, r)
+		})
+		if err == nil && !c.JSON {
+			offer(g.stdout, r.Card, x)
+		}
+		return err
 	})
 }
 
@@ -68,20 +74,19 @@ func (o office) refundAddress(c *card.Card) (card.Secret, error) {
 }
 
 // showRefundAddress prints an address in full, once the log says who reads it.
-func showRefundAddress(ctx context.Context, g *globals, c *card.Card, address card.Secret) error {
+func (c cardShowCommand) showRefundAddress(ctx context.Context, g *globals, of *card.Card, address card.Secret) error {
 	if address == "" {
-		return hint(fmt.Errorf("the order of card %s named no refund address", c.UUID), "ask the customer where the money is to be sent")
+		return hint(fmt.Errorf("the order of card %s named no refund address", of.UUID), "ask the customer where the money is to be sent")
 	}
 	who, err := decider("reads", "")
 	if err != nil {
 		return err
 	}
-	g.audit.WarnContext(ctx, "operator read a refund address", "card", c.UUID, "operator", who)
-	_, err = fmt.Fprintln(g.stdout, address.Reveal())
-	return err
+	g.audit.WarnContext(ctx, "operator read a refund address", "card", of.UUID, "operator", who)
+	return c.write(g, map[string]string{"refund_address": address.Reveal()}, func(w io.Writer) { fmt.Fprintln(w, address.Reveal()) })
 }
 
-func showCard(table *tabwriter.Writer, r operator.Record, x operator.Explanation) {
+func showCard(table io.Writer, r operator.Record, x operator.Explanation) {
 	c := r.Card
 	amount := func(a card.Amount) string { return c.Coin.Decimal(a).String() }
 	row := func(name, format string, args ...any) { fmt.Fprintf(table, name+"\t"+format+"\n", args...) }
@@ -152,7 +157,7 @@ func showRefusals(row func(name, format string, args ...any), i *operator.Intent
 const mostShown = 20
 
 // showTransfers shows the largest transfers, first seen first.
-func (c cardShowCommand) showTransfers(table *tabwriter.Writer, r operator.Record) {
+func (c cardShowCommand) showTransfers(table io.Writer, r operator.Record) {
 	shown := r.Transfers
 	if len(shown) == 0 {
 		return
@@ -172,7 +177,7 @@ func (c cardShowCommand) showTransfers(table *tabwriter.Writer, r operator.Recor
 	}
 }
 
-func showHistory(table *tabwriter.Writer, r operator.Record) {
+func showHistory(table io.Writer, r operator.Record) {
 	c := r.Card
 	if len(r.Resolutions) > 0 {
 		fmt.Fprintln(table, "\nDECISION\tAMOUNT\tWHEN\tOPERATOR\tTRANSACTION\tNOTE")

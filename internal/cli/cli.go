@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -27,15 +28,18 @@ type globals struct {
 	Mode        string `env:"CARDMINT_MODE" default:"test" enum:"test,live" placeholder:"MODE" help:"Test or live. It is part of every token, so that a token for tests is never taken for a real one (${default})."`
 	LogFormat   string `name:"log-format" env:"CARDMINT_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"Format of the log on standard error: text or json (${default})."`
 	LogLevel    string `name:"log-level" env:"CARDMINT_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"Lowest level to log: debug, info, warn or error (${default})."`
+	Color       string `default:"auto" enum:"auto,always,never" placeholder:"WHEN" help:"Colors: auto (on a terminal, unless NO_COLOR is set), always or never (${default})."`
 
 	stdout, stderr io.Writer
 	log            *slog.Logger
-	audit          *slog.Logger // of who reads secrets, whatever the level of the log
+	audit          *slog.Logger // of who reads secrets and where the service is, whatever the level of the log
 	newer          sync.Once    // tells of a newer schema
 }
 
 type commands struct {
 	globals
+
+	ShowVersion versionFlag `name:"version" help:"Print the version."`
 
 	Dev     devCommand     `cmd:"" help:"Run everything in one process, with simulated money, for trying it out and for development."`
 	Serve   serveCommand   `cmd:"" help:"Run the service: the API, the worker, or both."`
@@ -92,7 +96,10 @@ type commands struct {
 		Serve  supplierServeCommand  `cmd:"" help:"Run a supplier of cards that are not real, for development and tests."`
 		Ledger supplierLedgerCommand `cmd:"" help:"Print what such a supplier was asked for and made."`
 	} `cmd:"" help:"Suppliers, which make the cards."`
-	Version versionCommand `cmd:"" help:"Print the version."`
+	Completion completionCommand `cmd:"" help:"Print a script that completes commands in a shell."`
+	Complete   completeCommand   `cmd:"" name:"__complete" hidden:"" help:"Print what can come next in a command line."`
+	Help       helpCommand       `cmd:"" help:"Print the help of a command."`
+	Version    versionCommand    `cmd:"" help:"Print the version."`
 }
 
 // newCommands returns the commands with the flags of every coin.
@@ -136,22 +143,25 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(code int) { exit = code }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, Summary: false}),
+		kong.Help(printHelp),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 	)
 	if err != nil {
 		fmt.Fprintf(stderr, "cardmint: %v\n", err)
 		return 2
 	}
-	if len(args) == 0 {
-		args = []string{"--help"}
-	}
-	parsed, err := parser.Parse(args)
-	if exit >= 0 { // help was printed
+	parsed, err := parser.Parse(helpFor(args))
+	if exit >= 0 { // help or the version was printed
 		return exit
 	}
 	if err != nil {
-		return report(stderr, 2, hint(err, "run 'cardmint%s --help' to see what it takes", commandOf(err)))
+		return c.report(2, hint(err, "run 'cardmint%s --help' to see what it takes", commandOf(err)))
 	}
+	return c.run(parsed)
+}
+
+// run runs the command that was parsed, and returns the exit code.
+func (c *commands) run(parsed *kong.Context) int {
 	c.log, c.audit = c.loggers()
 	slog.SetDefault(c.log)
 	slog.SetLogLoggerLevel(slog.LevelDebug) // net/http logs there what receivers of webhooks send unasked
@@ -165,7 +175,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		if errors.Is(err, errWaiting) {
 			code = codeWaiting
 		}
-		return report(stderr, code, explain(err))
+		return c.report(code, explain(err))
 	}
 	return 0
 }
@@ -181,11 +191,12 @@ func commandOf(err error) string {
 	return ""
 }
 
-func report(stderr io.Writer, code int, err error) int {
-	fmt.Fprintf(stderr, "cardmint: %v\n", err)
+// report prints why a command failed and what to do, and returns the exit code.
+func (g *globals) report(code int, err error) int {
+	fmt.Fprintf(g.stderr, "%s %v\n", g.paint(g.stderr, red, "cardmint:"), err)
 	var h interface{ Hint() string }
 	if errors.As(err, &h) {
-		fmt.Fprintf(stderr, "hint: %s\n", h.Hint())
+		fmt.Fprintf(g.stderr, "%s %s\n", g.paint(g.stderr, yellow, "hint:"), h.Hint())
 	}
 	return code
 }
@@ -218,14 +229,22 @@ func (h atLeast) WithGroup(name string) slog.Handler {
 	return atLeast{h.Handler.WithGroup(name), h.level}
 }
 
-type versionCommand struct{}
+type versionCommand struct {
+	output `embed:""`
+}
 
-func (versionCommand) Help() string { return "Example:\n  cardmint version" }
+type versionJSON struct {
+	Version string `json:"version"`
+	Go      string `json:"go"`
+}
+
+func (versionCommand) Help() string {
+	return "Examples:\n  cardmint version\n  cardmint --version" + jsonHelp(versionJSON{})
+}
 
 // Run prints the version.
-func (versionCommand) Run(g *globals) error {
-	_, err := fmt.Fprintln(g.stdout, "cardmint", version())
-	return err
+func (c versionCommand) Run(g *globals) error {
+	return c.write(g, versionJSON{version(), runtime.Version()}, func(w io.Writer) { fmt.Fprintln(w, "cardmint", version()) })
 }
 
 // version returns the module's version, which go install and the release build set.

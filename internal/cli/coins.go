@@ -30,13 +30,17 @@ func newCoinFlags() coinFlags {
 	return f
 }
 
-// coinVars are the variables for coins in the texts of help.
+// coinVars are the variables in the texts of help: of coins, and of events.
 func coinVars() kong.Vars {
 	var codes []string
 	for _, c := range chain.Coins() {
 		codes = append(codes, c.Code)
 	}
-	return kong.Vars{"default_coin": codes[0], "coins": strings.Join(codes, ", ")}
+	var events []string
+	for _, e := range card.EventTypes() {
+		events = append(events, string(e))
+	}
+	return kong.Vars{"default_coin": codes[0], "coins": strings.Join(codes, ", "), "event_types": strings.Join(events, ", ")}
 }
 
 // enabled is a coin that is used, with its settings.

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
-	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/order"
@@ -21,13 +24,15 @@ const devPool = 1000
 type devCommand struct {
 	Listen string `env:"CARDMINT_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address to listen on (${default})."`
 	Rate   string `env:"CARDMINT_DEV_RATE" default:"150" placeholder:"USD" help:"What one coin of each currency is worth, in US dollars (${default})."`
+	Demo   bool   `name:"seed-demo" help:"Make a card in every state that a payment can be in. Does nothing if the database has cards already."`
+	Open   bool   `help:"Open the documentation of the API in a browser, when standard output is a terminal."`
 
 	Limits   devLimitFlags `embed:""`
 	Supplier supplierFlags `embed:""`
 }
 
 func (devCommand) Help() string {
-	return "The chain is simulated, the cards are not real, and the exchange rate is fixed. The first start creates the key file, an account and a token; the token stays the same. Everything is kept in the database and survives a restart.\n\nExamples:\n  cardmint dev\n  cardmint dev --listen 127.0.0.1:9000 --database-url sqlite:/tmp/try.db --keys /tmp/try.keys"
+	return "The chain is simulated, the cards are not real, and the exchange rate is fixed. The first start creates the key file, an account and a token; the token stays the same. Everything is kept in the database and survives a restart. What it prints can be pasted into a second terminal.\n\nExamples:\n  cardmint dev\n  cardmint dev --seed-demo --open\n  cardmint dev --listen 127.0.0.1:9000 --database-url sqlite:/tmp/try.db --keys /tmp/try.keys"
 }
 
 // Run runs the sandbox until ctx ends.
@@ -67,32 +72,78 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 			return accounts.DevToken(ctx)
 		},
 		orders: order.Config{Currencies: coins, CheckAddress: addressChecks(coins, true)}, addresses: addressFlags{Pool: devPool},
-		started: func(ctx context.Context, accounts *account.Service, url string) error {
-			token, err := accounts.DevToken(ctx)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(g.stdout, welcome, url, token.Reveal(), coins[0].Code)
-			return err
-		},
+		started: func(ctx context.Context, r running) error { return c.welcome(ctx, g, r, coins[0]) },
 	})
 }
 
+// welcome prints what to do with the service that runs, after the cards of the demonstration are there.
+func (c devCommand) welcome(ctx context.Context, g *globals, r running, coin card.Currency) error {
+	token, err := r.accounts.DevToken(ctx)
+	if err != nil {
+		return err
+	}
+	if c.Demo {
+		if err := c.seedDemo(ctx, g, r, token, coin); err != nil {
+			return hint(fmt.Errorf("--seed-demo: %w", err), "try it with a database of its own: cardmint dev --seed-demo --database-url sqlite:/tmp/demo.db --keys /tmp/demo.keys")
+		}
+	}
+	program, where := self()
+	if _, err := fmt.Fprintf(g.stdout, welcome, r.url, token.Reveal(), coin.Code, program, where); err != nil {
+		return err
+	}
+	if c.Open && isTerminal(g.stdout) {
+		if err := browse(ctx, r.url+"/docs"); err != nil {
+			fmt.Fprintf(g.stderr, "no browser could be opened (%v): open %s/docs yourself\n", err, r.url)
+		}
+	}
+	return nil
+}
+
+// self returns what a shell can run this program by, and which directory it must be in; "" for any.
+func self() (program, where string) {
+	path, err := os.Executable()
+	switch {
+	case err != nil || !strings.ContainsRune(os.Args[0], filepath.Separator): // found by the shell
+		return "cardmint", ""
+	case filepath.Base(filepath.Dir(path)) == "exe" && strings.Contains(path, "go-build"): // which go run deletes at the end
+		return "go run ./cmd/cardmint", " in this directory"
+	case plain.MatchString(path):
+		return path, ""
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'", ""
+}
+
+// browse opens a page in the user's browser.
+func browse(ctx context.Context, url string) error {
+	opener := "xdg-open"
+	if runtime.GOOS == "darwin" {
+		opener = "open"
+	}
+	return exec.CommandContext(ctx, opener, url).Start()
+}
+
+// What it prints is read by programs too: api and token keep lines of their own.
 const welcome = `api: %[1]s
 token: %[2]s
 docs: %[1]s/docs
 
+This terminal is in use now. Open a second one%[5]s and paste into it, first of all:
+
+  export CARDMINT_URL=%[1]s CARDMINT_TOKEN=%[2]s
+
 Create a card, pay for it, read it with its credentials:
 
-  card=$(curl -sS %[1]s/api/cards -H "Authorization: Bearer %[2]s" -H "Content-Type: application/json" -d '{"usd_amount": "150", "currency": "%[3]s"}' | tee /dev/stderr | sed 's/.*"uuid":"\([^"]*\)".*/\1/')
+  card=$(curl -sS "$CARDMINT_URL/api/cards" -H "Authorization: Bearer $CARDMINT_TOKEN" -H "Content-Type: application/json" -d '{"usd_amount": "150", "currency": "%[3]s"}' | tee /dev/stderr | sed 's/.*"uuid":"\([^"]*\)".*/\1/')
 
-  curl -sS -X POST %[1]s/api/sandbox/cards/$card/payments -H "Authorization: Bearer %[2]s"
+  curl -sS -X POST "$CARDMINT_URL/api/sandbox/cards/$card/payments" -H "Authorization: Bearer $CARDMINT_TOKEN"
 
-  curl -sS %[1]s/api/cards/$card -H "Authorization: Bearer %[2]s"
+  curl -sS "$CARDMINT_URL/api/cards/$card" -H "Authorization: Bearer $CARDMINT_TOKEN"
 
-Have its events sent to your own program:
+See its events as they come, or have them sent to a program of your own:
 
-  CARDMINT_URL=%[1]s CARDMINT_TOKEN=%[2]s cardmint listen --forward-to http://localhost:3000/hook
+  %[4]s listen --after 0
+
+  %[4]s listen --forward-to localhost:3000/hook
 
 Stop with Ctrl-C.
 `

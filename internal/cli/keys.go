@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -30,7 +31,14 @@ func (keysCreateCommand) Run(g *globals) error {
 	return nil
 }
 
-type keysAddCommand struct{}
+type keysAddCommand struct {
+	output `embed:""`
+}
+
+type addedKeyJSON struct {
+	Key  string `json:"key"`
+	File string `json:"file"`
+}
 
 func (keysAddCommand) Help() string {
 	return `The first step of a rotation. The key file gets another encryption key, which nothing is encrypted with yet. Processes that run with this file
@@ -44,18 +52,19 @@ A rotation:
   cardmint keys retire OLD-ID    # removes the old key; copy the file once more, and keep a copy apart from the database
 
 Example:
-  cardmint keys add --keys /etc/cardmint/cardmint.keys`
+  cardmint keys add --keys /etc/cardmint/cardmint.keys` + jsonHelp(addedKeyJSON{})
 }
 
 // Run adds a key.
-func (keysAddCommand) Run(g *globals) error {
+func (c keysAddCommand) Run(g *globals) error {
 	id, err := vault.AddKey(g.Keys)
 	if err != nil {
 		return g.cantChangeKeys(err)
 	}
-	fmt.Fprintf(g.stdout, "added key %s to %s; nothing is encrypted with it yet\n", id, g.Keys)
-	fmt.Fprintf(g.stdout, "copy the file to every host, then run: %s\n", command("keys", "promote", id.String()))
-	return nil
+	return c.write(g, addedKeyJSON{id.String(), g.Keys}, func(w io.Writer) {
+		fmt.Fprintf(w, "added key %s to %s; nothing is encrypted with it yet\n", id, g.Keys)
+		fmt.Fprintf(w, "copy the file to every host, then run: %s\n", command("keys", "promote", id.String()))
+	})
 }
 
 type keysPromoteCommand struct {
@@ -140,18 +149,23 @@ func (c keysRetireCommand) Run(ctx context.Context, g *globals) error {
 	})
 }
 
-type keysListCommand struct{}
+type keysListCommand struct {
+	output `embed:""`
+}
 
 func (keysListCommand) Help() string {
-	return "Shows each encryption key, how many rows it has encrypted, and which running processes have it; never the keys themselves.\n\nExample:\n  cardmint keys list"
+	return "Shows each encryption key, how many rows it has encrypted, and which running processes have it; never the keys themselves.\n\nExample:\n  cardmint keys list" + jsonHelp(keysJSON{})
 }
 
 // Run lists the keys.
-func (keysListCommand) Run(ctx context.Context, g *globals) error {
+func (c keysListCommand) Run(ctx context.Context, g *globals) error {
 	return g.officeDespite(ctx, card.ErrRetiredKey, func(o office) error {
 		keys, holders, err := custody.Report(ctx, o.db, o.vault.Keys())
 		if err != nil {
 			return err
+		}
+		if c.JSON {
+			return writeJSON(g, newKeysJSON(keys, holders))
 		}
 		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(table, "KEY\tCREATED\tSTATE\tROWS\tPROCESSES")

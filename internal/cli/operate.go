@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/account"
@@ -127,11 +127,12 @@ func (g *globals) officeDespite(ctx context.Context, tolerated error, f func(off
 }
 
 type accountCreateCommand struct {
-	Name string `arg:"" help:"Name of the account. Must be unique."`
+	output `embed:""`
+	Name   string `arg:"" help:"Name of the account. Must be unique."`
 }
 
 func (accountCreateCommand) Help() string {
-	return "Example:\n  cardmint account create shop"
+	return "Example:\n  cardmint account create shop" + jsonHelp(accountJSON{})
 }
 
 // Run creates an account.
@@ -144,27 +145,27 @@ func (c accountCreateCommand) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(g.stdout, "account %s %s\n", a.Name, a.ID)
-		return nil
+		return c.write(g, accountJSON{a.ID, a.Name, instant{a.CreatedAt}}, func(w io.Writer) { fmt.Fprintf(w, "account %s %s\n", a.Name, a.ID) })
 	})
 }
 
 type tokenCreateCommand struct {
+	output    `embed:""`
 	Account   string   `arg:"" help:"The account's name."`
 	Name      string   `default:"" help:"What the token is for; shown in the list."`
 	Scopes    scopes   `default:"all" placeholder:"SCOPES" help:"What it may do, with commas between: cards:read, cards:create, credentials:reveal, webhooks:manage, events:read, or all, also what later versions add (${default})."`
 	ExpiresIn lifespan `aliases:"ttl" xor:"expiry" placeholder:"DURATION" help:"How long it is valid, for example 90d or 720h. Without it, it is valid until it is revoked."`
-	ExpiresAt *instant `xor:"expiry" placeholder:"TIME" help:"When it expires instead, for example 2027-01-31 (at its beginning, UTC) or 2027-01-31T18:00:00Z."`
+	ExpiresAt *moment  `xor:"expiry" placeholder:"TIME" help:"When it expires instead, for example 2027-01-31 (at its beginning, UTC) or 2027-01-31T18:00:00Z."`
 }
 
 func (tokenCreateCommand) Help() string {
-	return "The token alone is printed on standard output. It is stored only as a keyed hash and can't be shown again.\n\nA token without credentials:reveal sees credentials masked wherever cards are shown. Replace every process of versions that know no scopes before you create a token with less than all: they would let it do everything, and no longer start once there is one.\n\nExamples:\n  cardmint token create shop\n  cardmint token create shop --name checkout --scopes cards:create --expires-in 90d\n  cardmint token create shop --name books --scopes cards:read,events:read --expires-at 2027-01-31"
+	return "The token alone is printed on standard output. It is stored only as a keyed hash and can't be shown again.\n\nA token without credentials:reveal sees credentials masked wherever cards are shown. Replace every process of versions that know no scopes before you create a token with less than all: they would let it do everything, and no longer start once there is one.\n\nExamples:\n  cardmint token create shop\n  cardmint token create shop --name checkout --scopes cards:create --expires-in 90d\n  cardmint token create shop --name books --scopes cards:read,events:read --expires-at 2027-01-31" + jsonHelp(createdTokenJSON{})
 }
 
 // Run creates a token and prints it.
 func (c tokenCreateCommand) Run(ctx context.Context, g *globals) error {
 	return g.office(ctx, func(o office) error {
-		_, text, err := o.accounts.CreateToken(ctx, c.Account, account.TokenRequest{Name: c.Name, Scopes: account.Scopes(c.Scopes),
+		made, text, err := o.accounts.CreateToken(ctx, c.Account, account.TokenRequest{Name: c.Name, Scopes: account.Scopes(c.Scopes),
 			TTL: time.Duration(c.ExpiresIn), ExpiresAt: (*time.Time)(c.ExpiresAt)})
 		if errors.Is(err, card.ErrNoRow) {
 			return hint(fmt.Errorf("there is no account %q", c.Account), "make it with: cardmint account create %q", c.Account)
@@ -172,19 +173,20 @@ func (c tokenCreateCommand) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(g.stdout, text.Reveal())
-		return nil
+		return c.write(g, createdTokenJSON{newTokenJSON(made, nil), text.Reveal()}, func(w io.Writer) { fmt.Fprintln(w, text.Reveal()) })
 	})
 }
 
-type tokenListCommand struct{}
+type tokenListCommand struct {
+	output `embed:""`
+}
 
 func (tokenListCommand) Help() string {
-	return "USED is when a token was used last, by any process, to within about a minute.\n\nExample:\n  cardmint token list"
+	return "USED is when a token was used last, by any process, to within about a minute.\n\nExample:\n  cardmint token list" + jsonHelp([]tokenJSON{})
 }
 
 // Run lists the tokens.
-func (tokenListCommand) Run(ctx context.Context, g *globals) error {
+func (c tokenListCommand) Run(ctx context.Context, g *globals) error {
 	return g.office(ctx, func(o office) error {
 		tokens, err := o.db.Tokens(ctx)
 		if err != nil {
@@ -194,16 +196,20 @@ func (tokenListCommand) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return err
 		}
-		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, strings.Join([]string{"ID", "ACCOUNT", "NAME", "SCOPES", "CREATED", "USED", "EXPIRES", "REVOKED"}, "\t"))
+		all := []tokenJSON{}
 		for _, t := range tokens {
-			used := "never"
-			if at, known := uses[t.ID]; known {
-				used = day(&at)
-			}
-			fmt.Fprintln(table, strings.Join([]string{t.ID.String(), t.Account, orDash(t.Name), t.Scopes.String(), day(&t.CreatedAt), used, day(t.ExpiresAt), day(t.RevokedAt)}, "\t"))
+			all = append(all, newTokenJSON(t, uses))
 		}
-		return table.Flush()
+		return c.write(g, all, func(table io.Writer) {
+			fmt.Fprintln(table, strings.Join([]string{"ID", "ACCOUNT", "NAME", "SCOPES", "CREATED", "USED", "EXPIRES", "REVOKED"}, "\t"))
+			for _, t := range tokens {
+				used := "never"
+				if at, known := uses[t.ID]; known {
+					used = day(&at)
+				}
+				fmt.Fprintln(table, strings.Join([]string{t.ID.String(), t.Account, orDash(t.Name), t.Scopes.String(), day(&t.CreatedAt), used, day(t.ExpiresAt), day(t.RevokedAt)}, "\t"))
+			}
+		})
 	})
 }
 

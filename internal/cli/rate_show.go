@@ -4,17 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/rate"
 )
 
 type rateShowCommand struct {
+	output `embed:""`
+
 	Coins []string  `arg:"" optional:"" default:"${default_coin}" help:"Codes of currencies (${default})."`
 	Flags liveFlags `embed:""`
 }
@@ -26,7 +29,49 @@ func (rateShowCommand) Help() string {
 	}
 	slices.Sort(sources)
 	return "Asks every source once and prints the rates that would follow. It also shows what was accepted last, by which process or operator, and what waits for an operator. Nothing is changed. The sources with a market are, for" + strings.Join(sources, "") +
-		"\n\nExamples:\n  cardmint rate show\n  cardmint rate show " + strings.Join(slices.Sorted(maps.Keys(chain.Markets())), " ") + " --rate-max-spread 1"
+		"\n\nExamples:\n  cardmint rate show\n  cardmint rate show " + strings.Join(slices.Sorted(maps.Keys(chain.Markets())), " ") + " --rate-max-spread 1" + jsonHelp([]coinRateJSON{})
+}
+
+// coinRateJSON is what is known of a coin's rate, for programs. A part that there is not is null.
+type coinRateJSON struct {
+	Currency string        `json:"currency"`
+	Rate     *rateJSON     `json:"rate"`
+	Accepted *acceptedJSON `json:"accepted"`
+	Waiting  []parkedJSON  `json:"waiting"`
+}
+
+type acceptedJSON struct {
+	USD    card.Decimal `json:"usd"`
+	At     instant      `json:"at"`
+	Source string       `json:"source"`
+	By     string       `json:"by"`
+	Note   string       `json:"note"`
+}
+
+type parkedJSON struct {
+	USD   card.Decimal `json:"usd"`
+	Since instant      `json:"since"`
+	By    string       `json:"by"`
+	Why   string       `json:"why"`
+}
+
+// known returns what is known of the rates, for programs.
+func (c rateShowCommand) known(live *rate.Live, known *ratesBefore) []coinRateJSON {
+	all := []coinRateJSON{}
+	for _, coin := range c.Coins {
+		one := coinRateJSON{Currency: coin, Waiting: []parkedJSON{}}
+		if r, err := live.Rate(coin); err == nil {
+			one.Rate = &rateJSON{r.USD, instant{r.At}, r.Source}
+		}
+		if last, ok := known.last(coin); ok {
+			one.Accepted = &acceptedJSON{last.USD, instant{last.At}, last.Source, last.By, last.Note}
+		}
+		for _, p := range known.waiting(coin) {
+			one.Waiting = append(one.Waiting, parkedJSON{p.USD, instant{p.Since}, p.By, p.Why})
+		}
+		all = append(all, one)
+	}
+	return all
 }
 
 // Run asks the sources.
@@ -42,8 +87,19 @@ func (c rateShowCommand) Run(ctx context.Context, g *globals) error {
 	live.UseBook(known, processName())
 	fmt.Fprintln(g.stderr, "asking", strings.Join(live.Sources(), ", "), "...")
 	failed := errors.Join(live.Follow(ctx), live.Tick(ctx))
-	table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
 	advice := "leave a source out with --rate-sources, or move a bound: cardmint rate show --help"
+	for _, coin := range c.Coins {
+		if len(known.waiting(coin)) > 0 {
+			advice = "no card is sold for it: look at the market, then run: cardmint rate accept " + coin + ` --note "..."`
+		}
+	}
+	if err := c.write(g, c.known(live, known), func(table io.Writer) { c.print(table, live, known) }); err != nil {
+		return err
+	}
+	return hint(failed, "%s", advice)
+}
+
+func (c rateShowCommand) print(table io.Writer, live *rate.Live, known *ratesBefore) {
 	for _, coin := range c.Coins {
 		if r, err := live.Rate(coin); err == nil {
 			fmt.Fprintf(table, "%s\t%s USD\t%s\t%s\n", coin, r.USD, day(&r.At), r.Source)
@@ -53,13 +109,8 @@ func (c rateShowCommand) Run(ctx context.Context, g *globals) error {
 		}
 		for _, p := range known.waiting(coin) {
 			fmt.Fprintf(table, "%s\twaits for an operator: %s USD\t%s\tat %s: %s\n", coin, p.USD, day(&p.Since), oneLine(p.By), p.Why)
-			advice = "no card is sold for it: look at the market, then run: cardmint rate accept " + coin + ` --note "..."`
 		}
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	return hint(failed, "%s", advice)
 }
 
 // ratesBefore are the rates that the database had at one moment. It implements rate.Book, and stores nothing.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,8 +21,9 @@ var errWaiting = errors.New("it agrees, but something waits")
 const codeWaiting = 3
 
 type reconcileCommand struct {
+	output `embed:""`
+
 	Full bool `help:"Read everything again, and compare it with what earlier readings kept."`
-	JSON bool `name:"json" help:"Print JSON."`
 }
 
 func (reconcileCommand) Help() string {
@@ -56,9 +56,9 @@ func (c reconcileCommand) Run(ctx context.Context, g *globals) error {
 			return err
 		}
 		if c.JSON {
-			err = printJSON(g.stdout, books, c.Full)
+			err = writeJSON(g, newJSONBooks(books, c.Full))
 		} else {
-			err = printBooks(g.stdout, books)
+			err = printBooks(g, g.stdout, books)
 		}
 		switch {
 		case err != nil:
@@ -92,7 +92,7 @@ func coinsOf(currency string, a card.Total) string {
 	return coin.Coins(a)
 }
 
-func printBooks(to io.Writer, books operator.Books) error {
+func printBooks(g *globals, to io.Writer, books operator.Books) error {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	for _, b := range books.Coins {
 		row := func(indent, name string, a card.Total, what string) {
@@ -118,7 +118,7 @@ func printBooks(to io.Writer, books operator.Books) error {
 		if d.ID != uuid.Nil {
 			who = d.ID.String() + ": "
 		}
-		fmt.Fprintf(to, "doubt: %s%s\n", who, d.Text)
+		fmt.Fprintf(to, "%s %s%s\n", g.paint(to, red, "doubt:"), who, d.Text)
 	}
 	for _, w := range books.Waiting {
 		amount := coinsOf(w.Currency, card.TotalOf(w.Amount)) + " " + w.Currency
@@ -131,13 +131,13 @@ func printBooks(to io.Writer, books operator.Books) error {
 			operator.WaitingLate:         fmt.Sprintf("card %s: %s are late or too little", w.CardUUID, amount),
 			operator.WaitingUnissued:     fmt.Sprintf("card %s: it is paid, and not issued", w.CardUUID),
 		}[w.Kind]
-		fmt.Fprintf(to, "waits: %s, since %s\n", what, since)
+		fmt.Fprintf(to, "%s %s, since %s\n", g.paint(to, yellow, "waits:"), what, since)
 	}
 	return nil
 }
 
 type jsonBooks struct {
-	AsOf    time.Time     `json:"as_of"`
+	AsOf    instant       `json:"as_of"`
 	Full    bool          `json:"full"`
 	Agrees  bool          `json:"agrees"`
 	Coins   []jsonCoin    `json:"coins"`
@@ -172,14 +172,14 @@ type jsonWaiting struct {
 	Kind     operator.WaitingKind `json:"kind"`
 	Currency string               `json:"currency"`
 	Amount   string               `json:"amount"`
-	Since    *time.Time           `json:"since,omitempty"`
+	Since    instant              `json:"since,omitzero"`
 	Card     *uuid.UUID           `json:"card,omitempty"`
 	TxID     string               `json:"txid,omitempty"`
 	Output   *int64               `json:"output,omitempty"`
 }
 
-func printJSON(to io.Writer, books operator.Books, full bool) error {
-	j := jsonBooks{AsOf: books.AsOf, Full: full, Agrees: len(books.Doubts) == 0, Coins: []jsonCoin{}, Doubts: []jsonDoubt{}, Waiting: []jsonWaiting{}}
+func newJSONBooks(books operator.Books, full bool) jsonBooks {
+	j := jsonBooks{AsOf: instant{books.AsOf}, Full: full, Agrees: len(books.Doubts) == 0, Coins: []jsonCoin{}, Doubts: []jsonDoubt{}, Waiting: []jsonWaiting{}}
 	for _, b := range books.Coins {
 		in := func(a card.Total) string { return coinsOf(b.Currency, a) }
 		j.Coins = append(j.Coins, jsonCoin{Currency: b.Currency, Counted: in(b.Counted), Credited: in(b.Credited()), Made: in(b.Made), Open: in(b.Open), Held: in(b.Held),
@@ -194,10 +194,7 @@ func printJSON(to io.Writer, books operator.Books, full bool) error {
 		j.Doubts = append(j.Doubts, doubt)
 	}
 	for _, w := range books.Waiting {
-		waiting := jsonWaiting{Kind: w.Kind, Currency: w.Currency, Amount: coinsOf(w.Currency, card.TotalOf(w.Amount)), TxID: w.TxID}
-		if !w.Since.IsZero() {
-			waiting.Since = &w.Since
-		}
+		waiting := jsonWaiting{Kind: w.Kind, Currency: w.Currency, Amount: coinsOf(w.Currency, card.TotalOf(w.Amount)), Since: instant{w.Since}, TxID: w.TxID}
 		if w.Kind == operator.WaitingUnattributed {
 			waiting.Output = &w.Output
 		} else {
@@ -205,7 +202,5 @@ func printJSON(to io.Writer, books operator.Books, full bool) error {
 		}
 		j.Waiting = append(j.Waiting, waiting)
 	}
-	encoder := json.NewEncoder(to)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(j)
+	return j
 }

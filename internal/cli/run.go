@@ -67,8 +67,15 @@ type plan struct {
 	chains func(*store.Store) ([]watched, map[string]order.Sandbox, error)
 	// simulated chains need nobody else, so the service is announced only when it can sell a card.
 	simulated bool
-	// started is called when the service listens at url.
-	started func(ctx context.Context, accounts *account.Service, url string) error
+	// started is called when the service listens.
+	started func(ctx context.Context, r running) error
+}
+
+// running is a service that listens at url.
+type running struct {
+	url      string
+	accounts *account.Service
+	db       *store.Store
 }
 
 // watched is a chain and how it is watched.
@@ -149,7 +156,7 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	if p.simulated {
 		awaitReady(ctx, w.config.Checks)
 	}
-	if err := p.started(ctx, w.accounts, url); err != nil {
+	if err := p.started(ctx, running{url, w.accounts, dbs.api}); err != nil {
 		return end(err)
 	}
 	return group.Wait()

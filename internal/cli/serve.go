@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/custody"
@@ -98,11 +97,11 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 		orders: order.Config{Currencies: currencies(coins), Known: chain.Currencies(), QuoteTTL: c.QuoteTTL, MaxOpenUSD: card.USD(c.MaxOpenUSD * 100), FreezeReversed: c.Freeze, MaxBlind: c.MaxBlind, NeedOffers: g.Mode == card.LiveMode,
 			MaskCredentials: c.Credentials.Mask, CheckAddress: addressChecks(currencies(coins), c.Simulated)},
 		addresses: c.Addresses, limits: c.Limits, wait: c.Wait, web: c.Web,
-		started: func(_ context.Context, _ *account.Service, url string) error {
+		started: func(_ context.Context, r running) error {
 			if g.Mode == card.LiveMode {
 				c.announceLive(g, coins, made)
 			}
-			g.log.Info("started", "role", c.Role, "url", url)
+			g.audit.Info("started", "role", c.Role, "mode", g.Mode, "url", r.url) // whatever the level: without it nobody finds the service
 			return nil
 		},
 	}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
@@ -17,11 +17,31 @@ import (
 const supplierCheckTime = 15 * time.Second
 
 type supplierCheckCommand struct {
+	output `embed:""`
+
 	File string `name:"suppliers" env:"CARDMINT_SUPPLIERS" required:"" placeholder:"FILE" help:"TOML file that names the suppliers of cards."`
 }
 
 func (supplierCheckCommand) Help() string {
-	return "Reads the file, asks every supplier in it what can be had, and prints that. Nothing is bought. The exit code is 1 if the file is wrong, or a supplier can't be used.\n\nExample:\n  cardmint supplier check --suppliers suppliers.toml"
+	return "Reads the file, asks every supplier in it what can be had, and prints that. Nothing is bought. The exit code is 1 if the file is wrong, or a supplier can't be used.\n\nExample:\n  cardmint supplier check --suppliers suppliers.toml" + jsonHelp([]supplierJSON{})
+}
+
+// supplierJSON is a supplier for programs, and what can be had of it now.
+type supplierJSON struct {
+	Name   string      `json:"name"`
+	Kind   string      `json:"kind"`
+	MinUSD card.USD    `json:"min_usd"`
+	MaxUSD card.USD    `json:"max_usd"`
+	Usable bool        `json:"usable"`
+	Error  string      `json:"error"`
+	Offers []offerJSON `json:"offers"`
+}
+
+// offerJSON is an offer. What is left is null if that is not limited.
+type offerJSON struct {
+	MinUSD card.USD `json:"min_usd"`
+	MaxUSD card.USD `json:"max_usd"`
+	Left   *int64   `json:"left"`
 }
 
 // Run asks every supplier what can be had.
@@ -35,23 +55,34 @@ func (c supplierCheckCommand) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return err
 		}
-		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "NAME\tKIND\tASKED FOR\tCAN BE HAD NOW")
-		failed := 0
+		failed, texts, found := 0, []string{}, []supplierJSON{}
 		for i, e := range all.entries {
-			text := ""
+			one := supplierJSON{Name: e.Name, Kind: e.Kind, MinUSD: e.min, MaxUSD: e.max, Usable: true, Offers: []offerJSON{}}
 			asking, cancel := context.WithTimeout(ctx, supplierCheckTime)
 			offers, err := makers[i].Offers(asking)
 			cancel()
+			text := offersText(offers)
 			if err != nil {
 				failed++
-				text = "FAILS: " + err.Error()
-			} else {
-				text = offersText(offers)
+				one.Usable, one.Error = false, err.Error()
+				text = g.paint(g.stdout, red, "FAILS: "+err.Error())
 			}
-			fmt.Fprintf(table, "%s\t%s\t%s to %s\t%s\n", e.Name, e.Kind, e.min, e.max, text)
+			for _, o := range offers {
+				offer := offerJSON{MinUSD: o.Min, MaxUSD: o.Max}
+				if o.Left != card.Unlimited {
+					offer.Left = &o.Left
+				}
+				one.Offers = append(one.Offers, offer)
+			}
+			texts, found = append(texts, text), append(found, one)
 		}
-		if err := table.Flush(); err != nil {
+		err = c.write(g, found, func(table io.Writer) {
+			fmt.Fprintln(table, "NAME\tKIND\tASKED FOR\tCAN BE HAD NOW")
+			for i, one := range found {
+				fmt.Fprintf(table, "%s\t%s\t%s to %s\t%s\n", one.Name, one.Kind, one.MinUSD, one.MaxUSD, texts[i])
+			}
+		})
+		if err != nil {
 			return err
 		}
 		if failed > 0 {

@@ -6,12 +6,12 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/url"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -179,6 +179,8 @@ func (c supplierServeCommand) listenControl() (net.Listener, error) {
 }
 
 type supplierLedgerCommand struct {
+	output `embed:""`
+
 	File string `arg:"" help:"File of 'supplier serve'."`
 }
 
@@ -188,7 +190,18 @@ func (supplierLedgerCommand) Help() string {
 A key with two cards means that it was asked for again after it was forgotten.
 
 Example:
-  cardmint supplier ledger supplier.db`
+  cardmint supplier ledger supplier.db` + jsonHelp([]ledgerJSON{})
+}
+
+// ledgerJSON is an entry of the ledger for programs.
+type ledgerJSON struct {
+	ID        int64    `json:"id"`
+	At        instant  `json:"at"`
+	What      string   `json:"what"`
+	Key       string   `json:"key"`
+	USDAmount card.USD `json:"usd_amount"`
+	Number    string   `json:"number"`
+	Detail    string   `json:"detail"`
 }
 
 // Run prints the ledger.
@@ -200,19 +213,22 @@ func (c supplierLedgerCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return hint(err, "name the --file of 'cardmint supplier serve'")
 	}
-	table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tAT\tWHAT\tKEY\tUSD\tNUMBER\tDETAIL")
-	keys, cards := map[string]bool{}, 0
+	entries, keys, cards := []ledgerJSON{}, map[string]bool{}, 0
 	for _, e := range all {
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.At.Format(time.RFC3339), e.What, e.Key, e.USD, e.Number, e.Detail)
+		entries = append(entries, ledgerJSON{e.ID, instant{e.At}, e.What, e.Key, e.USD, e.Number, e.Detail})
 		if e.What == reference.Made {
 			keys[e.Key] = true
 			cards++
 		}
 	}
-	if err := table.Flush(); err != nil {
-		return err
+	err = c.write(g, entries, func(table io.Writer) {
+		fmt.Fprintln(table, "ID\tAT\tWHAT\tKEY\tUSD\tNUMBER\tDETAIL")
+		for _, e := range all {
+			fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.At.Format(time.RFC3339), e.What, e.Key, e.USD, e.Number, e.Detail)
+		}
+	})
+	if err == nil && !c.JSON {
+		_, err = fmt.Fprintf(g.stdout, "%d cards for %d keys\n", cards, len(keys))
 	}
-	_, err = fmt.Fprintf(g.stdout, "%d cards for %d keys\n", cards, len(keys))
 	return err
 }

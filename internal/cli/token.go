@@ -2,9 +2,9 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -49,14 +49,14 @@ func (l *lifespan) UnmarshalText(text []byte) error {
 	return err
 }
 
-// instant is a flag that takes a date or a time.
-type instant time.Time
+// moment is a flag that takes a date or a time.
+type moment time.Time
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (i *instant) UnmarshalText(text []byte) error {
+func (m *moment) UnmarshalText(text []byte) error {
 	for _, layout := range []string{time.DateOnly, time.RFC3339} {
 		if at, err := time.Parse(layout, string(text)); err == nil {
-			*i = instant(at.UTC())
+			*m = moment(at.UTC())
 			return nil
 		}
 	}
@@ -64,9 +64,9 @@ func (i *instant) UnmarshalText(text []byte) error {
 }
 
 type tokenRotateCommand struct {
+	output  `embed:""`
 	ID      string   `arg:"" help:"The token's id, from 'token list'."`
 	Overlap lifespan `default:"24h" placeholder:"DURATION" help:"How long the old token stays valid, for example 2h or 7d, unless it expires earlier (${default})."`
-	JSON    bool     `name:"json" help:"Print JSON, for machines."`
 }
 
 func (tokenRotateCommand) Help() string {
@@ -76,21 +76,7 @@ A token is rotated once. If the new one was lost, rotate that; its id is in 'tok
 
 Examples:
   cardmint token rotate 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88
-  cardmint token rotate 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --overlap 7d --json`
-}
-
-// jsonRotation is what 'token rotate --json' prints.
-type jsonRotation struct {
-	ID        uuid.UUID  `json:"id"`
-	Token     string     `json:"token"`
-	Account   string     `json:"account"`
-	Name      string     `json:"name"`
-	Scopes    []string   `json:"scopes"`
-	ExpiresAt *time.Time `json:"expires_at"`
-	Replaces  struct {
-		ID        uuid.UUID  `json:"id"`
-		ExpiresAt *time.Time `json:"expires_at"`
-	} `json:"replaces"`
+  cardmint token rotate 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --overlap 7d --json` + jsonHelp(rotatedTokenJSON{})
 }
 
 // Run rotates a token and prints the new one.
@@ -104,14 +90,9 @@ func (c tokenRotateCommand) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return explainRotation(id, err)
 		}
-		if c.JSON {
-			out := jsonRotation{ID: r.New.ID, Token: r.Text.Reveal(), Account: r.New.Account, Name: r.New.Name, Scopes: r.New.Scopes.Names(), ExpiresAt: utc(r.New.ExpiresAt)}
-			out.Replaces.ID, out.Replaces.ExpiresAt = r.Old.ID, utc(r.Old.ExpiresAt)
-			return json.NewEncoder(g.stdout).Encode(out)
-		}
-		fmt.Fprintln(g.stdout, r.Text.Reveal())
 		fmt.Fprintf(g.stderr, "%s replaces %s, which expires at %s\n", r.New.ID, r.Old.ID, day(r.Old.ExpiresAt))
-		return nil
+		made := rotatedTokenJSON{createdTokenJSON{newTokenJSON(r.New, nil), r.Text.Reveal()}, replacedTokenJSON{r.Old.ID, maybe(r.Old.ExpiresAt)}}
+		return c.write(g, made, func(w io.Writer) { fmt.Fprintln(w, r.Text.Reveal()) })
 	})
 }
 
@@ -136,13 +117,4 @@ func tokenID(text string) (uuid.UUID, error) {
 		return uuid.Nil, hint(fmt.Errorf("%q is not the id of a token", text), "see the ids with: cardmint token list")
 	}
 	return id, nil
-}
-
-// utc returns a time as JSON shows it: in UTC and whole milliseconds, or null.
-func utc(t *time.Time) *time.Time {
-	if t == nil {
-		return nil
-	}
-	whole := t.UTC().Truncate(time.Millisecond)
-	return &whole
 }

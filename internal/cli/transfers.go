@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/google/uuid"
 
@@ -17,13 +16,36 @@ import (
 )
 
 type transfersListCommand struct {
+	output       `embed:""`
 	Unattributed bool `xor:"which" help:"Those that nothing was decided about."`
 	All          bool `xor:"which" help:"Also those that left the chain, and those that something was decided about, with the decision."`
 	Limit        *int `placeholder:"N" help:"At most so many (100; with neither flag 20)."`
 }
 
 func (transfersListCommand) Help() string {
-	return "Newest first. With neither --unattributed nor --all, the newest of all. The transfers of a card are shown by 'card show'.\n\nExamples:\n  cardmint transfers list --unattributed\n  cardmint transfers --unattributed\n  cardmint transfers --all --limit 1000"
+	return "Newest first. With neither --unattributed nor --all, the newest of all. The transfers of a card are shown by 'card show'.\n\nExamples:\n  cardmint transfers list --unattributed\n  cardmint transfers --unattributed\n  cardmint transfers --all --limit 1000" + jsonHelp([]arrivalJSON{})
+}
+
+// arrivalJSON is a transfer to an address of no card for programs, and what was decided about it.
+type arrivalJSON struct {
+	transferJSON
+	Decision *decisionJSON `json:"decision"`
+}
+
+func newArrivals(found []operator.Arrival) []arrivalJSON {
+	all := []arrivalJSON{}
+	for _, t := range found {
+		coin, _ := chain.ByCode(t.Currency)
+		one := arrivalJSON{transferJSON: newTransferJSON(t.Transfer, coin.Currency)}
+		if a := t.Attribution; a != nil {
+			one.Decision = &decisionJSON{Decision: string(a.Kind), Amount: coin.Decimal(a.Amount), CreatedAt: instant{a.CreatedAt}, Operator: a.Operator, Note: a.Note}
+			if a.CardUUID != uuid.Nil {
+				one.Decision.Card = &a.CardUUID
+			}
+		}
+		all = append(all, one)
+	}
+	return all
 }
 
 // limit returns how many are listed.
@@ -59,26 +81,28 @@ func (c transfersListCommand) Run(ctx context.Context, g *globals) error {
 			return err
 		}
 		found = upTo(g, limit, found)
-		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
-		header := []string{"CURRENCY", "AMOUNT", "BLOCK", "FIRST SEEN", "TRANSACTION", "OUTPUT", "ADDRESS"}
-		if !c.Unattributed {
-			header = append(header, "DECISION", "WHEN", "OPERATOR", "NOTE")
-		}
-		fmt.Fprintln(table, strings.Join(append(header, ""), "\t"))
-		for _, t := range found {
-			coin, _ := chain.ByCode(t.Currency)
-			row := []string{t.Currency, coin.Decimal(t.Amount).String(), block(t.Transfer), day(&t.FirstSeenAt), t.TxID, fmt.Sprint(t.Output), t.Address}
-			if !c.Unattributed {
-				row = append(row, decision(t.Attribution)...)
-			}
-			fmt.Fprintln(table, strings.Join(append(row, condition(t.Transfer)), "\t"))
-		}
-		if err := table.Flush(); err != nil || !c.Unattributed {
+		if err := c.write(g, newArrivals(found), func(table io.Writer) { c.print(table, found) }); err != nil || !c.Unattributed {
 			return err
 		}
 		nextTransfer(g.stderr, found)
 		return nil
 	})
+}
+
+func (c transfersListCommand) print(table io.Writer, found []operator.Arrival) {
+	header := []string{"CURRENCY", "AMOUNT", "BLOCK", "FIRST SEEN", "TRANSACTION", "OUTPUT", "ADDRESS"}
+	if !c.Unattributed {
+		header = append(header, "DECISION", "WHEN", "OPERATOR", "NOTE")
+	}
+	fmt.Fprintln(table, strings.Join(append(header, ""), "\t"))
+	for _, t := range found {
+		coin, _ := chain.ByCode(t.Currency)
+		row := []string{t.Currency, coin.Decimal(t.Amount).String(), block(t.Transfer), day(&t.FirstSeenAt), t.TxID, fmt.Sprint(t.Output), t.Address}
+		if !c.Unattributed {
+			row = append(row, decision(t.Attribution)...)
+		}
+		fmt.Fprintln(table, strings.Join(append(row, condition(t.Transfer)), "\t"))
+	}
 }
 
 // nextTransfer prints what can be decided of the first transfer.

@@ -1,10 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"text/tabwriter"
+	"io"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
@@ -12,11 +13,26 @@ import (
 )
 
 type walletCheckCommand struct {
+	output `embed:""`
+
 	Coins coinFlags `embed:""`
 }
 
 func (walletCheckCommand) Help() string {
-	return "The exit code is 0 only if the service can use them.\n\nExamples:\n  cardmint wallet check\n  cardmint wallet check " + chain.Coins()[0].Example
+	return "The exit code is 0 only if the service can use them.\n\nExamples:\n  cardmint wallet check\n  cardmint wallet check " + chain.Coins()[0].Example + jsonHelp([]walletJSON{})
+}
+
+// walletJSON is what node and wallet of a coin report, for programs.
+type walletJSON struct {
+	Currency string    `json:"currency"`
+	Usable   bool      `json:"usable"`
+	Error    string    `json:"error"`
+	Report   []rowJSON `json:"report"`
+}
+
+type rowJSON struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
 }
 
 // Run prints what node and wallet report.
@@ -26,30 +42,43 @@ func (c walletCheckCommand) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	var failed error
+	all := []walletJSON{}
 	for _, coin := range coins {
-		if err := checkCoin(ctx, g, coin); err != nil && failed == nil {
+		report, err := checkCoin(ctx, g, coin)
+		if err != nil && failed == nil {
 			failed = err
 		}
+		one := walletJSON{Currency: coin.Code, Usable: err == nil, Report: []rowJSON{}}
+		if err != nil {
+			one.Error = err.Error()
+		}
+		for _, row := range report {
+			one.Report = append(one.Report, rowJSON(row))
+		}
+		all = append(all, one)
 	}
-	return failed
+	err = c.write(g, all, func(table io.Writer) {
+		for _, one := range all {
+			for _, row := range one.Report {
+				text := row.Text
+				if row.Name == chain.Warning {
+					text = g.paint(g.stdout, yellow, text)
+				}
+				fmt.Fprintf(table, "%s\t%s\n", row.Name, text)
+			}
+		}
+	})
+	return cmp.Or(err, failed)
 }
 
-func checkCoin(ctx context.Context, g *globals, coin enabled) error {
+func checkCoin(ctx context.Context, g *globals, coin enabled) (chain.Report, error) {
 	n, err := coin.settings.Open()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer n.Close()
 	fmt.Fprintln(g.stderr, "asking node and wallet of", coin.Code, "...")
-	report, failed := n.Check(ctx)
-	table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
-	for _, row := range report {
-		fmt.Fprintf(table, "%s\t%s\n", row.Name, row.Text)
-	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	return failed
+	return n.Check(ctx)
 }
 
 type walletRescanCommand struct {

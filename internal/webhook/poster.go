@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
@@ -10,6 +11,10 @@ import (
 
 // HTTPPoster is a Poster that uses the guarded HTTP client.
 type HTTPPoster struct {
+	// Header is sent with every request, beside what proves its origin, which it can't replace. Defaults to none. It must not be changed
+	// while requests are sent.
+	Header http.Header
+
 	client *outbound.Client
 	now    func() time.Time
 }
@@ -33,6 +38,11 @@ func (p *HTTPPoster) Post(ctx context.Context, url string, secrets []card.Secret
 		return Attempt{At: at, Error: "the request could not be signed"}
 	}
 	header.Set("Content-Type", "application/json")
+	for name, values := range p.Header {
+		if _, ours := header[name]; !ours {
+			header[name] = values
+		}
+	}
 	answer := p.client.Post(ctx, url, header, body)
 	return Attempt{At: at, Took: answer.Took, Status: answer.Status, Answer: answer.Body, Error: answer.Reason, RetryAfter: answer.RetryAfter}
 }

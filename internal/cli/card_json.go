@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/operator"
+)
+
+// cardJSON is a card for programs, with the names of the contract.
+type cardJSON struct {
+	UUID                uuid.UUID   `json:"uuid"`
+	Account             string      `json:"account"`
+	CreatedAt           instant     `json:"created_at"`
+	Status              card.Status `json:"status"`
+	USDAmount           card.USD    `json:"usd_amount"`
+	Payment             paymentJSON `json:"payment"`
+	CredentialsPurgedAt instant     `json:"credentials_purged_at"`
+}
+
+type paymentJSON struct {
+	Currency              string            `json:"currency"`
+	Amount                card.Decimal      `json:"amount"`
+	Address               string            `json:"address"`
+	State                 card.PaymentState `json:"state"`
+	ExpiresAt             instant           `json:"expires_at"`
+	AmountReceived        card.Decimal      `json:"amount_received"`
+	AmountDue             card.Decimal      `json:"amount_due"`
+	Confirmations         int64             `json:"confirmations"`
+	ConfirmationsRequired int               `json:"confirmations_required"`
+}
+
+func newCardJSON(c *card.Card, account string) cardJSON {
+	return cardJSON{UUID: c.UUID, Account: account, CreatedAt: instant{c.CreatedAt}, Status: c.Status, USDAmount: c.USD, CredentialsPurgedAt: maybe(c.CredentialsPurgedAt),
+		Payment: paymentJSON{Currency: c.Coin.Code, Amount: c.Coin.Decimal(c.Amount), Address: c.Address, State: c.State, ExpiresAt: instant{c.ExpiresAt},
+			AmountReceived: c.Coin.Decimal(c.Received), AmountDue: c.Coin.Decimal(c.Credit.Due), Confirmations: c.Confirmations(), ConfirmationsRequired: c.ConfirmationsRequired}}
+}
+
+// recordJSON is everything that is kept of a card but its credentials.
+type recordJSON struct {
+	cardJSON
+	Waits         operator.Wait  `json:"waits_for"`
+	Explanation   []string       `json:"explanation"`
+	Choices       []choiceJSON   `json:"choices"`
+	Rate          rateJSON       `json:"rate"`
+	Surplus       card.Decimal   `json:"surplus"`
+	Lost          card.Decimal   `json:"lost"`
+	Accepted      card.Decimal   `json:"accepted"`
+	Refunded      card.Decimal   `json:"refunded"`
+	RefundedAt    instant        `json:"refunded_at"`
+	RefundTxID    string         `json:"refund_txid"`
+	RefundAddress string         `json:"refund_address"`
+	WrittenOff    card.Decimal   `json:"written_off"`
+	Issuing       *issuingJSON   `json:"issuing"`
+	Credentials   bool           `json:"has_credentials"`
+	Transfers     []transferJSON `json:"transfers"`
+	Decisions     []decisionJSON `json:"decisions"`
+	Events        []sentEvent    `json:"events"`
+}
+
+type rateJSON struct {
+	USD    card.Decimal `json:"usd"`
+	At     instant      `json:"at"`
+	Source string       `json:"source"`
+}
+
+type choiceJSON struct {
+	Decision operator.ResolutionKind `json:"decision"`
+	Amount   card.Decimal            `json:"amount"`
+	CostUSD  card.USD                `json:"cost_usd"`
+}
+
+type issuingJSON struct {
+	State        string        `json:"state"`
+	Supplier     string        `json:"supplier"`
+	Reference    string        `json:"reference"`
+	FirstAskedAt instant       `json:"first_asked_at"`
+	Answer       string        `json:"answer"`
+	Attempts     int           `json:"attempts"`
+	DueAt        instant       `json:"due_at"`
+	Reason       string        `json:"reason"`
+	Refusals     []refusalJSON `json:"refusals"`
+}
+
+type refusalJSON struct {
+	Supplier  string `json:"supplier"`
+	Reason    string `json:"reason"`
+	Temporary bool   `json:"temporary"`
+}
+
+// transferJSON is a transfer. Its height is 0 in the mempool.
+type transferJSON struct {
+	Currency      string       `json:"currency"`
+	TxID          string       `json:"txid"`
+	Output        int64        `json:"output"`
+	Address       string       `json:"address"`
+	Amount        card.Decimal `json:"amount"`
+	Height        int64        `json:"height"`
+	Confirmations *int64       `json:"confirmations,omitempty"`
+	Locked        bool         `json:"locked"`
+	Counted       bool         `json:"counted"`
+	FirstSeenAt   instant      `json:"first_seen_at"`
+}
+
+func newTransferJSON(t card.Transfer, coin card.Currency) transferJSON {
+	return transferJSON{Currency: t.Currency, TxID: t.TxID, Output: t.Output, Address: t.Address, Amount: coin.Decimal(t.Amount), Height: t.Height, Locked: t.Locked,
+		Counted: t.Counted, FirstSeenAt: instant{t.FirstSeenAt}}
+}
+
+type decisionJSON struct {
+	Decision  string       `json:"decision"`
+	Card      *uuid.UUID   `json:"card,omitempty"`
+	Amount    card.Decimal `json:"amount"`
+	TxID      string       `json:"txid,omitempty"`
+	CreatedAt instant      `json:"created_at"`
+	Operator  string       `json:"operator"`
+	Note      string       `json:"note"`
+}
+
+func newRecordJSON(r operator.Record, x operator.Explanation, now time.Time) (recordJSON, error) {
+	c := r.Card
+	j := recordJSON{cardJSON: newCardJSON(c, r.Account), Waits: x.Wait, Explanation: waits(r, x, now), Choices: []choiceJSON{},
+		Rate: rateJSON{c.Rate.USD, instant{c.Rate.At}, c.Rate.Source}, Surplus: c.Coin.Decimal(c.Credit.Surplus), Lost: c.Coin.Decimal(x.Lost),
+		Accepted: c.Coin.Decimal(c.Accepted), Refunded: c.Coin.Decimal(c.Refunded), RefundedAt: instant{c.RefundedAt}, RefundTxID: c.RefundTxID,
+		RefundAddress: card.Mask(c.RefundAddress), WrittenOff: c.Coin.Decimal(c.WrittenOff), Credentials: r.Credentials,
+		Transfers: []transferJSON{}, Decisions: []decisionJSON{}, Events: []sentEvent{}}
+	for _, choice := range x.Choices {
+		j.Choices = append(j.Choices, choiceJSON{choice.Kind, c.Coin.Decimal(choice.Amount), choice.Cost})
+	}
+	if i := r.Intent; i != nil {
+		j.Issuing = &issuingJSON{State: i.State, Supplier: i.Supplier, Reference: i.Reference, FirstAskedAt: maybe(i.FirstAskedAt), Answer: i.Answer, Attempts: i.Attempts,
+			DueAt: instant{i.DueAt}, Reason: i.Reason, Refusals: []refusalJSON{}}
+		for _, f := range i.Refusals {
+			j.Issuing.Refusals = append(j.Issuing.Refusals, refusalJSON(f))
+		}
+	}
+	for _, t := range r.Transfers {
+		one, confirmations := newTransferJSON(t, c.Coin), t.Confirmations(c.TipHeight)
+		one.Confirmations = &confirmations
+		j.Transfers = append(j.Transfers, one)
+	}
+	for _, d := range r.Resolutions {
+		j.Decisions = append(j.Decisions, decisionJSON{Decision: string(d.Kind), Amount: c.Coin.Decimal(d.Amount), TxID: d.TxID, CreatedAt: instant{d.CreatedAt},
+			Operator: d.Operator, Note: d.Note})
+	}
+	for _, e := range r.Events {
+		one, err := newSentEvent(e)
+		if err != nil {
+			return j, err
+		}
+		j.Events = append(j.Events, one)
+	}
+	return j, nil
+}

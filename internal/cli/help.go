@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+type helpCommand struct {
+	Command []string `arg:"" optional:"" help:"The command, for example: card resolve. Without it, all commands are listed."`
+}
+
+func (helpCommand) Help() string {
+	return "The same as --help after the command.\n\nExamples:\n  cardmint help\n  cardmint help card resolve"
+}
+
+// helpFor turns 'help' into --help.
+func helpFor(args []string) []string {
+	switch {
+	case len(args) == 0:
+		return []string{"--help"}
+	case args[0] == "help" && !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "-") }):
+		return append(slices.Clone(args[1:]), "--help")
+	}
+	return args
+}
+
+// printHelp prints the help of a command, without the flags that mean nothing to it.
+func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
+	if selected := ctx.Selected(); selected != nil {
+		shownFlags(selected)
+	}
+	return kong.DefaultHelpPrinter(options, ctx)
+}
+
+// shownFlags hides the flags of every command that mean nothing to this one, and returns its others. They are still accepted, so that
+// somebody can give the same flags to every command.
+func shownFlags(node *kong.Node) [][]*kong.Flag {
+	root := node
+	for root.Parent != nil {
+		root = root.Parent
+	}
+	for _, f := range root.Flags {
+		f.Hidden = node != root && meaningless(node.Path(), f.Name)
+	}
+	return node.AllFlags(true)
+}
+
+// meaningless reports whether a flag of every command means nothing to the one at a path.
+func meaningless(path, flag string) bool {
+	var used []string
+	switch path {
+	case "listen", "trigger", "wallet check", "supplier ledger", "completion", "__complete", "help", "version":
+	case "supplier serve":
+		used = []string{"log-format", "log-level"}
+	case "keys create", "keys add":
+		used = []string{"keys"}
+	case "backup", "restore":
+		used = []string{"database-url"}
+	case "migrate", "rate show":
+		used = []string{"database-url", "log-format", "log-level"}
+	case "serve", "token create", "token rotate", "stock import", "stock list", "stock hold", "stock release", "supplier check", "supplier cancel":
+		used = []string{"database-url", "keys", "mode", "log-format", "log-level"}
+	default: // an operator's, which work on what is stored for either mode
+		used = []string{"database-url", "keys", "log-format", "log-level"}
+	}
+	return flag == "version" || flag != "help" && flag != "color" && !slices.Contains(used, flag)
+}
+
+// versionFlag prints the version and ends.
+type versionFlag bool
+
+// BeforeReset implements kong's hook, which comes before anything that may be missing is complained about.
+func (versionFlag) BeforeReset(app *kong.Kong) error {
+	_, err := fmt.Fprintln(app.Stdout, "cardmint", version())
+	app.Exit(0)
+	return err
+}

@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"reflect"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// output is embedded by commands that print data.
+type output struct {
+	JSON bool `name:"json" help:"Print JSON on one line, for programs: see the end of this help."`
+}
+
+// write prints data for programs, or what people writes, in columns that tabs separate.
+func (o output) write(g *globals, data any, people func(w io.Writer)) error {
+	if o.JSON {
+		return writeJSON(g, data)
+	}
+	table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
+	people(table)
+	return table.Flush()
+}
+
+// notes returns where remarks for people go that are no data.
+func (o output) notes(g *globals) io.Writer {
+	if o.JSON {
+		return g.stderr
+	}
+	return g.stdout
+}
+
+// writeJSON prints data on one line.
+func writeJSON(g *globals, data any) error {
+	var line strings.Builder
+	encoder := json.NewEncoder(&line)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(data); err != nil {
+		return err
+	}
+	_, err := io.WriteString(g.stdout, line.String())
+	return err
+}
+
+// instant is a time in JSON: as in the contract, and null if it is zero.
+type instant struct{ time.Time }
+
+// MarshalJSON implements json.Marshaler.
+func (t instant) MarshalJSON() ([]byte, error) {
+	if t.IsZero() {
+		return []byte("null"), nil
+	}
+	return json.Marshal(t.UTC().Format(card.TimeFormat))
+}
+
+// maybe returns the instant of a time that may not be known.
+func maybe(t *time.Time) instant {
+	if t == nil {
+		return instant{}
+	}
+	return instant{*t}
+}
+
+// list returns all, but no nil, which JSON would have as null.
+func list[T any](all []T) []T {
+	if all == nil {
+		return []T{}
+	}
+	return all
+}
+
+// jsonHelp says in the help of a command which fields its JSON has: those of the type of data.
+func jsonHelp(data any) string {
+	t, what := reflect.TypeOf(data), "an object"
+	if t.Kind() == reflect.Slice {
+		t, what = t.Elem(), "an array of objects"
+	}
+	return "\n\nWith --json: " + what + " with " + strings.Join(jsonFields(t), ", ") +
+		". Money is in decimal strings, times are RFC 3339 in UTC with milliseconds, and what is not known is null or left out."
+}
+
+// jsonFields returns the names of the fields of a type in JSON, with those that are in them.
+func jsonFields(t reflect.Type) (names []string) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Anonymous {
+			names = append(names, jsonFields(f.Type)...)
+			continue
+		}
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		inner := f.Type
+		for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice {
+			inner = inner.Elem()
+		}
+		if inner.Kind() == reflect.Struct && inner.PkgPath() == t.PkgPath() && inner != reflect.TypeFor[instant]() {
+			name += " (" + strings.Join(jsonFields(inner), ", ") + ")"
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// isTerminal reports whether a person reads w.
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/outbound"
+	"github.com/cardmint/cardmint/internal/webhook"
+)
+
+// receiver is a program on the integrator's machine that events are sent to.
+type receiver struct {
+	Secret string   `env:"CARDMINT_WEBHOOK_SECRET" placeholder:"SECRET" help:"Secret to sign requests with: whsec_ and base64. Better set in the environment. Defaults to one that is derived from the token, so that it stays the same; without a token, to a new one, which is printed."`
+	Header []string `sep:"none" placeholder:"NAME:VALUE" help:"Header to send with each request, for example 'X-Tenant: shop'. May be repeated."`
+
+	poster *webhook.HTTPPoster
+	secret card.Secret
+}
+
+const receiverTimeout = 15 * time.Second
+
+// reserved are the headers that a request to a webhook has by itself.
+var reserved = []string{"Webhook-Id", "Webhook-Timestamp", "Webhook-Signature", "Content-Type", "Content-Length", "Transfer-Encoding", "Connection", "Host"}
+
+var headerName = regexp.MustCompile("^[A-Za-z0-9_-]+$")
+
+// open readies the receiver at an address, and tells out what requests are signed with if nobody has said that.
+func (r *receiver) open(out io.Writer, address, token string) error {
+	r.poster = webhook.NewHTTPPoster(outbound.Guard{Insecure: true, Timeout: receiverTimeout})
+	if err := r.poster.CheckURL(address); err != nil {
+		return hint(fmt.Errorf("the receiver's address %w", err), "give one such as localhost:3000/hook")
+	}
+	r.poster.Header = http.Header{}
+	for _, line := range r.Header {
+		name, value, found := strings.Cut(line, ":")
+		name, value = http.CanonicalHeaderKey(strings.TrimSpace(name)), strings.TrimSpace(value)
+		switch {
+		case !found || !headerName.MatchString(name) || value != oneLine(value):
+			return hint(errors.New("--header can't be used"), "it takes a name, a colon and a value, for example --header 'X-Tenant: shop'")
+		case slices.Contains(reserved, name):
+			return hint(fmt.Errorf("--header: %s is part of every request already", name), "leave it out, or choose another name")
+		}
+		r.poster.Header.Add(name, value)
+	}
+	made, err := r.choose(token)
+	if err == nil && made {
+		fmt.Fprintf(out, "requests are signed with %s\n", r.secret.Reveal())
+	}
+	return err
+}
+
+// choose settles which secret requests are signed with, and reports whether it was not given.
+func (r *receiver) choose(token string) (made bool, err error) {
+	if r.secret = card.Secret(r.Secret); r.secret == "" {
+		made = true
+		raw := make([]byte, sha256.Size)
+		_, _ = rand.Read(raw) // never fails
+		if token != "" {
+			derived := hmac.New(sha256.New, []byte(token))
+			derived.Write([]byte("cardmint listen"))
+			raw = derived.Sum(nil)
+		}
+		r.secret = card.Secret("whsec_" + base64.StdEncoding.EncodeToString(raw))
+	}
+	if _, err := webhook.Sign("", time.Now(), nil, []card.Secret{r.secret}); err != nil {
+		return made, hint(errors.New("--secret can't be used"), "it is whsec_ and then base64, as createWebhook answers it; leave it out to have one made")
+	}
+	return made, nil
+}
+
+// withScheme returns an address that begins with a scheme: without one, it is http to this machine and https to others.
+func withScheme(address string) string {
+	if address == "" || strings.Contains(address, "://") {
+		return address
+	}
+	u, err := url.Parse("http://" + address)
+	if err != nil {
+		return address
+	}
+	host := u.Hostname()
+	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() || host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return "http://" + address
+	}
+	return "https://" + address
+}
+
+// sentEvent is an event for programs: that of the feed, and what became of forwarding it.
+type sentEvent struct {
+	ID string `json:"id"`
+	eventBody
+	Forwarded *forwarded `json:"forwarded,omitempty"`
+}
+
+// eventBody documents the fields of card.Event.Payload.
+type eventBody struct {
+	Type      string `json:"type"`
+	Timestamp string `json:"timestamp"`
+	Seq       int64  `json:"seq"`
+	CardUUID  string `json:"card_uuid,omitempty"`
+	Status    string `json:"status,omitempty"`
+	State     string `json:"payment_state,omitempty"`
+	WebhookID string `json:"webhook_id,omitempty"`
+	Since     string `json:"since,omitempty"`
+}
+
+// forwarded is what a receiver said to an event.
+type forwarded struct {
+	To     string `json:"to"`
+	OK     bool   `json:"ok"`
+	Status int    `json:"status"`
+	Error  string `json:"error"`
+	Millis int64  `json:"took_ms"`
+}
+
+// send sends an event, and returns what became of it.
+func (r *receiver) send(ctx context.Context, to string, e card.Event) webhook.Attempt {
+	return r.poster.Post(ctx, to, []card.Secret{r.secret}, e)
+}
+
+func newSentEvent(e card.Event) (sentEvent, error) {
+	sent := sentEvent{ID: e.ID.String()}
+	return sent, json.Unmarshal(e.Payload(), &sent.eventBody)
+}
+
+// printAttempt prints what became of an event, for people.
+func printAttempt(out io.Writer, a webhook.Attempt) {
+	what := a.Error
+	if a.Status != 0 {
+		what = fmt.Sprintf("%d %s", a.Status, firstLine(a.Answer))
+	}
+	fmt.Fprintf(out, "  -> %s (%s)\n", strings.TrimSpace(what), a.Took.Round(time.Millisecond))
+}
+
+// printEvent prints an event for programs, on one line. a is nil if it was not forwarded.
+func printEvent(g *globals, e card.Event, to string, a *webhook.Attempt) error {
+	sent, err := newSentEvent(e)
+	if err != nil {
+		return err
+	}
+	if a != nil {
+		sent.Forwarded = &forwarded{To: to, OK: a.OK(), Status: a.Status, Error: a.Error, Millis: a.Took.Milliseconds()}
+	}
+	return writeJSON(g, sent)
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	const longest = 80
+	if runes := []rune(line); len(runes) > longest {
+		return string(runes[:longest]) + "..."
+	}
+	return line
+}
