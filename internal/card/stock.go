@@ -36,3 +36,9 @@ type StockCount struct {
 	ExpiresAt time.Time
 	Items     int64
 }
+
+// DoubtfulItem is an item that an operator has to look into: it is held, or was issued to a card which never got it.
+type DoubtfulItem struct {
+	StockItem
+	CardUUID uuid.UUID // that it is reserved for or was issued to; zero for none
+}

@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
@@ -51,6 +51,8 @@ func (f stockFlags) stock(g *globals, name string) (supplierEntry, error) {
 }
 
 type stockImportCommand struct {
+	output `embed:""`
+
 	File     string `arg:"" type:"path" help:"CSV file with a header and the columns usd_amount, card_number, expiration_date (MM/YY), security_code, url, url_password. Only its owner may read it."`
 	Supplier string `required:"" placeholder:"NAME" help:"The supplier whose stock it is."`
 	Yes      bool   `help:"Import it. Otherwise the command only says what it would do."`
@@ -65,7 +67,21 @@ The exit code is 1 if nothing was imported because of a mistake.
 
 Examples:
   cardmint stock import cards.csv --supplier shelf --suppliers suppliers.toml
-  cardmint stock import cards.csv --supplier shelf --suppliers suppliers.toml --yes`
+  cardmint stock import cards.csv --supplier shelf --suppliers suppliers.toml --yes` + jsonHelp(importJSON{})
+}
+
+// importJSON is what a file holds, for programs, and whether it was imported.
+type importJSON struct {
+	Supplier string       `json:"supplier"`
+	Imported bool         `json:"imported"`
+	Cards    int          `json:"cards"`
+	Soon     int          `json:"expire_too_soon"`
+	Amounts  []amountJSON `json:"amounts"`
+}
+
+type amountJSON struct {
+	USDAmount card.USD `json:"usd_amount"`
+	Cards     int      `json:"cards"`
 }
 
 // Run checks a file, and imports it.
@@ -104,22 +120,20 @@ func (c stockImportCommand) run(ctx context.Context, g *globals, i supplier.Impo
 	if found.Wrong > 0 {
 		return hint(fmt.Errorf("nothing was imported: lines that are wrong: %d", found.Wrong), "mend them or take them out, and run it again")
 	}
-	total := 0
-	table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "USD\tCARDS")
+	data := importJSON{Supplier: i.Supplier, Soon: int(found.Soon), Amounts: []amountJSON{}}
 	for _, usd := range slices.Sorted(maps.Keys(found.Cards)) {
-		fmt.Fprintf(table, "%s\t%d\n", usd, found.Cards[usd])
-		total += found.Cards[usd]
+		data.Amounts = append(data.Amounts, amountJSON{usd, found.Cards[usd]})
+		data.Cards += found.Cards[usd]
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	if found.Soon > 0 {
-		fmt.Fprintf(g.stdout, "%d of them expire too soon to be given out\n", found.Soon)
+	if !c.JSON {
+		if err := printImport(g, data); err != nil {
+			return err
+		}
 	}
 	if !c.Yes {
-		fmt.Fprintf(g.stdout, "would import %d cards into the stock of %s. Nothing was changed. Run it again with --yes.\n", total, i.Supplier)
-		return nil
+		return c.write(g, data, func(w io.Writer) {
+			fmt.Fprintf(w, "would import %d cards into the stock of %s. Nothing was changed. Run it again with --yes.\n", data.Cards, i.Supplier)
+		})
 	}
 	fmt.Fprintln(g.stderr, "importing")
 	imported, err := i.Store(ctx, file)
@@ -129,162 +143,20 @@ func (c stockImportCommand) run(ctx context.Context, g *globals, i supplier.Impo
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(g.stdout, "imported %d cards into the stock of %s\n", imported, i.Supplier)
-	return nil
+	data.Imported, data.Cards = true, int(imported)
+	return c.write(g, data, func(w io.Writer) { fmt.Fprintf(w, "imported %d cards into the stock of %s\n", imported, i.Supplier) })
 }
 
-type stockListCommand struct {
-	Low       int64      `placeholder:"N" default:"-1" help:"Mark amounts of which fewer than N are free (low_stock of the supplier)."`
-	Suppliers stockFlags `embed:""`
-}
-
-func (stockListCommand) Help() string {
-	return `FREE can be sold. SOON is free, but expires too soon to be given out; EXPIRED has expired. HELD waits for "cardmint stock release", because the database went back in time. The exit code is 1 if an amount is low.
-
-Examples:
-  cardmint stock list --suppliers suppliers.toml
-  cardmint stock list --suppliers suppliers.toml --low 20`
-}
-
-// stockLine is what is in stock of a supplier and an amount.
-type stockLine struct {
-	supplier                                    string
-	usd                                         card.USD
-	free, reserved, issued, held, soon, expired int64
-}
-
-// Run prints what is in stock.
-func (c stockListCommand) Run(ctx context.Context, g *globals) error {
-	stocks, err := c.Suppliers.stocks(g)
-	if err != nil {
-		return err
-	}
-	return g.office(ctx, func(o office) error {
-		counts, err := o.db.StockCounts(ctx)
-		if err != nil {
-			return err
+// printImport prints what a file holds.
+func printImport(g *globals, found importJSON) error {
+	err := output{}.write(g, found, func(table io.Writer) {
+		fmt.Fprintln(table, "USD\tCARDS")
+		for _, a := range found.Amounts {
+			fmt.Fprintf(table, "%s\t%d\n", a.USDAmount, a.Cards)
 		}
-		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "SUPPLIER\tUSD\tFREE\tRESERVED\tISSUED\tHELD\tSOON\tEXPIRED\t")
-		low := 0
-		for _, l := range stockLines(counts, stocks, time.Now()) {
-			limit := c.Low
-			if limit < 0 {
-				limit = stocks[l.supplier].LowStock
-			}
-			mark := ""
-			if _, known := stocks[l.supplier]; !known {
-				mark = "not in the file"
-			} else if l.free < limit {
-				low++
-				mark = "LOW"
-			}
-			fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", l.supplier, l.usd, l.free, l.reserved, l.issued, l.held, l.soon, l.expired, mark)
-		}
-		if err := table.Flush(); err != nil {
-			return err
-		}
-		if low > 0 {
-			return hint(fmt.Errorf("amounts of which little is left: %d", low), "import cards with: cardmint stock import")
-		}
-		return nil
 	})
-}
-
-// stockLines adds up counts, which must be sorted by supplier and amount.
-func stockLines(counts []card.StockCount, stocks map[string]supplierEntry, now time.Time) []stockLine {
-	var lines []stockLine
-	for _, n := range counts {
-		if len(lines) == 0 || lines[len(lines)-1].supplier != n.Supplier || lines[len(lines)-1].usd != n.USD {
-			lines = append(lines, stockLine{supplier: n.Supplier, usd: n.USD})
-		}
-		l := &lines[len(lines)-1]
-		switch {
-		case n.State == card.StockIssued:
-			l.issued += n.Items
-		case n.State == card.StockReserved:
-			l.reserved += n.Items
-		case !n.ExpiresAt.After(now):
-			l.expired += n.Items
-		case n.State == card.StockHeld:
-			l.held += n.Items
-		case !n.ExpiresAt.After(now.Add(stocks[n.Supplier].minValidity)):
-			l.soon += n.Items
-		default:
-			l.free += n.Items
-		}
+	if err == nil && found.Soon > 0 {
+		_, err = fmt.Fprintf(g.stdout, "%d of them expire too soon to be given out\n", found.Soon)
 	}
-	return lines
-}
-
-type stockHoldCommand struct {
-	Supplier  string     `required:"" placeholder:"NAME" help:"The supplier whose stock it is."`
-	Suppliers stockFlags `embed:""`
-}
-
-func (stockHoldCommand) Help() string {
-	return `Nothing that is in stock now is sold or given out until "cardmint stock release". The service does this by itself when it notices that the database went back in time. It can't notice if database and wallet were put back together, by a snapshot of the whole machine for example: then run this before you start it.
-
-Example:
-  cardmint stock hold --supplier shelf --suppliers suppliers.toml`
-}
-
-// Run holds what is in stock.
-func (c stockHoldCommand) Run(ctx context.Context, g *globals) error {
-	e, err := c.Suppliers.stock(g, c.Supplier)
-	if err != nil {
-		return err
-	}
-	return g.office(ctx, func(o office) error {
-		n, err := o.db.HoldStock(ctx, e.Name)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(g.stdout, "holding %d more cards\n", n)
-		return nil
-	})
-}
-
-type stockReleaseCommand struct {
-	Supplier string `required:"" placeholder:"NAME" help:"The supplier whose stock it is."`
-	Yes      bool   `help:"Release it. Otherwise the command only says what it would do."`
-
-	Suppliers stockFlags `embed:""`
-}
-
-func (stockReleaseCommand) Help() string {
-	return `When a database has gone back in time, by a restored backup for example, cards that are free in it may have been given out since. So nothing is given out that was in stock then, until an operator releases it. First find out from your records, or from the supplier, that no card was given out in the time that was lost. What is imported later is not held.
-
-Example:
-  cardmint stock release --supplier shelf --suppliers suppliers.toml --yes`
-}
-
-// Run releases the items that are held.
-func (c stockReleaseCommand) Run(ctx context.Context, g *globals) error {
-	e, err := c.Suppliers.stock(g, c.Supplier)
-	if err != nil {
-		return err
-	}
-	return g.office(ctx, func(o office) error {
-		if c.Yes {
-			n, err := o.db.ReleaseStock(ctx, e.Name)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(g.stdout, "released %d cards\n", n)
-			return nil
-		}
-		counts, err := o.db.StockCounts(ctx)
-		if err != nil {
-			return err
-		}
-		held := int64(0)
-		for _, n := range counts {
-			if n.Supplier == e.Name && n.State == card.StockHeld {
-				held += n.Items
-			}
-		}
-		fmt.Fprintf(g.stdout, "would release %d cards. Nothing was changed. If none of them was given out, run it again with --yes.\n", held)
-		return nil
-	})
+	return err
 }

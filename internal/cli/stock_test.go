@@ -1,10 +1,12 @@
 package cli_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/cardmint/cardmint/client"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/rig"
 )
 
 // stockFile writes a CSV file with n cards of an amount, and returns its path and the number of its first card.
@@ -160,4 +163,57 @@ func TestDocs_TheExampleOfAStockCanBeImported(t *testing.T) {
 	p.account(t)
 	wantOutput(t, p.must(t, "stock", "import", filepath.Join(dir, "cards.csv"), "--supplier", "shelf", "--suppliers", filepath.Join(dir, "suppliers.toml"), "--yes"),
 		"imported 1 cards into the stock of shelf")
+}
+
+// What was given out in a time that the database forgot stays held, while the rest is sold again; and what a card never got is named.
+func TestCLI_AStockIsReleasedExceptWhatWasGivenOut(t *testing.T) {
+	t.Parallel()
+	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
+	p := newProgram(t, url)
+	p.account(t)
+	p.env = append(p.env, "CARDMINT_SUPPLIERS="+writeFile(t, "suppliers.toml", "[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\n"))
+	file, number := stockFile(t, "150", 1, 3)
+	p.must(t, "stock", "import", file, "--supplier", "shelf", "--yes")
+	p.must(t, "stock", "hold", "--supplier", "shelf")
+	type item struct {
+		Item   string  `json:"item"`
+		Number string  `json:"number"`
+		Card   *string `json:"card"`
+	}
+	var held struct {
+		Changed int64  `json:"changed"`
+		Held    []item `json:"held_items"`
+	}
+	read := func(args ...string) {
+		t.Helper()
+		out := p.must(t, append(args, "--supplier", "shelf", "--json")...)
+		if err := json.Unmarshal([]byte(out), &held); err != nil || strings.Contains(out, number) {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	read("stock", "release")
+	if len(held.Held) != 3 || held.Changed != 0 || held.Held[0].Card != nil || len(held.Held[0].Number) < 4 {
+		t.Fatalf("%+v", held)
+	}
+	i := slices.IndexFunc(held.Held, func(h item) bool { return strings.HasSuffix(h.Number, number[len(number)-4:]) })
+	given := held.Held[i].Item
+	wantOutput(t, p.must(t, "stock", "release", "--supplier", "shelf", "--except", given), "would release 2 cards. Nothing was changed.", given)
+	_, stderr, code := p.run("stock", "release", "--supplier", "shelf", "--except", "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88", "--yes")
+	if code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	wantOutput(t, stderr, "is no item of shelf that is held\nhint: ")
+	read("stock", "release", "--except", given, "--yes")
+	if held.Changed != 2 || len(held.Held) != 1 || held.Held[0].Item != given {
+		t.Errorf("%+v", held)
+	}
+	wantOutput(t, p.must(t, "stock", "list", "--held"), "shelf     150  2     0         0       1     0     0", "HELD ", given)
+
+	// As if an item had been issued to a card that another supplier made.
+	const of = "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
+	if _, err := rig.OpenSQL(t, url).Exec("UPDATE stock SET state = 'issued', card_uuid = ? WHERE id = ?", of, given); err != nil {
+		t.Fatal(err)
+	}
+	wantOutput(t, p.must(t, "stock", "list"), "NEVER RECEIVED", given, of)
+	wantOutput(t, p.must(t, "stock", "hold", "--supplier", "shelf"), "holding 2 more cards", "NEVER RECEIVED", given, of)
 }

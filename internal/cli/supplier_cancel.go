@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/google/uuid"
+
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/supplier"
 )
 
 type supplierCancelCommand struct {
@@ -18,7 +21,9 @@ type supplierCancelCommand struct {
 }
 
 func (supplierCancelCommand) Help() string {
-	return `Asks the supplier of a card to make none for its request, or to close the card if it is made and the supplier can do that: to limit the loss when a payment left its blockchain, for example. It changes nothing in the database. The next look-up of a request that was canceled finds it declined: then another supplier is asked, or the refund is due.
+	return `Asks the supplier of a card to make none for its request, or to close the card if it is made and the supplier can do that: to limit the loss when a payment left its blockchain, for example. The next look-up of a request that was canceled finds it declined: then another supplier is asked, or the refund is due.
+
+A stock only takes back what it has reserved for the card, and keeps no note of it: a card that is paid gets an item at the next attempt. An item that was issued stays issued.
 
 Example:
   cardmint supplier cancel 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --suppliers suppliers.toml --note "the payment is gone" --yes`
@@ -53,22 +58,22 @@ func (c supplierCancelCommand) Run(ctx context.Context, g *globals) error {
 		if i == nil || i.Supplier == "" || i.Answer == "" && i.FirstAskedAt == nil {
 			return hint(fmt.Errorf("no supplier was asked for card %s", id), "there is nothing to cancel; see it with: cardmint card show %s", id)
 		}
-		supplier, err := all.canceler(supplierNeeds{mode: g.Mode, db: o.db, vault: o.vault, log: g.log}, i)
+		asked, err := all.canceler(supplierNeeds{mode: g.Mode, db: o.db, vault: o.vault, log: g.log}, i)
 		if err != nil {
 			return err
 		}
 		if !c.Yes {
-			fmt.Fprintf(g.stdout, "would ask %s to cancel its request for card %s, or to close the card. Nothing was changed. To do it, run it again with --yes.\n", i.Supplier, id)
-			return nil
+			_, err := fmt.Fprintf(g.stdout, "would %s. Nothing was changed. To do it, run it again with --yes.\n", wouldCancel(asked, i.Supplier, id))
+			return err
 		}
 		asking, cancel := context.WithTimeout(ctx, supplierCheckTime)
 		defer cancel()
 		g.log.Info("operator cancels a request", "card", id, "supplier", i.Supplier, "operator", who, "note", c.Note)
-		answer, err := supplier.Cancel(asking, issue.Request{Key: id.String(), Reference: i.Reference, USD: record.Card.USD, Declines: i.Declines})
+		answer, err := asked.Cancel(asking, issue.Request{Key: id.String(), Reference: i.Reference, USD: record.Card.USD, Declines: i.Declines})
 		if err != nil {
 			return hint(fmt.Errorf("%s gave no clear answer: %w", i.Supplier, err), "it may have canceled the request or not: run the command again")
 		}
-		_, err = fmt.Fprintf(g.stdout, "%s: %s\n", i.Supplier, canceled(answer.Outcome))
+		_, err = fmt.Fprintf(g.stdout, "%s: %s\n", i.Supplier, canceled(asked, answer.Outcome))
 		return err
 	})
 }
@@ -91,8 +96,22 @@ func (s suppliers) canceler(needs supplierNeeds, i *operator.IntentRecord) (canc
 	return nil, hint(errors.New("the file has no supplier "+i.Supplier), "name the file that it was asked by")
 }
 
+// wouldCancel says what it means to cancel the request for a card.
+func wouldCancel(c canceler, name string, id uuid.UUID) string {
+	if _, stock := c.(*supplier.Stock); stock {
+		return fmt.Sprintf("free what the stock of %s has reserved for card %s; if it is paid, it gets an item nevertheless, and one that was issued stays issued", name, id)
+	}
+	return fmt.Sprintf("ask %s to cancel its request for card %s, or to close the card", name, id)
+}
+
 // canceled says what became of a request.
-func canceled(o issue.Outcome) string {
+func canceled(c canceler, o issue.Outcome) string {
+	switch _, stock := c.(*supplier.Stock); {
+	case stock && o == issue.Issued:
+		return "an item was issued to the card, and stays issued: a stock can close no card"
+	case stock:
+		return "nothing is reserved for the card. If it is paid, it gets an item at the next attempt of a worker: to prevent that, hold the stock"
+	}
 	switch o {
 	case issue.Declined:
 		return "canceled: no card was made and none will be, or the card is closed"

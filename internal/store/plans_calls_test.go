@@ -211,7 +211,8 @@ func (c *calls) stock() {
 	c.do("TidyStock", s.TidyStock)
 	c.do("StockCounts", func(ctx context.Context) error { return first(s.StockCounts(ctx)) })
 	c.do("HoldStock", func(ctx context.Context) error { return first(s.HoldStock(ctx, "another")) })
-	c.do("ReleaseStock", func(ctx context.Context) error { return first(s.ReleaseStock(ctx, "another")) })
+	c.do("ReleaseStock", func(ctx context.Context) error { return first(s.ReleaseStock(ctx, "another", []uuid.UUID{uuid.New()})) })
+	c.do("DoubtfulStock", func(ctx context.Context) error { return first(s.DoubtfulStock(ctx)) })
 	c.do("SaveOffers", func(ctx context.Context) error {
 		return s.SaveOffers(ctx, card.SupplierOffers{Supplier: shelf, Offers: []card.Offer{{Min: 1, Max: 1, Left: 1}}})
 	})

@@ -38,6 +38,7 @@ var mayRead = map[string]string{
 	"KeepBooks first":                       "forgets the notes of filling the database",
 	"StockCounts":                           "counts the whole stock",
 	"ReleaseStock":                          "looks through the stock of a supplier, when an operator says so",
+	"DoubtfulStock":                         "looks through the stock, when an operator asks",
 	"HoldStock":                             "holds the stock of a supplier, when an operator says so",
 	"CountSealed":                           "counts everything that is encrypted, for an operator",
 	"Confirmations of a coin without cards": "looks at the newest 10,000 cards",

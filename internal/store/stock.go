@@ -236,12 +236,6 @@ func (s *Store) HoldStock(ctx context.Context, supplier string) (int64, error) {
 	return s.exec(ctx, s.w, "hold stock", holdStock+" AND supplier = ?", supplier)
 }
 
-// ReleaseStock has the items of a supplier given out that are held, and returns how many.
-func (s *Store) ReleaseStock(ctx context.Context, supplier string) (int64, error) {
-	return s.exec(ctx, s.w, "release stock", `UPDATE stock SET state = CASE WHEN card_uuid IS NULL THEN 'free' ELSE 'reserved' END
-		WHERE supplier = ? AND state = 'held'`, supplier)
-}
-
 // FreeStock implements supplier.Store.
 func (s *Store) FreeStock(ctx context.Context, supplier string, after time.Time) ([]card.Offer, error) {
 	var found []struct {

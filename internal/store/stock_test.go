@@ -351,7 +351,7 @@ func TestBeginEpoch_AStaleOneHoldsTheStock(t *testing.T) {
 		}
 		importStock(t, s, newItem(150_50, epoch.AddDate(1, 0, 0)))
 		wantStock(t, s, 1, 0, 1, 2)
-		if n, err := s.ReleaseStock(t.Context(), shelf); err != nil || n != 2 {
+		if n, err := s.ReleaseStock(t.Context(), shelf, nil); err != nil || n != 2 {
 			t.Errorf("%d released, error %v", n, err)
 		}
 		wantStock(t, s, 2, 1, 1, 0)
@@ -361,7 +361,7 @@ func TestBeginEpoch_AStaleOneHoldsTheStock(t *testing.T) {
 		if n, err := s.HoldStock(t.Context(), shelf); err != nil || n != 3 {
 			t.Errorf("%d held, error %v", n, err)
 		}
-		if n, err := s.ReleaseStock(t.Context(), shelf); err != nil || n != 3 {
+		if n, err := s.ReleaseStock(t.Context(), shelf, nil); err != nil || n != 3 {
 			t.Errorf("%d released, error %v", n, err)
 		}
 		if item, err := s.TakeStock(t.Context(), shelf, reserved.UUID, 150_50, epoch); err != nil || item.State != card.StockIssued {
