@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/order"

@@ -151,11 +151,11 @@ func (c accountCreateCommand) Run(ctx context.Context, g *globals) error {
 
 type tokenCreateCommand struct {
 	output    `embed:""`
-	Account   string   `arg:"" help:"The account's name."`
-	Name      string   `default:"" help:"What the token is for; shown in the list."`
-	Scopes    scopes   `default:"all" placeholder:"SCOPES" help:"What it may do, with commas between: cards:read, cards:create, credentials:reveal, webhooks:manage, events:read, or all, also what later versions add (${default})."`
-	ExpiresIn lifespan `aliases:"ttl" xor:"expiry" placeholder:"DURATION" help:"How long it is valid, for example 90d or 720h. Without it, it is valid until it is revoked."`
-	ExpiresAt *moment  `xor:"expiry" placeholder:"TIME" help:"When it expires instead, for example 2027-01-31 (at its beginning, UTC) or 2027-01-31T18:00:00Z."`
+	Account   string    `arg:"" help:"The account's name."`
+	Name      string    `default:"" help:"What the token is for; shown in the list."`
+	Scopes    scopes    `default:"all" placeholder:"SCOPES" help:"What it may do, with commas between: cards:read, cards:create, credentials:reveal, webhooks:manage, events:read, or all, also what later versions add (${default})."`
+	ExpiresIn lifespan  `aliases:"ttl" xor:"expiry" placeholder:"DURATION" help:"How long it is valid, for example 90d or 720h. Without it, it is valid until it is revoked."`
+	ExpiresAt *deadline `xor:"expiry" placeholder:"TIME" help:"When it expires instead, for example 2027-01-31 (at its beginning, UTC) or 2027-01-31T18:00:00Z."`
 }
 
 func (tokenCreateCommand) Help() string {

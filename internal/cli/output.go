@@ -66,14 +66,6 @@ func maybe(t *time.Time) instant {
 	return instant{*t}
 }
 
-// list returns all, but no nil, which JSON would have as null.
-func list[T any](all []T) []T {
-	if all == nil {
-		return []T{}
-	}
-	return all
-}
-
 // jsonHelp says in the help of a command which fields its JSON has: those of the type of data.
 func jsonHelp(data any) string {
 	t, what := reflect.TypeOf(data), "an object"

@@ -49,14 +49,14 @@ func (l *lifespan) UnmarshalText(text []byte) error {
 	return err
 }
 
-// moment is a flag that takes a date or a time.
-type moment time.Time
+// deadline is a flag that takes a date or a time.
+type deadline time.Time
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (m *moment) UnmarshalText(text []byte) error {
+func (d *deadline) UnmarshalText(text []byte) error {
 	for _, layout := range []string{time.DateOnly, time.RFC3339} {
 		if at, err := time.Parse(layout, string(text)); err == nil {
-			*m = moment(at.UTC())
+			*d = deadline(at.UTC())
 			return nil
 		}
 	}
