@@ -50,14 +50,14 @@ type recordJSON struct {
 	Accepted      card.Decimal   `json:"accepted"`
 	Refunded      card.Decimal   `json:"refunded"`
 	RefundedAt    instant        `json:"refunded_at"`
-	RefundTxID    string         `json:"refund_txid"`
-	RefundAddress string         `json:"refund_address"`
+	RefundTxID    optional       `json:"refund_txid"`
+	RefundAddress optional       `json:"refund_address"`
 	WrittenOff    card.Decimal   `json:"written_off"`
 	Issuing       *issuingJSON   `json:"issuing"`
 	Credentials   bool           `json:"has_credentials"`
 	Transfers     []transferJSON `json:"transfers"`
 	Decisions     []decisionJSON `json:"decisions"`
-	Events        []sentEvent    `json:"events"`
+	Events        []eventJSON    `json:"events"`
 }
 
 type rateJSON struct {
@@ -74,13 +74,13 @@ type choiceJSON struct {
 
 type issuingJSON struct {
 	State        string        `json:"state"`
-	Supplier     string        `json:"supplier"`
-	Reference    string        `json:"reference"`
+	Supplier     optional      `json:"supplier"`
+	Reference    optional      `json:"reference"`
 	FirstAskedAt instant       `json:"first_asked_at"`
-	Answer       string        `json:"answer"`
+	Answer       optional      `json:"answer"`
 	Attempts     int           `json:"attempts"`
 	DueAt        instant       `json:"due_at"`
-	Reason       string        `json:"reason"`
+	Reason       optional      `json:"reason"`
 	Refusals     []refusalJSON `json:"refusals"`
 }
 
@@ -90,14 +90,14 @@ type refusalJSON struct {
 	Temporary bool   `json:"temporary"`
 }
 
-// transferJSON is a transfer. Its height is 0 in the mempool.
+// transferJSON is a transfer. Its height is null in the mempool.
 type transferJSON struct {
 	Currency      string       `json:"currency"`
 	TxID          string       `json:"txid"`
 	Output        int64        `json:"output"`
 	Address       string       `json:"address"`
 	Amount        card.Decimal `json:"amount"`
-	Height        int64        `json:"height"`
+	Height        *int64       `json:"height"`
 	Confirmations *int64       `json:"confirmations,omitempty"`
 	Locked        bool         `json:"locked"`
 	Counted       bool         `json:"counted"`
@@ -105,8 +105,12 @@ type transferJSON struct {
 }
 
 func newTransferJSON(t card.Transfer, coin card.Currency) transferJSON {
-	return transferJSON{Currency: t.Currency, TxID: t.TxID, Output: t.Output, Address: t.Address, Amount: coin.Decimal(t.Amount), Height: t.Height, Locked: t.Locked,
-		Counted: t.Counted, FirstSeenAt: instant{t.FirstSeenAt}}
+	j := transferJSON{Currency: t.Currency, TxID: t.TxID, Output: t.Output, Address: t.Address, Amount: coin.Decimal(t.Amount), Locked: t.Locked, Counted: t.Counted,
+		FirstSeenAt: instant{t.FirstSeenAt}}
+	if t.Height > 0 {
+		j.Height = &t.Height
+	}
+	return j
 }
 
 type decisionJSON struct {
@@ -123,15 +127,15 @@ func newRecordJSON(r operator.Record, x operator.Explanation, now time.Time) (re
 	c := r.Card
 	j := recordJSON{cardJSON: newCardJSON(c, r.Account), Waits: x.Wait, Explanation: waits(r, x, now), Choices: []choiceJSON{},
 		Rate: rateJSON{c.Rate.USD, instant{c.Rate.At}, c.Rate.Source}, Surplus: c.Coin.Decimal(c.Credit.Surplus), Lost: c.Coin.Decimal(x.Lost),
-		Accepted: c.Coin.Decimal(c.Accepted), Refunded: c.Coin.Decimal(c.Refunded), RefundedAt: instant{c.RefundedAt}, RefundTxID: c.RefundTxID,
-		RefundAddress: card.Mask(c.RefundAddress), WrittenOff: c.Coin.Decimal(c.WrittenOff), Credentials: r.Credentials,
-		Transfers: []transferJSON{}, Decisions: []decisionJSON{}, Events: []sentEvent{}}
+		Accepted: c.Coin.Decimal(c.Accepted), Refunded: c.Coin.Decimal(c.Refunded), RefundedAt: instant{c.RefundedAt}, RefundTxID: optional(c.RefundTxID),
+		RefundAddress: optional(card.Mask(c.RefundAddress)), WrittenOff: c.Coin.Decimal(c.WrittenOff), Credentials: r.Credentials,
+		Transfers: []transferJSON{}, Decisions: []decisionJSON{}, Events: []eventJSON{}}
 	for _, choice := range x.Choices {
 		j.Choices = append(j.Choices, choiceJSON{choice.Kind, c.Coin.Decimal(choice.Amount), choice.Cost})
 	}
 	if i := r.Intent; i != nil {
-		j.Issuing = &issuingJSON{State: i.State, Supplier: i.Supplier, Reference: i.Reference, FirstAskedAt: maybe(i.FirstAskedAt), Answer: i.Answer, Attempts: i.Attempts,
-			DueAt: instant{i.DueAt}, Reason: i.Reason, Refusals: []refusalJSON{}}
+		j.Issuing = &issuingJSON{State: i.State, Supplier: optional(i.Supplier), Reference: optional(i.Reference), FirstAskedAt: maybe(i.FirstAskedAt), Answer: optional(i.Answer), Attempts: i.Attempts,
+			DueAt: instant{i.DueAt}, Reason: optional(i.Reason), Refusals: []refusalJSON{}}
 		for _, f := range i.Refusals {
 			j.Issuing.Refusals = append(j.Issuing.Refusals, refusalJSON(f))
 		}
@@ -146,7 +150,7 @@ func newRecordJSON(r operator.Record, x operator.Explanation, now time.Time) (re
 			Operator: d.Operator, Note: d.Note})
 	}
 	for _, e := range r.Events {
-		one, err := newSentEvent(e)
+		one, err := newEventJSON(e)
 		if err != nil {
 			return j, err
 		}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/google/uuid"
 
@@ -11,6 +12,7 @@ import (
 )
 
 type cardPurgeCommand struct {
+	output   `embed:""`
 	UUID     string `arg:"" help:"The card's uuid."`
 	Note     string `required:"" placeholder:"TEXT" help:"Why, for those who ask later. It is kept with the card."`
 	Operator string `placeholder:"NAME" help:"Who decided. Without it, the user of this machine."`
@@ -24,7 +26,7 @@ the credentials. To purge all credentials of a certain age, see: cardmint serve 
 
 Examples:
   cardmint card purge 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --note "the customer asked for it"
-  cardmint card purge 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --note "the customer asked for it" --yes`
+  cardmint card purge 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --note "the customer asked for it" --yes` + jsonHelp(purgedJSON{})
 }
 
 // Run purges a card's credentials, or says what it would do.
@@ -42,29 +44,27 @@ func (c cardPurgeCommand) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return noCard(err, id)
 		}
+		say := func(recorded, nothing bool, text string) error {
+			return c.write(g, purgedJSON{outcomeJSON{recorded, nothing}, id}, func(w io.Writer) { fmt.Fprint(w, text) })
+		}
 		switch {
 		case r.Card.CredentialsPurgedAt != nil && !r.Credentials:
-			fmt.Fprintf(g.stdout, "nothing to do: the credentials of card %s were purged at %s\n", id, day(r.Card.CredentialsPurgedAt))
-			return nil
+			return say(false, true, fmt.Sprintf("nothing to do: the credentials of card %s were purged at %s\n", id, day(r.Card.CredentialsPurgedAt)))
 		case r.Card.Status != card.Generated:
 			return hint(custody.ErrNotIssued, "what the card waits for is shown by: %s", command("card", "show", id.String()))
 		case !r.Credentials:
-			fmt.Fprintf(g.stdout, "nothing to do: card %s has no credentials, although they were never purged\n", id)
-			return nil
+			return say(false, true, fmt.Sprintf("nothing to do: card %s has no credentials, although they were never purged\n", id))
 		case !c.Yes:
-			fmt.Fprintf(g.stdout, "would delete the credentials of card %s of account %s for good, %s USD. Nothing was changed.\n", id, r.Account, r.Card.USD)
-			fmt.Fprintf(g.stdout, "to do it: %s\n", command("card", "purge", id.String(), "--note", c.Note, "--operator", who, "--yes"))
-			return nil
+			return say(false, false, fmt.Sprintf("would delete the credentials of card %s of account %s for good, %s USD. Nothing was changed.\nto do it: %s\n", id, r.Account, r.Card.USD,
+				command("card", "purge", id.String(), "--note", c.Note, "--operator", who, "--yes")))
 		}
 		purged, err := o.db.PurgeCard(ctx, custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: id, Note: c.Note, Operator: who})
 		switch {
 		case err != nil:
 			return err
 		case !purged:
-			fmt.Fprintf(g.stdout, "nothing to do: card %s has no credentials\n", id)
-			return nil
+			return say(false, true, fmt.Sprintf("nothing to do: card %s has no credentials\n", id))
 		}
-		fmt.Fprintf(g.stdout, "purged: card %s has no credentials any more\n", id)
-		return nil
+		return say(true, false, fmt.Sprintf("purged: card %s has no credentials any more\n", id))
 	})
 }

@@ -15,6 +15,7 @@ import (
 )
 
 type cardResolveCommand struct {
+	output   `embed:""`
 	UUID     string `arg:"" help:"The card's uuid."`
 	Decision string `arg:"" enum:"accept,refund,write-off,retry" help:"accept, refund, write-off or retry."`
 	Amount   string `placeholder:"COINS" help:"What it is about, as the command without --yes says it."`
@@ -42,7 +43,7 @@ with the card. What can be decided of a card now, and what that costs, is shown 
 Examples:
   cardmint card resolve 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 accept --note "paid an hour late, price hardly moved"
   cardmint card resolve 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 refund --note "wants it back" --amount 0.983 --yes
-  cardmint card resolve 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 refund --note "sent" --txid 6a1d6ba5f5c0a1e6a8a2f1f8d3c84a6b1f0a9d5c4b3e2f1a0b9c8d7e6f5a4b3c`
+  cardmint card resolve 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 refund --note "sent" --txid 6a1d6ba5f5c0a1e6a8a2f1f8d3c84a6b1f0a9d5c4b3e2f1a0b9c8d7e6f5a4b3c` + jsonHelp(resolvedJSON{})
 }
 
 // Run decides, or says what it would do.
@@ -84,6 +85,9 @@ func (c cardResolveCommand) Run(ctx context.Context, g *globals) error {
 		x, err := o.explained(ctx, r)
 		if err != nil {
 			return err
+		}
+		if c.JSON {
+			return writeJSON(g, c.outcome(done, r.Card, x))
 		}
 		c.say(g, done, r, x)
 		return nil

@@ -104,7 +104,9 @@ func (c devCommand) welcome(ctx context.Context, g *globals, r running, coin car
 func self() (program, where string) {
 	path, err := os.Executable()
 	switch {
-	case err != nil || !strings.ContainsRune(os.Args[0], filepath.Separator): // found by the shell
+	case !strings.ContainsRune(os.Args[0], filepath.Separator): // found by the shell
+		return os.Args[0], ""
+	case err != nil:
 		return "cardmint", ""
 	case filepath.Base(filepath.Dir(path)) == "exe" && strings.Contains(path, "go-build"): // which go run deletes at the end
 		return "go run ./cmd/cardmint", " in this directory"

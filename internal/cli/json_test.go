@@ -75,6 +75,12 @@ func TestCLI_JSONIsOneLineForPrograms(t *testing.T) {
 		{"transfers list --unattributed", 0, `"amount":"2"`},
 		{"transfers --all", 0, `"decision":null`},
 		{"reconcile", 3, `"agrees":true`},
+		{"card resolve " + open + " accept --note x", 0, `{"recorded":false,"nothing_left":false,"card":"` + open + `","decision":"accept","currency":"monero","amount":"0.5"`},
+		{"card resolve " + open + " accept --note x --amount 0.5 --yes", 0, `{"recorded":true,"nothing_left":false`},
+		{"card purge " + paid + " --note x", 0, `{"recorded":false,"nothing_left":false`},
+		{"transfers attribute 5c1f7a --refunded --note x", 0, `"decision":"refund","currency":"monero","amount":"2","card":null`},
+		{"transfers attribute 5c1f7a --refunded --note x --amount 2 --yes", 0, `{"recorded":true,"nothing_left":false`},
+		{"transfers attribute 5c1f7a --refunded --note x --amount 2 --yes", 0, `{"recorded":false,"nothing_left":true`},
 		{"keys list", 0, `"state":"primary"`},
 		{"keys add", 0, `"key":"`},
 		{"stock import " + file + " --supplier shelf", 0, `"imported":false,"cards":2`},
@@ -119,6 +125,7 @@ func TestCLI_ACancelOfAStockPromisesNothing(t *testing.T) {
 	s.stop(t)
 	cancel := []string{"supplier", "cancel", id.String(), "--note", "x"}
 	wantOutput(t, p.must(t, cancel...), fmt.Sprintf("would free what the stock of shelf has reserved for card %s; if it is paid, it gets an item nevertheless", id))
+	wantOutput(t, p.must(t, append(cancel, "--yes", "--json")...), `"supplier":"shelf","asked":true,"outcome":"issued"`)
 	wantOutput(t, p.must(t, append(cancel, "--yes")...), "shelf: an item was issued to the card, and stays issued")
 	if _, err := rig.OpenSQL(t, url).Exec("UPDATE stock SET state = 'reserved', reserved_until = 0 WHERE card_uuid = ?", id.String()); err != nil {
 		t.Fatal(err)

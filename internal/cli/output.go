@@ -14,7 +14,7 @@ import (
 
 // output is embedded by commands that print data.
 type output struct {
-	JSON bool `name:"json" help:"Print JSON on one line, for programs: see the end of this help."`
+	JSON bool `name:"json" help:"Print JSON on one line, for programs; its fields are named above."`
 }
 
 // write prints data for programs, or what people writes, in columns that tabs separate.
@@ -64,6 +64,17 @@ func maybe(t *time.Time) instant {
 		return instant{}
 	}
 	return instant{*t}
+}
+
+// optional is a text in JSON that is null if it is not known.
+type optional string
+
+// MarshalJSON implements json.Marshaler.
+func (s optional) MarshalJSON() ([]byte, error) {
+	if s == "" {
+		return []byte("null"), nil
+	}
+	return json.Marshal(string(s))
 }
 
 // jsonHelp says in the help of a command which fields its JSON has: those of the type of data.

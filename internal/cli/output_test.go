@@ -15,7 +15,7 @@ import (
 var printsNoData = []string{
 	"dev", "serve", "supplier serve", // run until they are stopped, and have a log
 	"completion", "__complete", "help",
-	"token revoke", "card resolve", "card purge", "transfers attribute", "rate accept", "wallet rescan", "wallet claim", "supplier cancel",
+	"token revoke", "rate accept", "wallet rescan", "wallet claim",
 	"keys create", "keys promote", "keys retire",
 }
 

@@ -45,7 +45,7 @@ type acceptedJSON struct {
 	At     instant      `json:"at"`
 	Source string       `json:"source"`
 	By     string       `json:"by"`
-	Note   string       `json:"note"`
+	Note   optional     `json:"note"`
 }
 
 type parkedJSON struct {
@@ -64,7 +64,7 @@ func (c rateShowCommand) known(live *rate.Live, known *ratesBefore) []coinRateJS
 			one.Rate = &rateJSON{r.USD, instant{r.At}, r.Source}
 		}
 		if last, ok := known.last(coin); ok {
-			one.Accepted = &acceptedJSON{last.USD, instant{last.At}, last.Source, last.By, last.Note}
+			one.Accepted = &acceptedJSON{last.USD, instant{last.At}, last.Source, last.By, optional(last.Note)}
 		}
 		for _, p := range known.waiting(coin) {
 			one.Waiting = append(one.Waiting, parkedJSON{p.USD, instant{p.Since}, p.By, p.Why})

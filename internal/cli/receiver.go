@@ -99,10 +99,15 @@ func withScheme(address string) string {
 	return "https://" + address
 }
 
-// sentEvent is an event for programs: that of the feed, and what became of forwarding it.
-type sentEvent struct {
+// eventJSON is an event for programs, as the feed has it.
+type eventJSON struct {
 	ID string `json:"id"`
 	eventBody
+}
+
+// sentEvent is an event, and what became of forwarding it.
+type sentEvent struct {
+	eventJSON
 	Forwarded *forwarded `json:"forwarded,omitempty"`
 }
 
@@ -118,13 +123,13 @@ type eventBody struct {
 	Since     string `json:"since,omitempty"`
 }
 
-// forwarded is what a receiver said to an event.
+// forwarded is what a receiver said to an event. Either status or error is null.
 type forwarded struct {
-	To     string `json:"to"`
-	OK     bool   `json:"ok"`
-	Status int    `json:"status"`
-	Error  string `json:"error"`
-	Millis int64  `json:"took_ms"`
+	To     string   `json:"to"`
+	OK     bool     `json:"ok"`
+	Status *int     `json:"status"`
+	Error  optional `json:"error"`
+	Millis int64    `json:"took_ms"`
 }
 
 // send sends an event, and returns what became of it.
@@ -132,9 +137,10 @@ func (r *receiver) send(ctx context.Context, to string, e card.Event) webhook.At
 	return r.poster.Post(ctx, to, []card.Secret{r.secret}, e)
 }
 
-func newSentEvent(e card.Event) (sentEvent, error) {
-	sent := sentEvent{ID: e.ID.String()}
-	return sent, json.Unmarshal(e.Payload(), &sent.eventBody)
+func newEventJSON(e card.Event) (eventJSON, error) {
+	j := eventJSON{ID: e.ID.String()}
+	err := json.Unmarshal(e.Payload(), &j.eventBody)
+	return j, err
 }
 
 // printAttempt prints what became of an event, for people.
@@ -148,12 +154,16 @@ func printAttempt(out io.Writer, a webhook.Attempt) {
 
 // printEvent prints an event for programs, on one line. a is nil if it was not forwarded.
 func printEvent(g *globals, e card.Event, to string, a *webhook.Attempt) error {
-	sent, err := newSentEvent(e)
+	body, err := newEventJSON(e)
 	if err != nil {
 		return err
 	}
+	sent := sentEvent{eventJSON: body}
 	if a != nil {
-		sent.Forwarded = &forwarded{To: to, OK: a.OK(), Status: a.Status, Error: a.Error, Millis: a.Took.Milliseconds()}
+		sent.Forwarded = &forwarded{To: to, OK: a.OK(), Error: optional(a.Error), Millis: a.Took.Milliseconds()}
+		if a.Status != 0 {
+			sent.Forwarded.Status = &a.Status
+		}
 	}
 	return writeJSON(g, sent)
 }

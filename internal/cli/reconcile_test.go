@@ -72,7 +72,7 @@ func TestCLI_ReconcileForMachines(t *testing.T) {
 	if got.Coins[0].Unattributed != "18446744.073709551614" || len(got.Waiting) != 2 {
 		t.Errorf("%+v", got)
 	}
-	if w := got.Waiting[0]; w.Kind != "unattributed" || w.Amount != "9223372.036854775807" || w.TxID != "c0ffee" || *w.Output != 1 || w.Card != "" || w.Since != "1970-01-01T00:00:00Z" {
+	if w := got.Waiting[0]; w.Kind != "unattributed" || w.Amount != "9223372.036854775807" || w.TxID != "c0ffee" || *w.Output != 1 || w.Card != "" || w.Since != "1970-01-01T00:00:00.000Z" {
 		t.Errorf("%+v", w)
 	}
 	exec("DELETE FROM credentials")

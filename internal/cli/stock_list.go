@@ -137,7 +137,7 @@ type itemJSON struct {
 	Supplier  string     `json:"supplier"`
 	USDAmount card.USD   `json:"usd_amount"`
 	ExpiresAt instant    `json:"expires_at"`
-	Number    string     `json:"number"`
+	Number    optional   `json:"number"`
 	Card      *uuid.UUID `json:"card"`
 }
 
@@ -155,7 +155,7 @@ func (o office) doubtfulStock(ctx context.Context, supplier string) (never, held
 			if err != nil {
 				return nil, nil, hint(fmt.Errorf("item %s can't be decrypted: %w", item.ID, err), "the key file is not the one that the service uses, or the row was changed")
 			}
-			one.Number = shown.CardNumber.Reveal()
+			one.Number = optional(shown.CardNumber.Reveal())
 		}
 		if item.CardUUID != uuid.Nil {
 			one.Card = &item.CardUUID
@@ -180,6 +180,6 @@ func printItems(table io.Writer, title string, items []itemJSON) {
 		if item.Card != nil {
 			of = item.Card.String()
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", item.Item, item.Supplier, item.USDAmount, day(&item.ExpiresAt.Time), orDash(item.Number), of)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", item.Item, item.Supplier, item.USDAmount, day(&item.ExpiresAt.Time), orDash(string(item.Number)), of)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/google/uuid"
 
@@ -13,6 +14,7 @@ import (
 )
 
 type supplierCancelCommand struct {
+	output   `embed:""`
 	UUID     string `arg:"" help:"The card's uuid."`
 	File     string `name:"suppliers" env:"CARDMINT_SUPPLIERS" required:"" placeholder:"FILE" help:"TOML file that names the suppliers of cards."`
 	Note     string `required:"" placeholder:"TEXT" help:"Why, for those who ask later. It is logged."`
@@ -26,7 +28,7 @@ func (supplierCancelCommand) Help() string {
 A stock only takes back what it has reserved for the card, and keeps no note of it: a card that is paid gets an item at the next attempt. An item that was issued stays issued.
 
 Example:
-  cardmint supplier cancel 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --suppliers suppliers.toml --note "the payment is gone" --yes`
+  cardmint supplier cancel 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --suppliers suppliers.toml --note "the payment is gone" --yes` + jsonHelp(canceledJSON{})
 }
 
 // canceler is a supplier that takes requests back.
@@ -63,8 +65,9 @@ func (c supplierCancelCommand) Run(ctx context.Context, g *globals) error {
 			return err
 		}
 		if !c.Yes {
-			_, err := fmt.Fprintf(g.stdout, "would %s. Nothing was changed. To do it, run it again with --yes.\n", wouldCancel(asked, i.Supplier, id))
-			return err
+			return c.write(g, canceledJSON{Card: id, Supplier: i.Supplier}, func(w io.Writer) {
+				fmt.Fprintf(w, "would %s. Nothing was changed. To do it, run it again with --yes.\n", wouldCancel(asked, i.Supplier, id))
+			})
 		}
 		asking, cancel := context.WithTimeout(ctx, supplierCheckTime)
 		defer cancel()
@@ -73,8 +76,9 @@ func (c supplierCancelCommand) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return hint(fmt.Errorf("%s gave no clear answer: %w", i.Supplier, err), "it may have canceled the request or not: run the command again")
 		}
-		_, err = fmt.Fprintf(g.stdout, "%s: %s\n", i.Supplier, canceled(asked, answer.Outcome))
-		return err
+		return c.write(g, canceledJSON{id, i.Supplier, true, fmt.Sprint(answer.Outcome)}, func(w io.Writer) {
+			fmt.Fprintf(w, "%s: %s\n", i.Supplier, canceled(asked, answer.Outcome))
+		})
 	})
 }
 

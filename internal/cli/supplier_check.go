@@ -33,7 +33,7 @@ type supplierJSON struct {
 	MinUSD card.USD    `json:"min_usd"`
 	MaxUSD card.USD    `json:"max_usd"`
 	Usable bool        `json:"usable"`
-	Error  string      `json:"error"`
+	Error  optional    `json:"error"`
 	Offers []offerJSON `json:"offers"`
 }
 
@@ -64,7 +64,7 @@ func (c supplierCheckCommand) Run(ctx context.Context, g *globals) error {
 			text := offersText(offers)
 			if err != nil {
 				failed++
-				one.Usable, one.Error = false, err.Error()
+				one.Usable, one.Error = false, optional(err.Error())
 				text = g.paint(g.stdout, red, "FAILS: "+err.Error())
 			}
 			for _, o := range offers {

@@ -200,8 +200,8 @@ type ledgerJSON struct {
 	What      string   `json:"what"`
 	Key       string   `json:"key"`
 	USDAmount card.USD `json:"usd_amount"`
-	Number    string   `json:"number"`
-	Detail    string   `json:"detail"`
+	Number    optional `json:"number"`
+	Detail    optional `json:"detail"`
 }
 
 // Run prints the ledger.
@@ -215,7 +215,7 @@ func (c supplierLedgerCommand) Run(ctx context.Context, g *globals) error {
 	}
 	entries, keys, cards := []ledgerJSON{}, map[string]bool{}, 0
 	for _, e := range all {
-		entries = append(entries, ledgerJSON{e.ID, instant{e.At}, e.What, e.Key, e.USD, e.Number, e.Detail})
+		entries = append(entries, ledgerJSON{e.ID, instant{e.At}, e.What, e.Key, e.USD, optional(e.Number), optional(e.Detail)})
 		if e.What == reference.Made {
 			keys[e.Key] = true
 			cards++

@@ -134,6 +134,7 @@ func decision(a *operator.Attribution) []string {
 }
 
 type transfersAttributeCommand struct {
+	output   `embed:""`
 	TxID     string `arg:"" name:"txid" help:"The transaction, from 'transfers --unattributed'."`
 	Output   *int64 `placeholder:"N" help:"Which of its outputs. Needed only if it has several to this wallet."`
 	Card     string `required:"" xor:"to" placeholder:"UUID" help:"Count it toward this card, as if it had been sent to the card's address."`
@@ -163,7 +164,7 @@ before.
 Examples:
   cardmint transfers attribute 5c1f7a... --card 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --note "paid to the address of the lost order"
   cardmint transfers attribute 5c1f7a... --new --account shop --usd 150 --note "ticket 4711" --amount 0.983 --yes
-  cardmint transfers attribute 5c1f7a... --output 3 --refunded --note "wants it back" --amount 0.983 --yes`
+  cardmint transfers attribute 5c1f7a... --output 3 --refunded --note "wants it back" --amount 0.983 --yes` + jsonHelp(attributedJSON{})
 }
 
 // Run decides, or says what it would do.
@@ -179,6 +180,9 @@ func (c transfersAttributeCommand) Run(ctx context.Context, g *globals) error {
 		done, err := o.operator.AttributeTransfer(ctx, d)
 		if err != nil {
 			return c.cantAttribute(err, d)
+		}
+		if c.JSON {
+			return writeJSON(g, c.outcome(d, done))
 		}
 		c.say(g, d, done)
 		return nil

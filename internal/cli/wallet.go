@@ -26,7 +26,7 @@ func (walletCheckCommand) Help() string {
 type walletJSON struct {
 	Currency string    `json:"currency"`
 	Usable   bool      `json:"usable"`
-	Error    string    `json:"error"`
+	Error    optional  `json:"error"`
 	Report   []rowJSON `json:"report"`
 }
 
@@ -50,7 +50,7 @@ func (c walletCheckCommand) Run(ctx context.Context, g *globals) error {
 		}
 		one := walletJSON{Currency: coin.Code, Usable: err == nil, Report: []rowJSON{}}
 		if err != nil {
-			one.Error = err.Error()
+			one.Error = optional(err.Error())
 		}
 		for _, row := range report {
 			one.Report = append(one.Report, rowJSON(row))
