@@ -168,7 +168,7 @@ func (c *chaos) pick() (faults []fault) {
 		return []fault{c.powerCut()}
 	}
 	n := 1
-	for n < 4 && c.chance.IntN(3) == 0 {
+	for n < 4 && c.chance.IntN(2) == 0 {
 		n++
 	}
 	targets := int(theChain)
