@@ -158,8 +158,20 @@ func childrenOf(parent int) (pids []int) {
 	return pids
 }
 
-// Promote makes a standby the primary.
-func (c *Cluster) Promote(tb testing.TB) { c.Exec(tb, "SELECT pg_promote()") }
+// Promote makes a standby the primary. The statement is itself a query on a standby, which what is replayed may cancel.
+func (c *Cluster) Promote(tb testing.TB) {
+	tb.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		_, err := c.admin.Exec("SELECT pg_promote()")
+		var standby bool
+		if c.admin.QueryRow("SELECT pg_is_in_recovery()").Scan(&standby) == nil && !standby {
+			return
+		}
+		if time.Now().After(deadline) {
+			tb.Fatalf("promote: %v", err)
+		}
+	}
+}
 
 // Exec runs a statement as the superuser.
 func (c *Cluster) Exec(tb testing.TB, statement string, args ...any) {
