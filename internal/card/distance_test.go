@@ -7,12 +7,12 @@ import (
 )
 
 func FuzzDistance_IsThatOfTheShortestWay(f *testing.F) {
-	for _, seed := range [][2]string{{"", ""}, {"a", ""}, {"stauts", "status"}, {"kitten", "sitting"}, {"limit", "limit"}, {"created_at", "created_after"}} {
+	for _, seed := range [][2]string{{"", ""}, {"a", ""}, {"stauts", "status"}, {"kitten", "sitting"}, {"limit", "limit"}} {
 		f.Add(seed[0], seed[1])
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
 		if len(a)+len(b) > 14 {
-			t.Skip("would take the plain way too long")
+			return // the plain way would take too long
 		}
 		if got, want := card.Distance(a, b), plainDistance(a, b); got != want {
 			t.Errorf("from %q to %q: %d, want %d", a, b, got, want)
