@@ -149,9 +149,15 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
 	h.Set("Referrer-Policy", "no-referrer")
-	if r.URL.Path == "/" {
-		http.Redirect(w, r, root, http.StatusFound)
-		return
+	if page := strings.TrimSuffix(r.URL.Path, "/"); page != r.URL.Path {
+		switch {
+		case page == "":
+			http.Redirect(w, r, root, http.StatusFound)
+			return
+		case s.files[page] != nil || page == reference:
+			http.Redirect(w, r, page, http.StatusFound)
+			return
+		}
 	}
 	f, status := s.files[r.URL.Path], http.StatusOK
 	switch {

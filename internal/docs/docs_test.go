@@ -184,9 +184,18 @@ func TestDocs_FilesAreServedAsTheyAre(t *testing.T) {
 	if again.Code != http.StatusNotModified || again.Body.Len() != 0 {
 		t.Errorf("the same again: %d", again.Code)
 	}
-	for _, path := range []string{"/docs/none", "/docs/", "/docs/assets/", "/docs/assets/page.html", "/docs/reference/x"} {
+	for _, path := range []string{"/docs/none", "/docs/none/", "/docs/assets/", "/docs/assets/page.html", "/docs/reference/x"} {
 		if w := get(s, path); w.Code != http.StatusNotFound {
 			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+}
+
+func TestPages_ASlashTooMuchLeadsThere(t *testing.T) {
+	s := open(t)
+	for path, to := range map[string]string{"/": "/docs", "/docs/": "/docs", "/docs/errors/": "/docs/errors", "/docs/reference/": "/docs/reference"} {
+		if w := get(s, path); w.Code != http.StatusFound || w.Header().Get("Location") != to {
+			t.Errorf("%s: %d, %s", path, w.Code, w.Header().Get("Location"))
 		}
 	}
 }
