@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -120,6 +121,15 @@ func schemaFault(place string, e *openapi3.SchemaError) card.FieldError {
 			path = append(path, name)
 		}
 		detail = "is not a field of this request"
+	case "nullable":
+		detail = "must not be null: send a value, or leave it out"
+	case "type":
+		detail = "must be " + map[string]string{"string": "a string", "integer": "a whole number", "number": "a number", "boolean": "true or false",
+			"object": "an object", "array": "an array"}[e.Schema.Type.Slice()[0]]
+	case "minLength", "maxLength":
+		detail = "must have " + between(float64(e.Schema.MinLength), floating(e.Schema.MaxLength)) + " characters"
+	case "minimum", "maximum":
+		detail = "must be " + between(deref(e.Schema.Min, math.Inf(-1)), deref(e.Schema.Max, math.Inf(1)))
 	case "pattern":
 		detail = "does not have the right form: it must match " + e.Schema.Pattern
 	case "format":
@@ -133,6 +143,25 @@ func schemaFault(place string, e *openapi3.SchemaError) card.FieldError {
 		detail = "must be one of: " + strings.Join(strings.Fields(strings.Trim(fmt.Sprint(e.Schema.Enum), "[]")), ", ")
 	}
 	return card.FieldError{Pointer: place + pointer(path), Detail: detail}
+}
+
+// between says what a number must be between, both inclusive, as far as there are bounds.
+func between(least, most float64) string {
+	switch {
+	case math.IsInf(most, 1):
+		return fmt.Sprintf("at least %.0f", least)
+	case math.IsInf(least, -1):
+		return fmt.Sprintf("at most %.0f", most)
+	}
+	return fmt.Sprintf("%.0f to %.0f", least, most)
+}
+
+// floating returns a bound that may be missing.
+func floating(most *uint64) float64 {
+	if most == nil {
+		return math.Inf(1)
+	}
+	return float64(*most)
 }
 
 // pointer returns path as a JSON pointer (RFC 6901).

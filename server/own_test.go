@@ -221,7 +221,7 @@ func TestQuery_WhatIsUnknownIsRefused(t *testing.T) {
 			{"GET", "/api/cards?currency=dogecoin", "query/currency", "is not a currency of this service; choose one of: monero"},
 			{"GET", "/api/cards?reference=%00", "query/reference", "must not contain the character U+0000"},
 			{"GET", "/api/cards?reference=%ff", "query/reference", "must be UTF-8"},
-			{"GET", "/api/cards?reference=" + strings.Repeat("x", 201), "query/reference", "maximum string length is 200"},
+			{"GET", "/api/cards?reference=" + strings.Repeat("x", 201), "query/reference", "must have 1 to 200 characters"},
 			{"GET", "/api/cards?created_after=yesterday", "query/created_after", "must be a time such as 2026-11-20T14:46:00.120Z"},
 			{"GET", "/api/cards?created_before=2026-11-20T14:46:00%2B01:00x", "query/created_before", "must be a time such as 2026-11-20T14:46:00.120Z"},
 			{"GET", "/api/cards?created_before=2026-11-20", "query/created_before", "must be a time such as 2026-11-20T14:46:00.120Z"},
