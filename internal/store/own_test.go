@@ -146,7 +146,7 @@ func TestCards_ConditionsCombine(t *testing.T) {
 		for range 400 {
 			f := order.Filter{AccountID: all[random.IntN(len(all))].AccountID, Limit: 3,
 				Status:    pick(random, "", "", card.AwaitingPayment, card.Generated),
-				State:     pick(random, "", "", card.Unpaid, card.Paid, card.Late, card.Reversed),
+				State:     pick(random, "", "", card.Unpaid, card.Paid, card.Late, card.Expired, card.Canceled),
 				Currency:  pick(random, "", "", "monero", "pebble", "none"),
 				Reference: pick[card.Secret](random, "", "", "shop", "shop ", "order 7", "nothing"),
 			}
@@ -196,7 +196,16 @@ func cardsToFilter(t *testing.T, s *store.Store, url string, random *rand.Rand, 
 		c.Reference = pick(random, nil, secret("shop"), secret("shop "), secret(fmt.Sprint("order ", i%10)))
 		c.Status, c.State = pick(random, card.AwaitingPayment, card.Generated), pick(random, card.PaymentStates()...)
 		insertCard(t, s, c)
-		_, err := db.Exec("UPDATE cards SET status = $1, payment_state = $2 WHERE uuid = $3", c.Status, c.State, c.UUID)
+		stored, canceledAt := c.State, (*int64)(nil)
+		switch {
+		case c.State == card.Canceled: // as the store keeps it
+			stored = card.Expired
+			fallthrough
+		case c.State != card.Expired && i%4 == 0: // money came after it was canceled
+			canceledAt = new(int64)
+			*canceledAt = c.CreatedAt.UnixMilli()
+		}
+		_, err := db.Exec("UPDATE cards SET status = $1, payment_state = $2, canceled_at = $3 WHERE uuid = $4", c.Status, stored, canceledAt, c.UUID)
 		check(t, err)
 		all = append(all, c)
 	}
