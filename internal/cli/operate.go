@@ -154,7 +154,7 @@ type tokenCreateCommand struct {
 	Account   string    `arg:"" help:"The account's name."`
 	Name      string    `default:"" help:"What the token is for; shown in the list."`
 	Scopes    scopes    `default:"all" placeholder:"SCOPES" help:"What it may do, with commas between: cards:read, cards:create, credentials:reveal, webhooks:manage, events:read, or all, also what later versions add (${default})."`
-	ExpiresIn lifespan  `aliases:"ttl" xor:"expiry" placeholder:"DURATION" help:"How long it is valid, for example 90d or 720h. Without it, it is valid until it is revoked."`
+	ExpiresIn *lifespan `aliases:"ttl" xor:"expiry" placeholder:"DURATION" help:"How long it is valid, for example 90d or 720h. Without it, it is valid until it is revoked."`
 	ExpiresAt *deadline `xor:"expiry" placeholder:"TIME" help:"When it expires instead, for example 2027-01-31 (at its beginning, UTC) or 2027-01-31T18:00:00Z."`
 }
 
@@ -164,9 +164,14 @@ func (tokenCreateCommand) Help() string {
 
 // Run creates a token and prints it.
 func (c tokenCreateCommand) Run(ctx context.Context, g *globals) error {
+	r := account.TokenRequest{Name: c.Name, Scopes: account.Scopes(c.Scopes), ExpiresAt: (*time.Time)(c.ExpiresAt)}
+	if c.ExpiresIn != nil {
+		if r.TTL = time.Duration(*c.ExpiresIn); r.TTL == 0 { // which stands for ever
+			return hint(errors.New("the token would have expired already"), "leave out --expires-in for a token that is valid until it is revoked")
+		}
+	}
 	return g.office(ctx, func(o office) error {
-		made, text, err := o.accounts.CreateToken(ctx, c.Account, account.TokenRequest{Name: c.Name, Scopes: account.Scopes(c.Scopes),
-			TTL: time.Duration(c.ExpiresIn), ExpiresAt: (*time.Time)(c.ExpiresAt)})
+		made, text, err := o.accounts.CreateToken(ctx, c.Account, r)
 		if errors.Is(err, card.ErrNoRow) {
 			return hint(fmt.Errorf("there is no account %q", c.Account), "make it with: cardmint account create %q", c.Account)
 		}

@@ -160,6 +160,8 @@ func TestToken_MistakesAreExplained(t *testing.T) {
 		"no time":           {[]string{"create", "shop", "--expires-at", "tomorrow"}, `"tomorrow" is neither a date such as`},
 		"negative lifespan": {[]string{"create", "shop", "--expires-in=-1h"}, "negative"},
 		"negative days":     {[]string{"create", "shop", "--expires-in=-1d"}, "number of days"},
+		"no lifespan":       {[]string{"create", "shop", "--expires-in", "0d"}, "would have expired already"},
+		"no time at all":    {[]string{"create", "shop", "--ttl", "0s"}, "would have expired already"},
 		"too many days":     {[]string{"create", "shop", "--expires-in", "100001d"}, "number of days"},
 		"half a day":        {[]string{"create", "shop", "--expires-in", "0.5d"}, "number of days"},
 		"no unit":           {[]string{"create", "shop", "--expires-in", "90"}, "missing unit"},
