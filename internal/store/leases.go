@@ -50,7 +50,7 @@ func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.
 	if err != nil {
 		return settle.Lease{}, err
 	}
-	s.witness.note(name, row.sighting, true)
+	s.witness.note(name, row.sighting, known, true)
 	return lease(name, holder, row.Fence, row.sighting, known), nil
 }
 
@@ -73,6 +73,7 @@ func (s *Store) BeginEpoch(ctx context.Context, l settle.Lease, e settle.Epoch) 
 	if err != nil {
 		return l, err
 	}
+	before := s.witness.recall(l.Name)
 	var row sighting
 	err = s.inTx(ctx, func(t *tx) error {
 		if err := t.CheckLease(ctx, l); err != nil {
@@ -103,7 +104,7 @@ func (s *Store) BeginEpoch(ctx context.Context, l settle.Lease, e settle.Epoch) 
 	if err != nil {
 		return l, err
 	}
-	s.witness.note(l.Name, row, true)
+	s.witness.note(l.Name, row, before, true)
 	return lease(l.Name, l.Holder, l.Fence, row, memory{}), nil
 }
 

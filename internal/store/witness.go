@@ -54,18 +54,29 @@ func (m memory) outdated() bool {
 	return m.Epoch > 0 && (time.Now().Round(0).Sub(m.at.Round(0))-time.Since(m.at)).Abs() > clockLeeway
 }
 
-// note remembers a sighting. own means that this process made the mark, knowing the one before.
-func (w *witness) note(lease string, s sighting, own bool) {
+// olderThan reports whether a sighting is of an earlier time than another one.
+func (s sighting) olderThan(other sighting) bool {
+	if s.Epoch == 0 || s.Epoch == other.Epoch {
+		return s.Mark < other.Mark
+	}
+	return s.Epoch < other.Epoch
+}
+
+// note remembers a sighting. before is what was remembered when the database was asked: what others of this process have seen since may be
+// newer, and proves nothing. own means that this process made the mark, knowing the one before.
+func (w *witness) note(lease string, s sighting, before memory, own bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.seen == nil {
 		w.seen = map[string]memory{}
 	}
 	m := w.seen[lease]
-	switch older := s.Epoch < m.Epoch || s.Epoch == m.Epoch && s.Mark < m.Mark; {
+	switch {
+	case s.olderThan(m.sighting) && !s.olderThan(before.sighting):
+		return
 	case s.Epoch == 0:
 		m.moving = false
-	case older:
+	case s.olderThan(m.sighting):
 		m.moving, m.back = false, true
 	case own:
 		m = memory{sighting: s, moving: true, at: time.Now()}
@@ -105,12 +116,13 @@ func (s *Store) look(ctx context.Context, lease string) (seen sighting, known me
 	if err != nil {
 		return seen, known, err
 	}
+	before := s.witness.recall(lease)
 	err = s.get(ctx, s.w, &seen, "read mark", "SELECT COALESCE(epoch, 0) AS epoch, mark, marked_at, history, "+s.dialect.now+" AS now, "+database+
 		" AS database FROM leases WHERE name = ?", lease)
 	if err != nil {
 		return seen, known, err
 	}
-	s.witness.note(lease, seen, false)
+	s.witness.note(lease, seen, before, false)
 	return seen, s.witness.recall(lease), nil
 }
 
