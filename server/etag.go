@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"net/http"
 	"runtime/debug"
 	"strings"
 
@@ -38,4 +39,13 @@ func noneMatch(header, etag string) bool {
 		}
 	}
 	return true
+}
+
+const ifNoneMatch = "If-None-Match"
+
+// joinHeader makes one field line of several.
+func joinHeader(h http.Header, name string) {
+	if values := h.Values(name); len(values) > 1 {
+		h.Set(name, strings.Join(values, ", "))
+	}
 }

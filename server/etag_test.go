@@ -180,6 +180,7 @@ func TestIfNoneMatch_Forms(t *testing.T) {
 	} {
 		d.send(t, http.MethodGet, path, token, "", ifNoneMatch, header).want(t, want)
 	}
+	d.send(t, http.MethodGet, path, token, "", ifNoneMatch, `"a"`, ifNoneMatch, etag).want(t, 304) // in two lines
 	for _, header := range []string{etag, "*"} {
 		d.send(t, http.MethodGet, path, d.token(t), "", ifNoneMatch, header).refused(t, http.StatusNotFound, "not_found")
 		d.send(t, http.MethodGet, path, "", "", ifNoneMatch, header).refused(t, http.StatusUnauthorized, "unauthorized")
