@@ -367,7 +367,7 @@ type CreatedCard struct {
 	// Example: awaiting_payment
 	Status CardStatus `json:"status"`
 
-	// USDAmount The balance requested, in US dollars, as a number with at most two decimals.
+	// USDAmount The balance requested, in US dollars, as a number with at most two decimals. Read it with 64 bits, or as a decimal.
 	//
 	// Example: 150.5
 	USDAmount usdNumber `json:"usd_amount"`

@@ -635,7 +635,7 @@ export interface components {
             status: components["schemas"]["CardStatus"];
             /**
              * Format: usd
-             * @description The balance requested, in US dollars, as a number with at most two decimals.
+             * @description The balance requested, in US dollars, as a number with at most two decimals. Read it with 64 bits, or as a decimal.
              * @example 150.5
              */
             usd_amount: number;
