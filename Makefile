@@ -80,6 +80,13 @@ browser: ## Look at the pages in Chromium: console, contrast, keyboard, narrow s
 	npm ci --prefix tools/browser --no-audit --no-fund --loglevel error
 	cd tools/browser && go vet ./... && go test -count=1 -timeout 10m ./...
 
+generated-requests: ## Send the server twenty thousand requests made from the contract, most of them broken; prints the seed, and how each was answered
+	tools/in-memory 1 go test -count=1 -v -vet=off -run TestGenerated ./server -generated-requests 20000
+
+prism: build ## Have Prism answer by the contract alone, and watch what the service answers; needs Node and npm
+	npm ci --prefix tools/prism --no-audit --no-fund --loglevel error
+	tools/in-memory 1 go test -tags=nomsgpack,prism -count=1 -v -vet=off -timeout 10m -run TestPrism ./server
+
 generate: generate-typescript ## Generate code from the contract
 	go generate ./...
 
@@ -97,7 +104,7 @@ release-typescript: ## Pack the TypeScript client into dist/, ready to be publis
 
 lint: ## Check style: gofmt, vet, module files, and the contracts by Redocly and Spectral
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; exit 1; }
-	go vet -tags=nomsgpack,drill ./...
+	go vet -tags=nomsgpack,drill,prism ./...
 	go mod tidy -diff
 	go mod verify
 	cd client && go vet ./... && go mod tidy -diff && go mod verify
@@ -142,4 +149,4 @@ deps: ## Install what the tests need (PostgreSQL, PgBouncer, Monero, a C compile
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: run build quick test test-old-monero simulate mutants e2e drill chaos bench plans browser generate generate-typescript typescript release-typescript lint compat compat-prose compat-check verify deps help test-client api api-check api-release
+.PHONY: run build quick test test-old-monero simulate mutants e2e drill chaos bench plans browser generated-requests prism generate generate-typescript typescript release-typescript lint compat compat-prose compat-check verify deps help test-client api api-check api-release

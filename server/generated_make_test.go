@@ -35,7 +35,7 @@ func (g *generator) valid(o operation) *generated {
 		case "header":
 			r.headers[p.Name] = value
 		}
-		// A cursor is nobody's own to make, a number may be ahead of the newest event, and a webhook's URL has rules beyond the schema.
+		// A cursor is not for clients to make, and a number may be ahead of the newest event.
 		r.refusable = r.refusable || p.Name == "cursor" || p.Name == "after" || p.Name == "Last-Event-ID"
 	}
 	if o.RequestBody != nil && (o.RequestBody.Value.Required || g.IntN(4) > 0) {
@@ -126,7 +126,7 @@ func (g *generator) text(field string, s *openapi3.Schema) string {
 	case "currency":
 		return "monero"
 	case "url", "refund_address":
-		return map[string]string{"url": "https://shop.example.com/hooks/" + fmt.Sprint(g.IntN(1000)), "refund_address": refundTo}[field]
+		return map[string]string{"url": g.receiver + fmt.Sprint(g.IntN(1000)), "refund_address": refundTo}[field]
 	}
 	longest := 30
 	if s.MaxLength != nil {
@@ -158,8 +158,7 @@ func (g *generator) breakIt(r *generated) string {
 
 const malformed, invalid = "400", "422"
 
-// breakages return what a broken request is answered with, or "" if the request can't be broken so. What only the service can know, such
-// as whether there is such a card, may come first.
+// breakages return what a broken request is answered with, or "" if the request can't be broken so.
 var breakages = []struct {
 	name string
 	do   func(*generator, *generated) string

@@ -133,17 +133,24 @@ type generator struct {
 	statuses   map[int]int
 	worked     map[string]int
 	faults     int
+	receiver   string // where the webhooks are that it makes
 }
 
 func newGenerator(t *testing.T, seed uint64) *generator {
-	g := &generator{hooks: deployHooks(t, setup{clock: &clock{}}), Rand: rand.New(rand.NewPCG(seed, 0)), statuses: map[int]int{}, worked: map[string]int{}}
+	g := &generator{hooks: deployHooks(t, setup{clock: &clock{}}), Rand: rand.New(rand.NewPCG(seed, 0)), statuses: map[int]int{}, worked: map[string]int{},
+		receiver: "https://shop.example.com/hooks/"}
+	g.readOperations()
+	return g
+}
+
+// readOperations has it make requests to all operations of the contract.
+func (g *generator) readOperations() {
 	for path, item := range contract().Paths.Map() {
 		for method, o := range item.Operations() {
 			g.operations = append(g.operations, operation{o.OperationID, method, path, o})
 		}
 	}
 	slices.SortFunc(g.operations, func(a, b operation) int { return strings.Compare(a.id, b.id) })
-	return g
 }
 
 // move goes on with a new account, which has two cards, a webhook and an event of which it was told.
