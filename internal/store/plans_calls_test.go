@@ -502,6 +502,8 @@ func (c *calls) others() {
 	c.do("ClaimWallet", func(ctx context.Context) error { return s.ClaimWallet(ctx, "monero") })
 	c.do("MarkRestored", func(ctx context.Context) error { return s.MarkRestored(ctx, epoch) })
 	c.do("Ping", s.Ping)
+	c.do("Figures", func(ctx context.Context) error { return first(s.Figures(ctx)) })
+	c.do("Pools", func(context.Context) error { _ = s.Pools(); return nil })
 	c.books()
 	c.do("ReleaseLease", func(ctx context.Context) error { return s.ReleaseLease(ctx, c.lease) })
 	c.do("LogTo", func(context.Context) error { s.LogTo(slog.New(slog.DiscardHandler)); return nil })

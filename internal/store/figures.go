@@ -1,0 +1,158 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/settle"
+)
+
+// Pools returns the statistics of the store's connections, by name: of those that write and those that read where they are not the same,
+// else of all.
+func (s *Store) Pools() map[string]sql.DBStats {
+	if s.SingleWriter() {
+		return map[string]sql.DBStats{"write": s.w.Stats(), "read": s.r.Stats()}
+	}
+	return map[string]sql.DBStats{"all": s.w.Stats()}
+}
+
+// Figures returns what the database says about itself, as of one moment. It reads what is open and waits, each by an index that has nothing
+// else, and never what is done.
+func (s *Store) Figures(ctx context.Context) (operator.Figures, error) {
+	var f operator.Figures
+	offers, err := s.Offers(ctx)
+	if err != nil {
+		return f, err
+	}
+	err = s.inSnapshot(ctx, func(t *tx) error {
+		if s.dialect.interpret != "" { // compiling a statement would take longer than running it
+			if _, err := s.exec(ctx, t.t, "set", s.dialect.interpret); err != nil {
+				return err
+			}
+		}
+		for _, read := range []func(context.Context, *operator.Figures) error{t.coinFigures, t.moneyFigures, t.intentFigures, t.quoteFigures, t.deliveryFigures} {
+			if err := read(ctx, &f); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for _, of := range offers {
+		for _, o := range of.Offers {
+			if o.Life > 0 && o.Left != card.Unlimited { // orders reserve what is in stock
+				f.Stock = append(f.Stock, operator.StockFigures{Supplier: of.Supplier, USD: o.Min, Left: o.Left})
+			}
+		}
+	}
+	return f, err
+}
+
+func (t *tx) coinFigures(ctx context.Context, f *operator.Figures) error {
+	var found []struct {
+		Currency string `db:"currency"`
+		Free     int64  `db:"free"`
+		Epoch    int64  `db:"epoch"`
+	}
+	err := t.s.list(ctx, t.t, &found, "count addresses", `SELECT p.currency,
+		COALESCE((SELECT MAX(a.position) FROM addresses a WHERE a.currency = p.currency) + 1, p.next_position) - p.next_position AS free,
+		COALESCE((SELECT l.epoch FROM leases l WHERE l.name = '`+settle.LeaseName("")+`' || p.currency), 0) AS epoch
+		FROM address_pools p ORDER BY p.currency`)
+	for _, x := range found {
+		if coin, known := t.s.coins[x.Currency]; known {
+			f.Coins = append(f.Coins, operator.CoinFigures{Coin: coin, FreeAddresses: max(0, x.Free), Epoch: x.Epoch})
+		}
+	}
+	return err
+}
+
+// moneyFigures adds up the money that an operator has to decide about.
+func (t *tx) moneyFigures(ctx context.Context, f *operator.Figures) error {
+	type row struct {
+		Currency string `db:"currency"`
+		Sum      string `db:"sum"`
+		Rows     int64  `db:"n"`
+	}
+	coins := map[string]*operator.CoinFigures{}
+	for i := range f.Coins {
+		coins[f.Coins[i].Coin.Code] = &f.Coins[i]
+	}
+	for _, of := range []struct {
+		query string
+		to    func(*operator.CoinFigures, card.Total, int64)
+	}{
+		{"SELECT t.currency, " + sumOf("t.amount", "TRUE") + " AS sum, COUNT(*) AS n FROM transfers t WHERE t.counted AND NOT t.attributed AND " + isStray +
+			" AND NOT " + isAttributed + " GROUP BY t.currency", func(c *operator.CoinFigures, sum card.Total, _ int64) { c.Unattributed = sum }},
+		{"SELECT c.currency, " + sumOf("c.credit_held", "TRUE") + " AS sum, COUNT(*) AS n FROM cards c WHERE c.payment_state = 'late' GROUP BY c.currency",
+			func(c *operator.CoinFigures, sum card.Total, n int64) { c.Held, c.HeldCards = sum, n }},
+	} {
+		var found []row
+		if err := t.s.list(ctx, t.t, &found, "add up what waits", of.query); err != nil {
+			return err
+		}
+		for _, x := range found {
+			sums, err := totals(x.Sum)
+			if err != nil {
+				return err
+			}
+			if c := coins[x.Currency]; c != nil {
+				of.to(c, sums[0], x.Rows)
+			}
+		}
+	}
+	return nil
+}
+
+func (t *tx) intentFigures(ctx context.Context, f *operator.Figures) error {
+	var found []struct {
+		State string `db:"state"`
+		Rows  int64  `db:"n"`
+		Age   int64  `db:"age"`
+	}
+	now := "(SELECT " + t.s.dialect.now + ")"
+	err := t.s.list(ctx, t.t, &found, "count intents", "SELECT state, COUNT(*) AS n, COALESCE("+now+` - MIN(decided_at), 0) AS age FROM intents
+		WHERE state IN ('open', 'pending') GROUP BY state
+		UNION ALL SELECT state, COUNT(*) AS n, 0 AS age FROM intents WHERE state IN ('parked', 'refund_due') GROUP BY state`)
+	f.Intents = map[string]int64{"open": 0, "pending": 0, "parked": 0, "refund_due": 0}
+	for _, x := range found {
+		f.Intents[x.State] = x.Rows
+		f.OldestIntent = max(f.OldestIntent, time.Duration(x.Age)*time.Millisecond)
+	}
+	return err
+}
+
+// quoteFigures adds up by account: in that order there is an index with the amounts, so that no card is looked at.
+func (t *tx) quoteFigures(ctx context.Context, f *operator.Figures) error {
+	var row struct {
+		Cents int64 `db:"cents"`
+		Rows  int64 `db:"n"`
+	}
+	err := t.s.get(ctx, t.t, &row, "add up quotes", `SELECT CAST(COALESCE(SUM(x.cents), 0) AS BIGINT) AS cents, CAST(COALESCE(SUM(x.n), 0) AS BIGINT) AS n
+		FROM (SELECT SUM(usd_cents) AS cents, COUNT(*) AS n FROM cards WHERE payment_state IN ('unpaid', 'underpaid') GROUP BY account_id) x`)
+	f.OpenQuotes, f.OpenCards = card.USD(row.Cents), row.Rows
+	return err
+}
+
+// deliveryFigures counts deliveries. One that was never attempted is due since its event happened.
+func (t *tx) deliveryFigures(ctx context.Context, f *operator.Figures) error {
+	var row struct {
+		Backlog int64         `db:"backlog"`
+		Oldest  sql.NullInt64 `db:"oldest"`
+		Now     int64         `db:"now"`
+	}
+	now := "(SELECT " + t.s.dialect.now + ")"
+	err := t.s.get(ctx, t.t, &row, "count deliveries", `SELECT (SELECT COUNT(*) FROM webhooks w JOIN deliveries d ON d.webhook_id = w.id
+			WHERE w.enabled AND d.due_at IS NOT NULL) AS backlog,
+		(SELECT MIN(x.since) FROM (
+			SELECT (SELECT MIN(d.due_at) FROM deliveries d WHERE d.webhook_id = w.id AND d.due_at > 0) AS since FROM webhooks w WHERE w.enabled
+			UNION ALL SELECT (SELECT e.created_at FROM deliveries d JOIN events e ON e.account_id = d.account_id AND e.seq = d.seq
+				WHERE d.webhook_id = w.id AND d.due_at = 0 ORDER BY d.seq LIMIT 1) AS since FROM webhooks w WHERE w.enabled) x
+			WHERE x.since <= `+now+`) AS oldest, `+t.s.dialect.now+" AS now")
+	f.Backlog = row.Backlog
+	if row.Oldest.Valid {
+		f.OldestDelivery = max(0, time.Duration(row.Now-row.Oldest.Int64)*time.Millisecond)
+	}
+	return err
+}
