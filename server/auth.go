@@ -15,11 +15,13 @@ import (
 
 // authenticate authenticates the request by its bearer token (RFC 6750, section 2.1), before anything else in it is looked at. An address that
 // failed too often may use only tokens that this process has seen to be good: then the store is not asked.
-func authenticate(accounts *account.Service, limits *limit.Limiter, trusted proxies, problems problemWriter) gin.HandlerFunc {
+func authenticate(cfg Config, problems problemWriter) gin.HandlerFunc {
+	accounts, limits, trusted := cfg.Accounts, cfg.Limits, proxies(cfg.Proxies)
 	return func(c *gin.Context) {
 		from := limit.Network(trusted.client(c.Request))
 		token, err := bearer(c.Request)
 		if wait := limits.Blocked(from); wait > 0 && !accounts.Recognizes(token) {
+			cfg.Meter.Refuse(limit.Address.String())
 			refuseAddress(c, limits, wait, problems)
 			return
 		}

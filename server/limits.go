@@ -21,7 +21,8 @@ const (
 
 // limitRequests counts requests that are authenticated, and refuses those that are too many before their body is read. Every response says how
 // the limits stand.
-func limitRequests(limits *limit.Limiter, s *spec, problems problemWriter) gin.HandlerFunc {
+func limitRequests(cfg Config, s *spec, problems problemWriter) gin.HandlerFunc {
+	limits := cfg.Limits
 	others, create := policies(limits, limit.Token, limit.Account), policies(limits, limit.Token, limit.Account, limit.Create)
 	return func(c *gin.Context) {
 		who, _ := identity(c)
@@ -45,6 +46,7 @@ func limitRequests(limits *limit.Limiter, s *spec, problems problemWriter) gin.H
 		}
 		header[rateLimitField] = []string{string(text)}
 		if verdict.Wait > 0 {
+			cfg.Meter.Refuse(verdict.Refused.String())
 			problems.write(c, tooMany(limits, verdict.Refused, verdict.Wait))
 		}
 	}

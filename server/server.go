@@ -46,6 +46,8 @@ type Config struct {
 	// PublicURL is where clients reach the service, without a slash at its end; the type of a problem leads there. Defaults to unknown: the
 	// type leads to the project's README.
 	PublicURL string
+	// Meter is told of requests. Defaults to none.
+	Meter Meter
 }
 
 func (c *Config) setDefaults() {
@@ -60,6 +62,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Heartbeat == 0 {
 		c.Heartbeat = 15 * time.Second
+	}
+	if c.Meter == nil {
+		c.Meter = unmetered{}
 	}
 }
 
@@ -82,9 +87,14 @@ func New(cfg Config) (http.Handler, error) {
 	engine.NoRoute(problems.noRoute)
 	engine.NoMethod(problems.noMethod)
 
+	spec, err := loadSpec(openapi.YAML)
+	if err != nil {
+		return nil, err
+	}
 	engine.Use(
 		requestID,
 		accessLog(cfg.Log),
+		meterRequests(cfg.Meter, spec),
 		problems.recovery,
 	)
 	health{cfg.Checks}.register(alsoHead{engine})
@@ -93,10 +103,6 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	if cfg.Orders == nil {
 		return engine, nil
-	}
-	spec, err := loadSpec(openapi.YAML)
-	if err != nil {
-		return nil, err
 	}
 	if len(cfg.Origins) > 0 {
 		engine.Use(newCORS(cfg.Origins, spec).handle)
@@ -109,8 +115,8 @@ func New(cfg Config) (http.Handler, error) {
 		alsoHead{engine.Group("",
 			noStore,
 			deadline,
-			authenticate(cfg.Accounts, cfg.Limits, cfg.Proxies, problems),
-			limitRequests(cfg.Limits, spec, problems),
+			authenticate(cfg, problems),
+			limitRequests(cfg, spec, problems),
 			spec.authorize(problems),
 			spec.validate(a, problems),
 		)},

@@ -83,7 +83,8 @@ func stages(b *testing.B, limits *limit.Limiter) (handlers []gin.HandlerFunc, f 
 		b.Fatal(err)
 	}
 	problems := problemWriter{slog.New(slog.DiscardHandler), problemType("")}
-	handlers = []gin.HandlerFunc{authenticate(accounts, limits, nil, problems), limitRequests(limits, s, problems), s.authorize(problems),
+	cfg := Config{Accounts: accounts, Limits: limits, Meter: unmetered{}}
+	handlers = []gin.HandlerFunc{authenticate(cfg, problems), limitRequests(cfg, s, problems), s.authorize(problems),
 		s.validate(&api{orders: orders}, problems)}
 	return handlers, f, text.Reveal()
 }

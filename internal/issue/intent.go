@@ -29,6 +29,7 @@ type Intent struct {
 	Key          string    // the same in every attempt
 	Reference    string    // the supplier's; "" if it gave none
 	FirstAskedAt time.Time // by the database's clock; zero if nobody was asked
+	DecidedAt    time.Time // by the same clock: when the payment was found to be confirmed; zero if that is not known
 	OpenedAt     time.Time // by the same clock: when it was first claimed, or first since an operator retried
 	ClaimedAt    time.Time // by the same clock
 	Asked        bool      // before this attempt, or by one that was cut off

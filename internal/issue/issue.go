@@ -42,12 +42,15 @@ type Config struct {
 	// Patience is how long a paid card waits for suppliers that can't make it now but may be able to later, since they were first asked, and
 	// for an amount that no supplier makes. After that its refund is due. Defaults to none: a refusal of the last supplier is final.
 	Patience time.Duration
+	// Observe is told what happens. Defaults to nobody.
+	Observe Observe
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
 }
 
 // Validate fills in the defaults, and returns an error if a field is not valid.
 func (c *Config) Validate() error {
+	c.Observe.fill()
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -291,7 +294,7 @@ var errForgotten = errors.New("the supplier does not know the request, and may h
 func (s *Issuer) ask(ctx context.Context, intent Intent, usd card.USD) (Answer, error) {
 	request := Request{Key: intent.Key, Reference: intent.Reference, USD: usd, Declines: intent.Declines}
 	if intent.Asked {
-		found, err := s.supplier.Lookup(ctx, request)
+		found, err := s.observed("lookup", s.supplier.Lookup)(ctx, request)
 		switch {
 		case err != nil:
 			return Answer{}, fmt.Errorf("look up: %w", err)
@@ -305,7 +308,7 @@ func (s *Issuer) ask(ctx context.Context, intent Intent, usd card.USD) (Answer, 
 		}
 	}
 	failpoint.Hit(failpoint.Submitting)
-	answer, err := s.supplier.Submit(ctx, request)
+	answer, err := s.observed("submit", s.supplier.Submit)(ctx, request)
 	if err != nil {
 		return Answer{}, fmt.Errorf("submit: %w", err)
 	}
@@ -361,6 +364,7 @@ func (s *Issuer) storeIssued(ctx context.Context, cards []attempt) ([]Intent, er
 	err := s.commitIssued(ctx, cards)
 	if err == nil {
 		failpoint.Hit(failpoint.Issued)
+		s.observeIssued(cards)
 		s.wake.Sender()
 		return nil, nil
 	}

@@ -52,6 +52,10 @@ func (w *Watcher) pass(ctx context.Context) error {
 	}
 	w.remember(view)
 	w.round = round
+	w.seen.Applied, w.seen.Tip, w.seen.Transfers = true, view.Tip, applied.transfers
+	if cursor.Fingerprint != "" {
+		w.seen.Behind = view.Tip.Height - cursor.Tip.Height
+	}
 	w.report(ctx, view, applied)
 	if checking {
 		if err := w.trustPool(ctx); err != nil {

@@ -45,6 +45,8 @@ type Config struct {
 	LeaseTTL time.Duration
 	// Replica is the name of this process, unique among all replicas. Defaults to a random name.
 	Replica string
+	// Observe is told how each Tick ended. It must be quick. Defaults to nobody.
+	Observe func(Report)
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
 }
@@ -65,6 +67,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Replica == "" {
 		c.Replica = uuid.NewString()
+	}
+	if c.Observe == nil {
+		c.Observe = func(Report) {}
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -110,6 +115,7 @@ type Watcher struct {
 	poolAt       time.Time  // when wallet and address pool were last compared
 	known        []card.Tip // applied tips that are still part of the chain, newest first
 	round        round
+	seen         Report // of the pass that runs, or the last one
 	// recoveredAt is when the wallet last rescanned its chain. It does not rescan again within recoverEvery: if the rescan did not help,
 	// an operator has to.
 	recoveredAt time.Time
@@ -141,6 +147,8 @@ func New(store Store, rates Rates, chain Chain, wake Wake, log *slog.Logger, cfg
 func (w *Watcher) Tick(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	started := w.cfg.Now()
+	w.seen = Report{}
 	err := w.keepLease(ctx)
 	standby := errors.Is(err, card.ErrFenced)
 	switch {
@@ -157,6 +165,8 @@ func (w *Watcher) Tick(ctx context.Context) error {
 	}
 	w.makeRoom(ctx, err)
 	w.note(err)
+	w.seen.Err, w.seen.Leads, w.seen.Took = err, w.lease != nil, w.cfg.Now().Sub(started)
+	w.cfg.Observe(w.seen)
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", w.currency, err)
 	}

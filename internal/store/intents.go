@@ -37,6 +37,7 @@ type claimRow struct {
 	Reference    string         `db:"reference"`
 	FirstAskedAt int64          `db:"first_asked_at"`
 	OpenedAt     int64          `db:"opened_at"`
+	DecidedAt    sql.NullInt64  `db:"decided_at"`
 	DueAt        int64          `db:"due_at"`
 	Answer       sql.NullString `db:"answer"`
 	Refusals     sql.NullString `db:"refusals"`
@@ -73,13 +74,16 @@ func (s *Store) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl 
 						AND NOT EXISTS (SELECT 1 FROM address_pools p WHERE p.currency = c.currency AND (p.conflict IS NOT NULL OR p.issue_after > `+now+`))
 					ORDER BY q.due_at, q.card_uuid LIMIT ?) x) y
 			ORDER BY y.turn, y.due_at, y.card_uuid LIMIT ?) AND `+due+s.dialect.skipLocked+`)
-		RETURNING card_uuid, state, supplier, key, COALESCE(reference, '') AS reference, first_asked_at, opened_at, due_at, answer, refusals, declines,
-			attempts, fence`, args...)
+		RETURNING card_uuid, state, supplier, key, COALESCE(reference, '') AS reference, first_asked_at, opened_at, decided_at, due_at, answer, refusals,
+			declines, attempts, fence`, args...)
 	intents := make([]issue.Intent, len(found))
 	for i, f := range found {
 		intents[i] = issue.Intent{CardUUID: f.CardUUID, State: f.State, Supplier: f.Supplier, Key: f.Key, Reference: f.Reference,
 			FirstAskedAt: fromMillis(f.FirstAskedAt), OpenedAt: fromMillis(f.OpenedAt), ClaimedAt: fromMillis(f.DueAt - ttl.Milliseconds()),
 			Asked: f.Answer.Valid, Answer: outcome(f.Answer.String), Declines: f.Declines, Attempts: f.Attempts, Fence: f.Fence}
+		if f.DecidedAt.Valid {
+			intents[i].DecidedAt = fromMillis(f.DecidedAt.Int64)
+		}
 		if f.Refusals.Valid && json.Unmarshal([]byte(f.Refusals.String), &intents[i].Refusals) != nil {
 			intents[i].Refusals = nil // the suppliers are asked once more
 		}

@@ -184,6 +184,7 @@ func (s *Sender) attempt(ctx, working context.Context, c *Claim, due []Delivery,
 				failpoint.Hit(failpoint.Delivering)
 				a := s.poster.Post(working, c.Webhook.URL, c.Secrets, d.Event)
 				failpoint.Hit(failpoint.Delivered)
+				s.cfg.Observe(a)
 				mu.Lock()
 				done = append(done, tried{d, a})
 				stop = stop || a.Down() || a.Gone()

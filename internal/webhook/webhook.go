@@ -64,6 +64,8 @@ type Config struct {
 	Rate float64
 	// AtOnce limits how many webhooks have their turn at the same time. Defaults to 512.
 	AtOnce int
+	// Observe is told of each attempt. It must be safe for concurrent use, and quick. Defaults to nobody.
+	Observe func(Attempt)
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
 }
@@ -78,6 +80,9 @@ func (c *Config) Validate() error {
 	}
 	if c.AtOnce == 0 {
 		c.AtOnce = 512
+	}
+	if c.Observe == nil {
+		c.Observe = func(Attempt) {}
 	}
 	if c.Now == nil {
 		c.Now = time.Now

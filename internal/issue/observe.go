@@ -1,0 +1,54 @@
+package issue
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Observe is told what happens, for monitoring. Its functions must be safe for concurrent use, and quick. A nil one is not called.
+type Observe struct {
+	// Call is told of each call of a supplier: "submit" or "lookup", and what the supplier answered: an Outcome, "busy" if it took no
+	// request, or "error" if there was no clear answer.
+	Call func(supplier, call, outcome string, took time.Duration)
+	// Issued is told of each card that was issued how long that took since its payment was found to be confirmed.
+	Issued func(took time.Duration)
+}
+
+func (o *Observe) fill() {
+	if o.Call == nil {
+		o.Call = func(string, string, string, time.Duration) {}
+	}
+	if o.Issued == nil {
+		o.Issued = func(time.Duration) {}
+	}
+}
+
+// observed returns a call of the supplier that is observed.
+func (s *Issuer) observed(name string, call func(context.Context, Request) (Answer, error)) func(context.Context, Request) (Answer, error) {
+	return func(ctx context.Context, r Request) (Answer, error) {
+		started := s.now()
+		answer, err := call(ctx, r)
+		outcome := "error"
+		if _, busy := errors.AsType[*BusyError](err); busy {
+			outcome = "busy"
+		} else if err == nil {
+			switch answer.Outcome {
+			case Unknown, Issued, Pending, Declined:
+				outcome = answer.Outcome.String()
+			}
+		}
+		s.cfg.Observe.Call(s.supplier.Name(), name, outcome, s.now().Sub(started))
+		return answer, err
+	}
+}
+
+// observeIssued tells of cards that were issued. Of one that was decided on by a version which did not note the time, nothing is known.
+func (s *Issuer) observeIssued(cards []attempt) {
+	now := s.now()
+	for _, a := range cards {
+		if !a.intent.DecidedAt.IsZero() {
+			s.cfg.Observe.Issued(max(0, now.Sub(a.intent.DecidedAt)))
+		}
+	}
+}

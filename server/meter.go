@@ -1,0 +1,41 @@
+package server
+
+import (
+	"time"
+
+	"github.com/gin-gonic/gin"
+)
+
+// Meter is told of requests. It must be safe for concurrent use, and quick.
+type Meter interface {
+	// Begin is called when a request has begun, and End when it has ended. The operation is the operationId in the contract, or "none" for
+	// a request of none of them. Probes of health are not counted.
+	Begin()
+	End(operation string, status int, took time.Duration)
+	// Refuse is called when a limit refuses a request: token, account, create or address.
+	Refuse(limit string)
+}
+
+type unmetered struct{}
+
+func (unmetered) Begin()                         {}
+func (unmetered) End(string, int, time.Duration) {}
+func (unmetered) Refuse(string)                  {}
+
+// meterRequests tells the meter of requests. It is outside of recovery, so that a panic counts with the status that it is answered with.
+func meterRequests(m Meter, s *spec) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		path := c.FullPath()
+		if path == livePath || path == readyPath {
+			return
+		}
+		operation := "none"
+		if route := s.route(c); route != nil {
+			operation = route.Operation.OperationID
+		}
+		start := time.Now()
+		m.Begin()
+		defer func() { m.End(operation, c.Writer.Status(), time.Since(start)) }() // runs even if the handler aborts the connection
+		c.Next()
+	}
+}
