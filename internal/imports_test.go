@@ -47,9 +47,10 @@ var allowed = map[string][]string{
 	"internal/supplier": {"internal/card", "internal/issue"},
 	// The reference server is no adapter: it is the other side of one, and shares its signatures and its cards.
 	"internal/supplier/reference": {"internal/card", "internal/supplier"},
+	"internal/metrics":            {"internal/card", "internal/operator", "internal/settle", "internal/webhook"},
 	"internal/vault":              {"internal/account", "internal/card", "internal/custody", "internal/issue", "internal/order", "internal/webhook"},
 
-	"internal/cli": {"client", "internal/account", "internal/card", "internal/chain", "internal/custody", "internal/docs", "internal/issue", "internal/limit", "internal/operator", "internal/order",
+	"internal/cli": {"client", "internal/account", "internal/card", "internal/chain", "internal/custody", "internal/docs", "internal/issue", "internal/limit", "internal/metrics", "internal/operator", "internal/order",
 		"internal/outbound", "internal/rate", "internal/settle", "internal/store", "internal/supplier", "internal/supplier/reference", "internal/vault", "internal/webhook", "server"},
 }
 

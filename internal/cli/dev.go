@@ -23,10 +23,11 @@ import (
 const devPool = 1000
 
 type devCommand struct {
-	Listen string `env:"CARDMINT_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address to listen on (${default})."`
-	Rate   string `env:"CARDMINT_DEV_RATE" default:"150" placeholder:"USD" help:"What one coin of each currency is worth, in US dollars (${default})."`
-	Demo   bool   `name:"seed-demo" help:"Make a card in every state that a payment can be in. Does nothing if the database has cards already."`
-	Open   bool   `help:"Open the documentation of the API in a browser, when standard output is a terminal."`
+	Listen  string `env:"CARDMINT_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address to listen on (${default})."`
+	Metrics string `name:"metrics-listen" env:"CARDMINT_METRICS_LISTEN" default:"off" placeholder:"ADDRESS" help:"Address to serve metrics for Prometheus on, at /metrics, for example 127.0.0.1:9464 (${default})."`
+	Rate    string `env:"CARDMINT_DEV_RATE" default:"150" placeholder:"USD" help:"What one coin of each currency is worth, in US dollars (${default})."`
+	Demo    bool   `name:"seed-demo" help:"Make a card in every state that a payment can be in. Does nothing if the database has cards already."`
+	Open    bool   `help:"Open the documentation of the API in a browser, when standard output is a terminal."`
 
 	Limits   devLimitFlags `embed:""`
 	Supplier supplierFlags `embed:""`
@@ -53,7 +54,7 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	listener, err := listen(c.Listen)
+	listener, metering, err := listenAll(c.Listen, c.Metrics)
 	if err != nil {
 		return err
 	}
@@ -66,7 +67,7 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	return g.run(ctx, v, plan{
-		listener: listener, api: true, worker: true, rates: rates, chains: simulated(coins), simulated: true,
+		listener: listener, metrics: metering, api: true, worker: true, rates: rates, chains: simulated(coins), simulated: true,
 		webhooks:  webhookFlags{Insecure: true, Timeout: 15 * time.Second, Retention: defaultRetention},
 		suppliers: made, limits: limitFlags(c.Limits), web: webFlags{PublicURL: "http://" + listener.Addr().String()},
 		token: func(ctx context.Context, accounts *account.Service) (card.Secret, error) {

@@ -52,7 +52,7 @@ func newProgram(tb testing.TB, databaseURL string) *program {
 		tb.Fatalf("build: %v\n%s", err, out)
 	}
 	return &program{path: binary, env: append(os.Environ(),
-		"CARDMINT_DATABASE_URL="+databaseURL, "CARDMINT_KEYS="+filepath.Join(dir, "x.keys"), "CARDMINT_LISTEN=127.0.0.1:0")}
+		"CARDMINT_DATABASE_URL="+databaseURL, "CARDMINT_KEYS="+filepath.Join(dir, "x.keys"), "CARDMINT_LISTEN=127.0.0.1:0", "CARDMINT_METRICS_LISTEN=127.0.0.1:0")}
 }
 
 // run runs a command to its end and returns what it printed on standard output and standard error, and its exit code.

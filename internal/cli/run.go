@@ -14,6 +14,7 @@ import (
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/custody"
 	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/metrics"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/outbound"
 	"github.com/cardmint/cardmint/internal/rate"
@@ -48,7 +49,9 @@ const (
 
 // plan is what one process is to run.
 type plan struct {
-	listener    net.Listener // closed by run
+	listener    net.Listener     // closed by run
+	metrics     net.Listener     // likewise; nil to serve none
+	meter       *metrics.Metrics // made by run
 	api         bool
 	worker      bool
 	rates       order.Rates
@@ -87,8 +90,9 @@ type watched struct {
 }
 
 // config returns how the chain is watched.
-func (w watched) config(a addressFlags) settle.Config {
-	cfg := settle.Config{FillBatch: w.fillBatch, PoolSize: a.Pool}
+func (w watched) config(p plan) settle.Config {
+	coin, a := w.chain.Currency().Code, p.addresses
+	cfg := settle.Config{FillBatch: w.fillBatch, PoolSize: a.Pool, Observe: func(r settle.Report) { p.meter.Pass(coin, time.Now(), r) }}
 	if w.wallet {
 		cfg.AddressRate, cfg.Beacon, cfg.Quiet = a.Rate, true, 3*w.every
 	}
@@ -112,6 +116,7 @@ func listen(address string) (net.Listener, error) {
 // run runs a plan until ctx ends.
 func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	Tune()
+	p.meter = metrics.New(version())
 	defer func() { _ = p.listener.Close() }()
 	url := "http://" + p.listener.Addr().String()
 	ctx, cancel := context.WithCancel(ctx)
@@ -119,6 +124,11 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	group, ctx := errgroup.WithContext(ctx)
 	f := g.newFront(p.web.PublicURL)
 	group.Go(func() error { return server.Serve(ctx, p.listener, f, g.log, shutdownGrace) })
+	if p.metrics != nil {
+		defer func() { _ = p.metrics.Close() }()
+		g.log.Info("serving metrics", "address", "http://"+p.metrics.Addr().String()+"/metrics")
+		group.Go(func() error { return server.Serve(ctx, p.metrics, p.meter.Handler(g.log), g.log, closeGrace) })
+	}
 	end := func(err error) error {
 		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 			err = nil // told to end before it had started
@@ -213,7 +223,8 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 	if err != nil {
 		return nil, err
 	}
-	w := &wired{offered: make(wake, 1), config: server.Config{Log: g.log, Audit: g.audit, Checks: []server.Check{{Name: "database", Ask: dbs.api.Ping}}}}
+	w := &wired{offered: make(wake, 1), config: server.Config{Log: g.log, Audit: g.audit, Meter: p.meter, Checks: []server.Check{{Name: "database", Ask: dbs.api.Ping}}}}
+	addMetrics(dbs, p)
 	if w.accounts, err = account.New(dbs.api, v, account.Config{Mode: g.Mode}); err != nil {
 		return nil, err
 	}
@@ -274,7 +285,7 @@ func (g *globals) wireWorker(w *wired, v *vault.Vault, dbs stores, poster *webho
 	for i, c := range chains {
 		name := "watch " + c.chain.Currency().Code
 		watcher, err := settle.New(dbs.worker, p.rates, c.chain, settle.Wake{Pass: passes[i].up, Issuer: issuing.up, Sender: events.up},
-			g.log.With("loop", name), c.config(p.addresses))
+			g.log.With("loop", name), c.config(p))
 		if err != nil {
 			return err
 		}
@@ -285,7 +296,7 @@ func (g *globals) wireWorker(w *wired, v *vault.Vault, dbs stores, poster *webho
 	if err := g.wireIssuers(w, v, dbs, p, issuing, events); err != nil {
 		return err
 	}
-	sender, err := webhook.NewSender(dbs.sender, v, poster, sending.up, g.log.With("loop", "send"), webhook.Config{Retention: p.webhooks.Retention})
+	sender, err := webhook.NewSender(dbs.sender, v, poster, sending.up, g.log.With("loop", "send"), webhook.Config{Retention: p.webhooks.Retention, Observe: p.meter.Attempt})
 	if err != nil {
 		return err
 	}
@@ -307,7 +318,7 @@ func (g *globals) wireIssuers(w *wired, v *vault.Vault, dbs stores, p plan, issu
 	for i, r := range routes {
 		name := "issue " + r.Supplier.Name()
 		issuer, err := issue.New(dbs.worker, v, issue.Wake{Issuers: issuing.up, Sender: events.up}, g.log.With("loop", name),
-			issue.Config{Routes: routes, Index: i, Patience: p.suppliers.patience})
+			issue.Config{Routes: routes, Index: i, Patience: p.suppliers.patience, Observe: issue.Observe{Call: p.meter.Call, Issued: p.meter.Issued}})
 		if err != nil {
 			return err
 		}

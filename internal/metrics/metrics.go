@@ -1,0 +1,210 @@
+// Package metrics counts what a process does, and serves that to Prometheus.
+//
+// It may import package card and the actors whose ports it implements. Actors know nothing of it: they call small functions that they
+// declare themselves. It keeps nothing: a crash loses the counts of its process. No label has a card, a token, an account or an address,
+// and the values of every label are bounded. What is not known is absent, and never 0.
+package metrics
+
+import (
+	"log/slog"
+	"net/http"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/cardmint/cardmint/internal/settle"
+	"github.com/cardmint/cardmint/internal/webhook"
+)
+
+const (
+	mostScrapes   = 4 // at the same time
+	longestScrape = 10 * time.Second
+	none          = "none" // the value of a label of which nothing is known
+)
+
+// Metrics are the metrics of one process. They are safe for concurrent use.
+type Metrics struct {
+	registry *prometheus.Registry
+	statuses [600]string // by status of HTTP
+
+	requests *prometheus.CounterVec
+	inFlight prometheus.Gauge
+	duration *prometheus.HistogramVec
+	refused  *prometheus.CounterVec
+
+	leading   *prometheus.GaugeVec
+	passes    *prometheus.CounterVec
+	pass      *prometheus.HistogramVec
+	lastPass  *prometheus.GaugeVec
+	tip       *prometheus.GaugeVec
+	height    *prometheus.GaugeVec
+	behind    *prometheus.GaugeVec
+	transfers *prometheus.CounterVec
+
+	calls    *prometheus.CounterVec
+	call     *prometheus.HistogramVec
+	issued   prometheus.Histogram
+	attempts *prometheus.CounterVec
+	attempt  prometheus.Histogram
+}
+
+// New returns the metrics of a process of that version.
+func New(version string) *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry()}
+	for status := range m.statuses {
+		m.statuses[status] = strconv.Itoa(status)
+	}
+	m.addRequests()
+	m.addChains()
+	m.addIssuing()
+	build := m.gauge("cardmint_build_info", "Always 1. The labels say which version of cardmint runs, and with which version of Go it was built.", "version", "go_version")
+	build.WithLabelValues(version, runtime.Version()).Set(1)
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func (m *Metrics) addRequests() {
+	m.requests = m.counter("cardmint_requests_total", "Requests of the API, by operation of the contract and status of the response. None is whatever is no operation.", "operation", "status")
+	m.inFlight = m.gauge("cardmint_requests_in_flight", "Requests that are being answered, streams of events among them.").WithLabelValues()
+	m.duration = m.histogram("cardmint_request_duration_seconds", "How long requests took, by operation. A stream of events, or a request that waits for one, takes as long as it waits.", quick(), "operation")
+	m.refused = m.counter("cardmint_requests_refused_total", "Requests that a limit refused, by kind of limit: token, account, create or address.", "limit")
+	for _, kind := range []string{"token", "account", "create", "address"} {
+		m.refused.WithLabelValues(kind)
+	}
+}
+
+func (m *Metrics) addChains() {
+	m.leading = m.gauge("cardmint_chain_leading", "1 if this process watches the chain, 0 if it stands by.", "coin")
+	m.passes = m.counter("cardmint_chain_passes_total", "Passes over the chain, by outcome: ok or failed.", "coin", "outcome")
+	m.pass = m.histogram("cardmint_chain_pass_duration_seconds", "How long passes over the chain took, whether they failed or not.", slow(), "coin")
+	m.lastPass = m.gauge("cardmint_chain_last_good_pass_timestamp_seconds", "When the last pass of this process ended that did not fail.", "coin")
+	m.tip = m.gauge("cardmint_chain_tip_timestamp_seconds", "The time of the newest block that was applied, by its miner. Its age is the lag in seconds.", "coin")
+	m.height = m.gauge("cardmint_chain_height_blocks", "The height of the newest block that was applied.", "coin")
+	m.behind = m.gauge("cardmint_chain_lag_blocks", "Blocks that the last applied pass found new: so far behind was the database.", "coin")
+	m.transfers = m.counter("cardmint_chain_transfers_total", "Transfers that passes found new, changed or gone.", "coin")
+}
+
+func (m *Metrics) addIssuing() {
+	m.calls = m.counter("cardmint_supplier_calls_total", "Calls of a supplier, by call (submit or lookup) and outcome: issued, pending, declined, unknown, busy, or error if there was no clear answer.", "supplier", "call", "outcome")
+	m.call = m.histogram("cardmint_supplier_call_duration_seconds", "How long calls of a supplier took.", quick(), "supplier", "call")
+	m.issued = m.histogram("cardmint_issue_duration_seconds", "How long it took from the pass that found a payment confirmed until its card was issued. By the clocks of the database and of this process.", slow()).
+		WithLabelValues().(prometheus.Histogram)
+	m.attempts = m.counter("cardmint_webhook_attempts_total", "Attempts to deliver an event, by outcome: delivered, refused (an answer other than 2xx), overloaded (408, 429 or 5xx), gone (410) or unreachable (no answer).", "outcome")
+	for _, outcome := range []string{"delivered", "refused", "overloaded", "gone", "unreachable"} {
+		m.attempts.WithLabelValues(outcome)
+	}
+	m.attempt = m.histogram("cardmint_webhook_attempt_duration_seconds", "How long attempts to deliver an event took.", quick()).WithLabelValues().(prometheus.Histogram)
+}
+
+func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	m.registry.MustRegister(v)
+	return v
+}
+
+func (m *Metrics) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	m.registry.MustRegister(v)
+	return v
+}
+
+// histogram returns a histogram with native buckets, for servers that ask for them, and classic ones.
+func (m *Metrics) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets,
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour}, labels)
+	m.registry.MustRegister(v)
+	return v
+}
+
+// quick are the classic buckets of what takes milliseconds, in seconds.
+func quick() []float64 {
+	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20}
+}
+
+// slow are those of what takes seconds or longer.
+func slow() []float64 {
+	return []float64{.01, .05, .1, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 21600, 86400}
+}
+
+// Handler serves the metrics at /metrics. What can't be read is left out.
+func (m *Metrics) Handler(log *slog.Logger) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), ErrorHandling: promhttp.ContinueOnError,
+		MaxRequestsInFlight: mostScrapes, Timeout: longestScrape, EnableOpenMetrics: true}))
+	return mux
+}
+
+// Begin implements server.Meter.
+func (m *Metrics) Begin() { m.inFlight.Inc() }
+
+// End implements server.Meter.
+func (m *Metrics) End(operation string, status int, took time.Duration) {
+	text := none
+	if status >= 100 && status < len(m.statuses) {
+		text = m.statuses[status]
+	}
+	m.inFlight.Dec()
+	m.requests.WithLabelValues(operation, text).Inc()
+	m.duration.WithLabelValues(operation).Observe(took.Seconds())
+}
+
+// Refuse implements server.Meter.
+func (m *Metrics) Refuse(limit string) { m.refused.WithLabelValues(limit).Inc() }
+
+// Pass notes how a Tick of the watcher of a coin ended.
+func (m *Metrics) Pass(coin string, now time.Time, r settle.Report) {
+	m.leading.WithLabelValues(coin).Set(0)
+	if r.Leads {
+		m.leading.WithLabelValues(coin).Set(1)
+	} else if r.Err == nil { // it stood by
+		return
+	}
+	outcome := "ok"
+	if r.Err != nil {
+		outcome = "failed"
+	} else {
+		m.lastPass.WithLabelValues(coin).Set(unix(now))
+	}
+	m.passes.WithLabelValues(coin, outcome).Inc()
+	m.pass.WithLabelValues(coin).Observe(r.Took.Seconds())
+	if !r.Applied {
+		return
+	}
+	m.tip.WithLabelValues(coin).Set(unix(r.Tip.Time))
+	m.height.WithLabelValues(coin).Set(float64(r.Tip.Height))
+	m.behind.WithLabelValues(coin).Set(float64(r.Behind))
+	m.transfers.WithLabelValues(coin).Add(float64(r.Transfers))
+}
+
+// Call notes a call of a supplier.
+func (m *Metrics) Call(supplier, call, outcome string, took time.Duration) {
+	m.calls.WithLabelValues(supplier, call, outcome).Inc()
+	m.call.WithLabelValues(supplier, call).Observe(took.Seconds())
+}
+
+// Issued notes how long a card took.
+func (m *Metrics) Issued(took time.Duration) { m.issued.Observe(took.Seconds()) }
+
+// Attempt notes an attempt to deliver an event.
+func (m *Metrics) Attempt(a webhook.Attempt) {
+	outcome := "refused"
+	switch {
+	case a.OK():
+		outcome = "delivered"
+	case a.Gone():
+		outcome = "gone"
+	case a.Status == 0:
+		outcome = "unreachable"
+	case a.Down():
+		outcome = "overloaded"
+	}
+	m.attempts.WithLabelValues(outcome).Inc()
+	m.attempt.Observe(a.Took.Seconds())
+}
+
+func unix(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }

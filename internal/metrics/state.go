@@ -1,0 +1,140 @@
+package metrics
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/operator"
+)
+
+const (
+	figuresLast    = 5 * time.Second // scrapes within that time share one reading of the database
+	longestReading = 2 * time.Second
+	restFactor     = 10 // a reading that took long lasts so many times longer, so that scrapes never load the database
+)
+
+// Store has the state of the whole service.
+type Store interface {
+	Figures(ctx context.Context) (operator.Figures, error)
+}
+
+// state exports what a database says about itself.
+type state struct {
+	store  Store
+	now    func() time.Time
+	errors prometheus.Counter // exported here, so that a scrape that fails shows it
+
+	mu    sync.Mutex // scrapes at the same time wait for one reading
+	last  *operator.Figures
+	until time.Time // for which last is good
+
+	free, epoch, unattributed, held, heldCards       *prometheus.Desc
+	intents, oldestIntent, openQuotes, openCards     *prometheus.Desc
+	backlog, oldestDelivery, stock, figuresTimestamp *prometheus.Desc
+	at                                               time.Time // of last
+}
+
+// WatchStore exports the state of the whole service. Only workers should: every process that does exports the same.
+func (m *Metrics) WatchStore(store Store) { m.watchStore(store, time.Now) }
+
+func (m *Metrics) watchStore(store Store, now func() time.Time) {
+	describe := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	m.registry.MustRegister(&state{store: store, now: now, errors: prometheus.NewCounter(prometheus.CounterOpts{Name: "cardmint_scrape_errors_total",
+		Help: "Scrapes without the state of the whole service, because the database could not be read in time."}),
+		free:             describe("cardmint_addresses_free", "Free addresses in the address pool.", "coin"),
+		epoch:            describe("cardmint_epoch", "The epoch that the watcher of the chain attests to. Absent while nobody does.", "coin"),
+		unattributed:     describe("cardmint_unattributed_coins", "What came to addresses of no card, in whole coins, and nobody has decided about.", "coin"),
+		held:             describe("cardmint_held_coins", "What came late or too little, in whole coins, and waits for an operator.", "coin"),
+		heldCards:        describe("cardmint_held_cards", "Cards whose payment is late and waits for an operator.", "coin"),
+		intents:          describe("cardmint_intents", "Paid cards that are not issued, by state: open, pending (the supplier will issue it), parked or refund_due (an operator decides).", "state"),
+		oldestIntent:     describe("cardmint_intent_oldest_age_seconds", "How long the oldest open or pending intent to issue a card has waited; 0 if there is none."),
+		openQuotes:       describe("cardmint_open_quotes_dollars", "US dollars that the cards are worth that wait for their payment."),
+		openCards:        describe("cardmint_open_cards", "Cards that wait for their payment."),
+		backlog:          describe("cardmint_webhook_backlog_deliveries", "Deliveries to enabled webhooks that are still to be made, also those that wait for their next attempt."),
+		oldestDelivery:   describe("cardmint_webhook_oldest_due_age_seconds", "For how long the oldest delivery that is due now has been due; 0 if none is due."),
+		stock:            describe("cardmint_stock_left_cards", "Cards that are left in a stock, by amount.", "supplier", "usd"),
+		figuresTimestamp: describe("cardmint_state_timestamp_seconds", "When the state of the whole service was read from the database that this scrape has."),
+	})
+}
+
+// Describe implements prometheus.Collector.
+func (s *state) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{s.free, s.epoch, s.unattributed, s.held, s.heldCards, s.intents, s.oldestIntent, s.openQuotes, s.openCards,
+		s.backlog, s.oldestDelivery, s.stock, s.figuresTimestamp} {
+		to <- d
+	}
+	s.errors.Describe(to)
+}
+
+// Collect implements prometheus.Collector. If the database can't be read in time, nothing of it is exported.
+func (s *state) Collect(to chan<- prometheus.Metric) {
+	f, at := s.figures()
+	s.errors.Collect(to)
+	if f == nil {
+		return
+	}
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	for _, c := range f.Coins {
+		code := c.Coin.Code
+		gauge(s.free, float64(c.FreeAddresses), code)
+		if c.Epoch != 0 {
+			gauge(s.epoch, float64(c.Epoch), code)
+		}
+		gauge(s.unattributed, coins(c.Coin, c.Unattributed), code)
+		gauge(s.held, coins(c.Coin, c.Held), code)
+		gauge(s.heldCards, float64(c.HeldCards), code)
+	}
+	for name, n := range f.Intents {
+		gauge(s.intents, float64(n), name)
+	}
+	gauge(s.oldestIntent, f.OldestIntent.Seconds())
+	gauge(s.openQuotes, number(f.OpenQuotes.String()))
+	gauge(s.openCards, float64(f.OpenCards))
+	gauge(s.backlog, float64(f.Backlog))
+	gauge(s.oldestDelivery, f.OldestDelivery.Seconds())
+	for _, x := range f.Stock {
+		gauge(s.stock, float64(x.Left), x.Supplier, x.USD.String())
+	}
+	gauge(s.figuresTimestamp, unix(at))
+}
+
+// figures returns the state, or nil if it can't be read.
+func (s *state) figures() (*operator.Figures, time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	started := s.now()
+	if started.Before(s.until) {
+		if s.last == nil {
+			s.errors.Inc()
+		}
+		return s.last, s.at
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), longestReading)
+	defer cancel()
+	f, err := s.store.Figures(ctx)
+	ended := s.now()
+	s.last, s.at, s.until = &f, started, ended.Add(max(figuresLast, restFactor*ended.Sub(started)))
+	if err != nil {
+		s.last = nil
+		s.errors.Inc()
+	}
+	return s.last, s.at
+}
+
+// coins returns an amount in whole coins, as near as the format of metrics has it.
+func coins(c card.Currency, t card.Total) float64 { return number(c.Coins(t)) }
+
+// number returns a decimal number, as near as the format of metrics has it.
+func number(decimal string) float64 {
+	f, _ := strconv.ParseFloat(decimal, 64) // what is added up is exact; only what is shown is rounded
+	return f
+}
