@@ -65,6 +65,7 @@ type setup struct {
 	requests   *limit.Config // Defaults to limits of which every response tells, and that no test reaches.
 	proxies    []netip.Prefix
 	heartbeat  time.Duration
+	meter      server.Meter
 }
 
 // deployment is a running service. All its parts are the real ones; it moves on by requests, never by itself.
@@ -159,7 +160,7 @@ func deploy(t testing.TB, s setup) *deployment {
 		counting.Now = s.clock.now
 	}
 	d.requests = limit.New(db, counting)
-	config := server.Config{Orders: d.orders, Accounts: d.accounts, Webhooks: d.webhooks, Log: slog.New(slog.NewJSONHandler(d.log, nil)), Checks: checksOf(s.checks),
+	config := server.Config{Meter: s.meter, Orders: d.orders, Accounts: d.accounts, Webhooks: d.webhooks, Log: slog.New(slog.NewJSONHandler(d.log, nil)), Checks: checksOf(s.checks),
 		Limits: d.requests, Proxies: s.proxies, Heartbeat: s.heartbeat,
 		Origins: s.origins, PublicURL: s.publicURL, Docs: s.docs}
 	if s.noService {

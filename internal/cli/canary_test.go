@@ -71,6 +71,7 @@ func newCanary(t *testing.T, url, files string) *canary {
 	c.provoke(s.url, token)
 	c.orderWithOwnData(s.url, token)
 	c.ask(p)
+	c.say(s.scrape(t))
 	s.Signal(t, syscall.SIGABRT) // with all its stacks in the log
 	s.Wait(t, time.Minute)
 	if strings.Contains(s.Output(), ownData) {
