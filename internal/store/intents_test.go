@@ -99,7 +99,7 @@ func claimDue(t *testing.T, s *store.Store, supplier string, ttl time.Duration) 
 // wantIntent compares an intent, but for the times of its claim.
 func wantIntent(t *testing.T, got, want issue.Intent) {
 	t.Helper()
-	got.FirstAskedAt, got.OpenedAt, got.ClaimedAt = time.Time{}, time.Time{}, time.Time{}
+	got.FirstAskedAt, got.DecidedAt, got.OpenedAt, got.ClaimedAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -122,6 +122,9 @@ func TestClaimIntents_CommitsWhomToAskWithWhichKeySinceWhen(t *testing.T) {
 		time.Sleep(2 * time.Millisecond)
 		second := claimDue(t, s, "b", time.Hour)[0]
 		wantIntent(t, second, issue.Intent{CardUUID: id, State: issue.StateOpen, Supplier: "a", Key: id.String(), Asked: true, Answer: issue.Unknown, Attempts: 2, Fence: 2})
+		if first.DecidedAt.IsZero() || !second.DecidedAt.Equal(first.DecidedAt) {
+			t.Errorf("decided at %s, then %s", first.DecidedAt, second.DecidedAt)
+		}
 		if !first.OpenedAt.Equal(first.FirstAskedAt) || !second.OpenedAt.Equal(first.OpenedAt) {
 			t.Errorf("opened at %s, then %s", first.OpenedAt, second.OpenedAt)
 		}
