@@ -54,7 +54,7 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	listener, metering, err := listenAll(c.Listen, c.Metrics)
+	listener, metering, err := g.listenAll(c.Listen, c.Metrics)
 	if err != nil {
 		return err
 	}

@@ -2,19 +2,30 @@ package cli
 
 import (
 	"database/sql"
+	"errors"
 	"net"
+	"syscall"
 
 	"github.com/cardmint/cardmint/internal/metrics"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// listenAll listens for the API and, unless their address is "off", for metrics; then their listener is nil.
-func listenAll(api, metrics string) (serving, metering net.Listener, err error) {
+// metricsAddress is where metrics are unless an operator says otherwise.
+const metricsAddress = "127.0.0.1:9464"
+
+// listenAll listens for the API and, unless their address is "off", for metrics; then their listener is nil. Of several processes on a
+// machine that were not told where, the first one has the metrics, and the others say so and go on.
+func (g *globals) listenAll(api, metrics string) (serving, metering net.Listener, err error) {
 	if serving, err = listen(api); err != nil || metrics == "off" {
 		return serving, nil, err
 	}
-	if metering, err = net.Listen("tcp", metrics); err != nil {
+	metering, err = net.Listen("tcp", metrics)
+	if errors.Is(err, syscall.EADDRINUSE) && metrics == metricsAddress {
+		g.log.Warn("metrics are not served: another process uses the address; choose another one with --metrics-listen", "address", metrics)
+		return serving, nil, nil
+	}
+	if err != nil {
 		_ = serving.Close()
 		return nil, nil, hint(err, "choose another address with --metrics-listen, for example 127.0.0.1:9465, or off")
 	}
