@@ -11,8 +11,6 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
-	"runtime"
-	"runtime/debug"
 	"strings"
 	"sync"
 
@@ -227,32 +225,6 @@ func (h atLeast) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 func (h atLeast) WithGroup(name string) slog.Handler {
 	return atLeast{h.Handler.WithGroup(name), h.level}
-}
-
-type versionCommand struct {
-	output `embed:""`
-}
-
-type versionJSON struct {
-	Version string `json:"version"`
-	Go      string `json:"go"`
-}
-
-func (versionCommand) Help() string {
-	return "Examples:\n  cardmint version\n  cardmint --version" + jsonHelp(versionJSON{})
-}
-
-// Run prints the version.
-func (c versionCommand) Run(g *globals) error {
-	return c.write(g, versionJSON{version(), runtime.Version()}, func(w io.Writer) { fmt.Fprintln(w, "cardmint", version()) })
-}
-
-// version returns the module's version, which go install and the release build set.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
-	}
-	return "unknown"
 }
 
 // named adds the name of a process to a database's URL, so that the server shows whose a session is. An application_name in the URL or
