@@ -102,12 +102,24 @@ release-typescript: ## Pack the TypeScript client into dist/, ready to be publis
 	@mkdir -p dist
 	cd $(TYPESCRIPT) && $(NPM_CI) && npm pack --silent --pack-destination ../../dist
 
+# VERSION=v1.2.3 names it, otherwise git does; ARCHES=amd64 builds for one architecture only.
+release: release-typescript ## Build what operators install into dist/: archives, Debian packages, bills of materials, the TypeScript client, checksums
+	tools/release/build
+
+release-check: ## Build a release twice and compare every byte; install the package in a clean Debian, run it there, purge it; as root
+	@tools/deps release
+	tools/release/check
+
+image: ## Pack the archive of 'make release' as a container's image into dist/, and run it; needs buildah, and podman with runc
+	tools/release/image
+
 lint: ## Check style: gofmt, vet, module files, and the contracts by Redocly and Spectral
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; exit 1; }
 	go vet -tags=nomsgpack,drill,prism ./...
 	go mod tidy -diff
 	go mod verify
 	cd client && go vet ./... && go mod tidy -diff && go mod verify
+	cd tools/release && go vet ./... && go mod verify
 	npm ci --prefix $(OAPI_LINT) --no-audit --no-fund --loglevel error
 	cd $(OAPI_LINT) && npx redocly lint --config redocly.yaml ../../openapi/openapi.yaml ../../openapi/supplier.yaml
 	cd $(OAPI_LINT) && npx spectral lint --ruleset spectral.yaml --fail-severity hint ../../openapi/openapi.yaml ../../openapi/supplier.yaml
@@ -149,4 +161,4 @@ deps: ## Install what the tests need (PostgreSQL, PgBouncer, Monero, a C compile
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: run build quick test test-old-monero simulate mutants e2e drill chaos bench plans browser generated-requests prism generate generate-typescript typescript release-typescript lint compat compat-prose compat-check verify deps help test-client api api-check api-release
+.PHONY: run build quick test test-old-monero simulate mutants e2e drill chaos bench plans browser generated-requests prism generate generate-typescript typescript release-typescript release release-check image lint compat compat-prose compat-check verify deps help test-client api api-check api-release
