@@ -108,6 +108,7 @@ release: release-typescript ## Build what operators install into dist/: archives
 
 release-check: ## Build a release twice and compare every byte; install the package in a clean Debian, run it there, purge it; as root
 	@tools/deps release
+	cd tools/release && go test -count=1 ./...
 	tools/release/check
 
 image: ## Pack the archive of 'make release' as a container's image into dist/, and run it; needs buildah, and podman with runc
