@@ -30,7 +30,7 @@ func (s *Service) CancelCard(ctx context.Context, account, id uuid.UUID) (*card.
 	switch ended := c.State == card.Canceled || c.State == card.Expired; {
 	case ended && c.Received == 0 && c.Refunded == 0:
 		return c, s.store.AwaitReplication(ctx) // an earlier attempt may not know whether it was committed
-	case c.State == card.Unpaid && c.Received == 0:
+	case c.State == card.Unpaid && c.Received == 0 && c.Refunded == 0:
 		return nil, card.ErrUnavailable // its money has left the chain just now
 	}
 	return nil, card.ErrHasPayments

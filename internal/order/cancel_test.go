@@ -98,3 +98,16 @@ func TestCancelCard_MoneyThatLeftMeanwhile(t *testing.T) {
 		}
 	})
 }
+
+// Money that was decided to be given back has arrived, even if it has left the chain since.
+func TestCancelCard_AfterARefundThatLeftTheChain(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.stock("monero", 4)
+		c, _, err := s.try("150", "")
+		check(t, err)
+		s.exec("UPDATE cards SET refunded = 1")
+		if _, err := s.orders.CancelCard(t.Context(), s.account, c.UUID); !errors.Is(err, card.ErrHasPayments) {
+			t.Error(err)
+		}
+	})
+}
