@@ -51,7 +51,7 @@ func TestSimulation_CatchesBrokenRules(t *testing.T) {
 		{"the last transfer is waited for", "../card/payment.go", "if need <= 0 {", "if need < 0 && t.Height < 0 {"},
 		{"a block may be dated back", "pass.go", "if t.FirstSeenAt.Before(cursor.Tip.Time) {", "if t.FirstSeenAt.IsZero() {"},
 		{"time goes back", "pass.go", "if v.Tip.Time.Before(cursor.Tip.Time) {", "if v.Tip.Time.IsZero() {"},
-		{"late money counts as in time", "../card/payment.go", "t.FirstSeenAt.Before(c.ExpiresAt)", "!t.FirstSeenAt.Before(c.CreatedAt)"},
+		{"late money counts as in time", "../card/payment.go", "t.FirstSeenAt.Before(c.quoteEnd())", "!t.FirstSeenAt.Before(c.CreatedAt)"},
 		{"without a rate any money is enough", "../card/payment.go", "case firm.late() && c.Coin", "case firm.late() && today.USD.Units == 0 || firm.late() && c.Coin"},
 		{"nothing is ever reversed", "../card/payment.go", "case c.Status == Generated && all.kept < c.Settled:", "case c.Status == Generated && all.kept < 0:"},
 		{"a fall of the rate is a surplus", "../card/payment.go", "return max(c.Amount, worth)", "return min(c.Amount, worth)"},
