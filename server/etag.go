@@ -43,7 +43,7 @@ func noneMatch(header, etag string) bool {
 
 const ifNoneMatch = "If-None-Match"
 
-// joinHeader makes one field line of several.
+// joinHeader makes one field line of several, as which a list may come (RFC 9110, section 5.3).
 func joinHeader(h http.Header, name string) {
 	if values := h.Values(name); len(values) > 1 {
 		h.Set(name, strings.Join(values, ", "))

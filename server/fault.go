@@ -68,9 +68,6 @@ func sentParameters(c *gin.Context, declared openapi3.Parameters) (sent bool, re
 		in, name, n := p.Value.In, p.Value.Name, 1
 		switch in {
 		case "header":
-			if name == ifNoneMatch { // a list, which may come in parts (RFC 9110, section 5.3)
-				joinHeader(c.Request.Header, name)
-			}
 			n = len(c.Request.Header.Values(name))
 		case "query":
 			n = len(c.QueryArray(name))

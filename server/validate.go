@@ -27,6 +27,7 @@ func (s *spec) validate(a *api, problems problemWriter) gin.HandlerFunc {
 			problems.write(c, err)
 			return
 		}
+		joinHeader(c.Request.Header, ifNoneMatch) // the one list among the headers of the contract
 		wrong := merge(s.validation.wrongParameters(c, route), a.checkQuery(c, route.Operation.OperationID))
 		if body != nil {
 			wrong = append(wrong, s.validation.wrongBody(body.value, route.Operation.RequestBody.Value)...)
