@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -308,78 +307,6 @@ func TestRoute_ARetryKeepsToTheAmounts(t *testing.T) {
 		m.want(c, issue.StateRefundDue, "declined", outOfStock)
 		if diff := cmp.Diff([]string{"look up"}, m.presses[0].calls); diff != "" {
 			t.Error(diff)
-		}
-	})
-}
-
-func TestRoute_ASupplierThatIsConfiguredNoMore(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
-		m := r.market(3, 0)
-		a, b := m.presses[0], m.presses[1]
-		silent := func(context.Context, issue.Request) (issue.Answer, error) { return issue.Answer{}, errFault }
-		isBusy := func(context.Context, issue.Request) (issue.Answer, error) { return issue.Answer{}, &issue.BusyError{} }
-		asked := func(sayA, sayB says) *card.Card { // one after the other: a busy supplier is left alone, and the others wait
-			a.submit, b.submit = sayA, sayB
-			c := m.paid()
-			m.work()
-			return c
-		}
-		unclear := asked(silent, silent)
-		next := asked(declined, silent)
-		refused := asked(declined, isBusy) // nobody made it
-		busy := asked(isBusy, isBusy)
-		for c, want := range map[*card.Card]string{unclear: "a", next: "ab", refused: "ab", busy: "a"} {
-			if got := m.asked(c); got != want {
-				t.Fatalf("asked %q, want %q", got, want)
-			}
-		}
-		all := m.routes
-		m.routes = issue.Routes{all[2]}
-		m.restart()
-		m.due()
-		m.work()
-		for c, want := range map[*card.Card]string{unclear: "", busy: "c", refused: "c", next: ""} {
-			if got := m.made(c); got != want {
-				t.Errorf("made by %q, want %q", got, want)
-			}
-		}
-		m.want(unclear, issue.StateParked, "unknown", strings.Replace(gone, "press", "a", 1))
-		m.want(next, issue.StateParked, "unknown", strings.Replace(gone, "press", "b", 1))
-		m.routes, a.submit, b.submit = all, nil, nil
-		m.restart()
-		m.retry(unclear)
-		m.retry(next)
-		m.work()
-		if m.made(unclear) != "a" || m.made(next) != "b" {
-			t.Errorf("made by %q and %q", m.made(unclear), m.made(next))
-		}
-	})
-}
-
-// While programs with different suppliers run side by side, a card is left to those that know its supplier.
-func TestRoute_AProcessThatDoesNotKnowTheSupplierYet(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
-		m := r.market(2, 0)
-		a, b := m.presses[0], m.presses[1]
-		a.submit = declined
-		b.submit = func(context.Context, issue.Request) (issue.Answer, error) { return issue.Answer{}, errFault }
-		c := m.paid()
-		m.work()
-		all := m.routes
-		m.routes = issue.Routes{all[0]}
-		m.restart()
-		m.exec("UPDATE intents SET due_at = opened_at")
-		m.work()
-		m.want(c, issue.StateOpen, "unknown", "the supplier gave no clear answer")
-		if m.asked(c) != "ab" || a.asks(c) != 1 {
-			t.Errorf("asked %q, a %d times", m.asked(c), a.asks(c))
-		}
-		m.routes, b.submit = all, nil
-		m.restart()
-		m.work()
-		m.want(c, issue.StateDone, "issued", "")
-		if m.made(c) != "b" {
-			t.Errorf("made by %q", m.made(c))
 		}
 	})
 }
