@@ -40,7 +40,7 @@ func coinVars() kong.Vars {
 	for _, e := range card.EventTypes() {
 		events = append(events, string(e))
 	}
-	return kong.Vars{"default_coin": codes[0], "coins": strings.Join(codes, ", "), "event_types": strings.Join(events, ", ")}
+	return kong.Vars{"default_coin": codes[0], "coins": strings.Join(codes, ", "), "event_types": strings.Join(events, ", "), "metrics_address": metricsAddress}
 }
 
 // enabled is a coin that is used, with its settings.

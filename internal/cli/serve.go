@@ -16,7 +16,7 @@ const mostOpenUSD = 1_000_000_000_000
 
 type serveCommand struct {
 	Listen      string          `env:"CARDMINT_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address to listen on (${default}). A worker serves only /livez and /readyz there."`
-	Metrics     string          `name:"metrics-listen" env:"CARDMINT_METRICS_LISTEN" default:"127.0.0.1:9464" placeholder:"ADDRESS" help:"Address to serve metrics for Prometheus on, at /metrics; off for none (${default}; left out if another process uses that). They name no card, account or address, but whoever reaches it can read them."`
+	Metrics     string          `name:"metrics-listen" env:"CARDMINT_METRICS_LISTEN" default:"${metrics_address}" placeholder:"ADDRESS" help:"Address to serve metrics for Prometheus on, at /metrics; off for none (${default}; left out if another process uses that). They name no card, account or address, but whoever reaches it can read them."`
 	Role        string          `env:"CARDMINT_ROLE" default:"all" enum:"api,worker,all" placeholder:"ROLE" help:"What this process does: api, worker (watches the chains, issues cards and sends webhooks) or all (${default})."`
 	Wait        time.Duration   `name:"database-wait" env:"CARDMINT_DATABASE_WAIT" default:"1m" placeholder:"DURATION" help:"How long to wait at the start for a PostgreSQL that is not there yet (${default})."`
 	Simulated   bool            `env:"CARDMINT_SIMULATED" help:"Simulate the chains, so that cards can be paid for without money. Only in test mode."`
