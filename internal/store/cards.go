@@ -90,7 +90,9 @@ const (
 	refundTxID = "(SELECT r.txid FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'refund' ORDER BY r.id DESC LIMIT 1)"
 )
 
-const fromCards = `FROM cards c LEFT JOIN chains k ON k.currency = c.currency LEFT JOIN credentials s ON s.card_uuid = c.uuid`
+const fromCards = "FROM cards c" + joinedToCards
+
+const joinedToCards = ` LEFT JOIN chains k ON k.currency = c.currency LEFT JOIN credentials s ON s.card_uuid = c.uuid`
 
 type cardRow struct {
 	UUID                  uuid.UUID         `db:"uuid"`

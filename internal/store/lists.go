@@ -65,23 +65,24 @@ func (p part) sql(d dialect, selected string, newestFirst bool, beyond uuid.UUID
 	return selected + " WHERE " + where + p.where + " ORDER BY " + order + " LIMIT ?", append(append(args, p.args...), limit)
 }
 
-const selectListed = "SELECT " + cardsSelected + ownSelected + fromCards
-
-// page returns a statement that selects columns of the first limit cards of all parts that are beyond a card, unless that is uuid.Nil.
-func page(d dialect, selected string, parts []part, newestFirst bool, beyond uuid.UUID, limit int) (query string, args []any) {
-	if len(parts) == 1 && parts[0].from == "" {
-		return parts[0].sql(d, selected, newestFirst, beyond, limit)
-	}
+// page returns a statement that selects columns of the first limit cards of all parts that are beyond a card, unless that is uuid.Nil. What
+// is joined to the cards is joined to the page: PostgreSQL might join it to all cards beyond, and sort these, if it expects few.
+func page(d dialect, columns, joined string, parts []part, newestFirst bool, beyond uuid.UUID, limit int) (query string, args []any) {
 	order := " ORDER BY c.uuid"
 	if newestFirst {
 		order = " ORDER BY c.uuid DESC"
+	}
+	if len(parts) == 1 && parts[0].from == "" {
+		cards, args := parts[0].sql(d, "SELECT * FROM cards c", newestFirst, beyond, limit)
+		return "SELECT " + columns + " FROM (" + cards + ") AS c" + joined + order, args
 	}
 	pages := make([]string, len(parts))
 	for i, p := range parts {
 		one, its := p.sql(d, "SELECT c.uuid FROM "+cmp.Or(p.from, "cards c"), newestFirst, beyond, limit)
 		pages[i], args = fmt.Sprintf("SELECT * FROM (%s) AS p%d", one, i), append(args, its...)
 	}
-	return selected + " WHERE c.uuid IN (SELECT c.uuid FROM (" + strings.Join(pages, " UNION ") + ") AS c" + order + " LIMIT ?)" + order, append(args, limit)
+	return "SELECT " + columns + " FROM cards c" + joined + " WHERE c.uuid IN (SELECT c.uuid FROM (" + strings.Join(pages, " UNION ") + ") AS c" + order +
+		" LIMIT ?)" + order, append(args, limit)
 }
 
 // cards returns up to limit cards of all parts, newest or oldest first, that are beyond a card. It reads on where rows are damaged, so that
@@ -90,7 +91,7 @@ func (s *Store) cards(ctx context.Context, operation string, parts []part, newes
 	var cards []*card.Card
 	for {
 		n := limit - len(cards)
-		query, args := page(s.dialect, selectListed, parts, newestFirst, beyond, n)
+		query, args := page(s.dialect, cardsSelected+ownSelected, joinedToCards, parts, newestFirst, beyond, n)
 		var found []cardRow
 		if err := s.list(ctx, s.r, &found, operation, query, args...); err != nil {
 			return nil, err

@@ -65,7 +65,7 @@ func (s *Store) PageTags(ctx context.Context, filter order.Filter) ([]string, er
 	if none {
 		return nil, nil
 	}
-	query, args := page(s.dialect, "SELECT "+changing+" FROM cards c", s.thatMatch(filter), true, beyond, filter.Limit)
+	query, args := page(s.dialect, changing, "", s.thatMatch(filter), true, beyond, filter.Limit)
 	var found [][]byte
 	err := s.list(ctx, s.r, &found, "select tags of cards", query, args...)
 	found = sinceAfter(found, filter, func(x []byte) uuid.UUID { return uuid.Must(uuid.ParseBytes(x[:36])) })
