@@ -26,12 +26,13 @@ func (b Beacon) proves(pool Pool, markedAt, now time.Time) bool {
 
 // beginning is an epoch that is about to begin, while the wallet makes the addresses that it skips.
 type beginning struct {
-	target int64 // the newest address that may have been handed out
-	from   int64 // the newest that is known
-	back   bool  // the database went back
-	reset  bool  // it did, or may have
-	stale  bool  // it did, or another one has the newest state
-	lacked bool  // the wallet had not made the target yet
+	target int64         // the newest address that may have been handed out
+	from   int64         // the newest that is known
+	back   bool          // the database went back
+	reset  bool          // it did, or may have
+	stale  bool          // it did, or another one has the newest state
+	lacked bool          // the wallet had not made the target yet
+	lost   time.Duration // at most; since the newest mark
 	since  time.Time
 	reason string
 	told   time.Time
@@ -203,14 +204,17 @@ func (w *Watcher) beginEpoch(ctx context.Context, cursor Cursor) error {
 	return w.fillPool(ctx)
 }
 
-// lookBack has the wallet rescan its chain if it was put back together with the database: it has read blocks before it made addresses again
-// that these may pay to.
+// lookBack has the wallet rescan its chain if it may have read blocks before it made addresses again that these pay to: if it was put back
+// together with the database. Nothing may show that. But a wallet that ran until some minutes ago has the addresses of ten minutes ahead,
+// unless it was about to make them. After a longer time without a worker, it lacks addresses in any case.
 func (w *Watcher) lookBack(ctx context.Context, p *beginning) error {
 	switch {
 	case !p.lacked:
 		return nil
 	case p.back:
 		return w.store.RequestRescan(ctx, w.currency, "the wallet went back with the database, and may have missed payments to addresses that it made again", false)
+	case p.lost < runwaySeconds*time.Second:
+		return w.store.RequestRescan(ctx, w.currency, "the wallet lacked addresses of the last minutes; if it was restored, it may have missed payments to them", false)
 	}
 	w.log.WarnContext(ctx, "the wallet has just made addresses that it may have made before; if it was restored, it may have missed payments to them: "+
 		"run 'cardmint wallet rescan'", "currency", w.currency, "after", p.from, "up_to", p.target)
@@ -234,6 +238,7 @@ func (w *Watcher) plan(pool Pool, cursor Cursor) *beginning {
 	p.target = p.from
 	if p.from != NoPosition && !then.IsZero() {
 		p.target += w.pace.since(paced, then, w.dbNow())
+		p.lost = w.dbNow().Sub(then)
 	}
 	switch {
 	case cursor.Conflict == Claimed:
