@@ -5,11 +5,9 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,43 +15,6 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 )
-
-// insertCard returns a statement that stores nothing if the address has already received money, because nobody could tell whose that is,
-// if another request than an order had the idempotency key, if the account's open cards would add up to more than a limit; 0 for none; or if a
-// further condition, which begins with AND, is not true.
-func (d dialect) insertCard(and string) string {
-	return "INSERT INTO cards (" + cardColumns + `)
-	SELECT CAST(? AS ` + d.uuidType + "), CAST(? AS " + d.uuidType + ")" + strings.Repeat(", CAST(? AS BIGINT)", 2) + `, CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT),
-	CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS INTEGER), CAST(? AS TEXT), CAST(? AS ` + d.bytes + `), CAST(? AS BIGINT),
-	CAST(? AS ` + d.bytes + `), CAST(? AS TEXT), CAST(? AS TEXT)
-	WHERE NOT EXISTS (SELECT 1 FROM transfers t WHERE t.currency = ? AND t.address = ?)
-	AND CASE WHEN CAST(? AS BIGINT) = 0 THEN TRUE ELSE (SELECT COALESCE(SUM(o.usd_cents), 0) FROM cards o
-		WHERE o.account_id = CAST(? AS ` + d.uuidType + `) AND o.payment_state IN ('unpaid', 'underpaid')) + CAST(? AS BIGINT) <= CAST(? AS BIGINT) END
-	AND NOT EXISTS (SELECT 1 FROM replies r WHERE r.account_id = CAST(? AS ` + d.uuidType + `) AND r.idempotency_key = CAST(? AS TEXT))
-	` + and + ` ON CONFLICT DO NOTHING`
-}
-
-// cardColumns are the columns of a new card.
-const cardColumns = `uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source,
-	expires_at, confirmations_required, idempotency_key, request_hash, credit_due, refund_address, reference, metadata`
-
-// cardValues returns the values of cardColumns.
-func cardValues(c *card.Card) ([]any, error) {
-	rate, err := c.Rate.USD.Rescale(card.RateScale)
-	if err != nil {
-		return nil, fmt.Errorf("insert card: rate %w", err)
-	}
-	return []any{c.UUID, c.AccountID, c.CreatedAt.UnixMilli(), int64(c.USD), c.Coin.Code, int64(c.Amount), c.Address,
-		rate.Units, c.Rate.At.UnixMilli(), c.Rate.Source, c.ExpiresAt.UnixMilli(), c.ConfirmationsRequired,
-		nullString(c.IdempotencyKey), c.RequestHash, int64(c.Credit.Due), c.SealedRefundAddress,
-		nullSecret(c.Reference), nullString(c.Metadata.Reveal())}, nil
-}
-
-// insertArgs returns the parameters of insertCard.
-func insertArgs(c *card.Card, limit card.USD) ([]any, error) {
-	args, err := cardValues(c)
-	return append(args, c.Coin.Code, c.Address, int64(limit), c.AccountID, int64(c.USD), int64(limit), c.AccountID, nullString(c.IdempotencyKey)), err
-}
 
 // mostTransfers is how many transfers are read with a card.
 const mostTransfers = 100
@@ -185,40 +146,6 @@ func (r *cardRow) sealed() *card.Sealed {
 }
 
 func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
-
-// InsertCard implements order.Store. It is one round trip. Once the statement is sent, it does not end with ctx (outlive).
-func (s *Store) InsertCard(ctx context.Context, c *card.Card) (bool, error) {
-	return s.insertCard(ctx, c, 0)
-}
-
-// InsertCardWithin implements order.Store. It is one round trip, as InsertCard.
-func (s *Store) InsertCardWithin(ctx context.Context, c *card.Card, limit card.USD) (bool, error) {
-	return s.insertCard(ctx, c, limit)
-}
-
-func (s *Store) insertCard(ctx context.Context, c *card.Card, limit card.USD) (bool, error) {
-	args, err := insertArgs(c, limit)
-	if err != nil {
-		return false, err
-	}
-	done, err := s.writing(ctx)
-	if err != nil {
-		return false, s.fail("insert card", err)
-	}
-	var n int64
-	err = s.outlive(ctx, func(ctx context.Context) error {
-		defer done()
-		result, err := s.hot.insertCard.ExecContext(ctx, args...)
-		if err == nil {
-			n, err = result.RowsAffected()
-		}
-		return err
-	})
-	if err != nil { // n may still be written
-		return false, s.fail("insert card", err)
-	}
-	return n == 1, nil
-}
 
 // CardByUUID implements order.Store. It is one round trip.
 func (s *Store) CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {

@@ -57,6 +57,8 @@ func (d dialect) table(values [][]any, types ...string) (string, []any) {
 			case nil:
 			case []byte:
 				texts[j] = sql.NullString{String: `\x` + hex.EncodeToString(value), Valid: value != nil}
+			case sql.NullString:
+				texts[j] = value
 			default:
 				texts[j] = sql.NullString{String: fmt.Sprint(value), Valid: true}
 			}
@@ -140,6 +142,19 @@ var sqlite = dialect{
 
 func init() {
 	sqlx.BindDriver("sqlite", sqlx.QUESTION) // sqlx does not know the name of modernc's driver
+}
+
+// refused reports whether a statement failed because of the values of a row.
+func (d dialect) refused(err error) bool {
+	var e *pq.Error
+	var lite *modernc.Error
+	switch {
+	case errors.As(err, &e):
+		return e.Code.Class() == "22" || e.Code.Class() == "23" // data exception, integrity constraint violation
+	case errors.As(err, &lite):
+		return lite.Code()&0xff == lib.SQLITE_CONSTRAINT || lite.Code()&0xff == lib.SQLITE_MISMATCH
+	}
+	return false
 }
 
 // forbidden reports whether a function does not exist, or may not be called.

@@ -87,3 +87,26 @@ func OpenThrough(ctx context.Context, databaseURL string, conns int, coins []car
 	}
 	return s, nil
 }
+
+// HoldWrites lets nothing be written until release is called.
+func (s *Store) HoldWrites(ctx context.Context) (release func(), err error) {
+	if s.writers == nil {
+		conn, err := s.w.Connx(ctx)
+		return func() { _ = conn.Close() }, err
+	}
+	for range cap(s.writers) {
+		s.writers <- struct{}{}
+	}
+	return func() {
+		for range cap(s.writers) {
+			<-s.writers
+		}
+	}, nil
+}
+
+// Queued returns how many cards wait to be inserted.
+func (s *Store) Queued() int {
+	s.inserts.mu.Lock()
+	defer s.inserts.mu.Unlock()
+	return s.inserts.sent + len(s.inserts.waiting)
+}

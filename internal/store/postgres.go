@@ -69,7 +69,8 @@ func openPostgres(databaseURL string, conns int, longest time.Duration) (*Store,
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	db.SetConnMaxLifetime(longestSession)
-	return &Store{w: db, r: db, dialect: postgres, pg: all, writers: make(chan struct{}, max(1, conns-max(1, conns/8)))}, nil
+	writing := max(1, conns-max(1, conns/8))
+	return &Store{w: db, r: db, dialect: postgres, pg: all, writers: make(chan struct{}, writing), inserts: queue{most: writing}}, nil
 }
 
 type setting struct{ name, value string }

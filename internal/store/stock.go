@@ -44,9 +44,9 @@ const freeItem = "SELECT q.id FROM stock q WHERE q.supplier = ? AND q.usd_cents 
 
 // reserveCard returns insertCard with an item that is reserved for the card, as one statement. It tells whether there was an item, and
 // whether both were stored.
-func (d dialect) reserveCard() string {
+func (d dialect) reserveCard(limited bool) string {
 	return `WITH item AS MATERIALIZED (` + freeItem + d.skipLocked + `),
-		made AS (` + d.insertCard("AND EXISTS (SELECT 1 FROM item)") + ` RETURNING uuid, expires_at),
+		made AS (` + d.insertCard(limited, " AND EXISTS (SELECT 1 FROM item)") + ` RETURNING uuid, expires_at),
 		reserved AS (UPDATE stock SET state = 'reserved', card_uuid = made.uuid, reserved_until = made.expires_at FROM item, made
 			WHERE stock.id = item.id RETURNING 1)
 		SELECT (SELECT COUNT(*) FROM item) > 0 AS found, (SELECT COUNT(*) FROM reserved) > 0 AS done`
@@ -60,8 +60,9 @@ func (s *Store) InsertCardReserving(ctx context.Context, c *card.Card, limit car
 		return false, err
 	}
 	wanted := []any{supplier, int64(c.USD), c.CreatedAt.Add(life).UnixMilli()}
-	if s.hot.reserveCard == nil {
-		return s.reserveInTx(ctx, c, wanted, args)
+	hot := s.hot.reserveCard.to(limit)
+	if hot == nil {
+		return s.reserveInTx(ctx, c, wanted, s.dialect.insertCard(limit > 0, ""), args)
 	}
 	done, err := s.writing(ctx)
 	if err != nil {
@@ -70,7 +71,7 @@ func (s *Store) InsertCardReserving(ctx context.Context, c *card.Card, limit car
 	var row struct{ Found, Done bool }
 	err = s.outlive(ctx, func(ctx context.Context) error {
 		defer done()
-		return s.hot.reserveCard.GetContext(ctx, &row, append(wanted, args...)...)
+		return hot.GetContext(ctx, &row, append(wanted, args...)...)
 	})
 	switch {
 	case err != nil: // row may still be written
@@ -81,7 +82,7 @@ func (s *Store) InsertCardReserving(ctx context.Context, c *card.Card, limit car
 	return row.Done, nil
 }
 
-func (s *Store) reserveInTx(ctx context.Context, c *card.Card, wanted, args []any) (inserted bool, err error) {
+func (s *Store) reserveInTx(ctx context.Context, c *card.Card, wanted []any, insert string, args []any) (inserted bool, err error) {
 	err = s.inTx(ctx, func(t *tx) error {
 		var id uuid.UUID
 		err := s.get(ctx, t.t, &id, "select stock", freeItem, wanted...)
@@ -91,7 +92,7 @@ func (s *Store) reserveInTx(ctx context.Context, c *card.Card, wanted, args []an
 		if err != nil {
 			return err
 		}
-		n, err := s.exec(ctx, t.t, "insert card", s.dialect.insertCard(""), args...)
+		n, err := s.exec(ctx, t.t, "insert card", insert, args...)
 		if inserted = n == 1; err != nil || !inserted {
 			return err
 		}

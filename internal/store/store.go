@@ -34,7 +34,11 @@ type Store struct {
 	coins   map[string]card.Currency // the currencies that cards may have, by code
 	pg      *sessions                // nil on SQLite
 	writers chan struct{}            // has an element for each connection that writes; nil for no limit
-	hot     struct{ insertCard, reserveCard, cardByUUID, cardByKey, cardTag, tokenByHash, dueDeliveries, saveDeliveries *sqlx.Stmt }
+	hot     struct {
+		insertCard, insertCards, reserveCard                                       limitable
+		cardByUUID, cardByKey, cardTag, tokenByHash, dueDeliveries, saveDeliveries *sqlx.Stmt
+	}
+	inserts queue
 	witness *witness
 	insist  atomic.Bool // see Insist
 	// historySQL is the expression of history, once it is known which one the database allows.
@@ -117,7 +121,8 @@ func (s *Store) prepare(ctx context.Context) error {
 		query string
 	}
 	all := []preparation{
-		{&s.hot.insertCard, s.w, s.dialect.insertCard("")},
+		{&s.hot.insertCard.unlimited, s.w, s.dialect.insertCard(false, "")},
+		{&s.hot.insertCard.limited, s.w, s.dialect.insertCard(true, "")},
 		{&s.hot.cardByUUID, s.r, s.dialect.selectOneCard() + " WHERE c.account_id = ? AND c.uuid = ?"},
 		{&s.hot.cardByKey, s.r, s.dialect.selectOneCard() + " WHERE c.account_id = ? AND c.idempotency_key = ?"},
 		{&s.hot.cardTag, s.r, "SELECT " + changing + ", " + s.dialect.transfersOfCard() + " FROM cards c WHERE c.account_id = ? AND c.uuid = ?"},
@@ -126,7 +131,10 @@ func (s *Store) prepare(ctx context.Context) error {
 	}
 	if s.dialect.arrays {
 		table, _ := s.dialect.table(nil, deliveryTypes()...)
-		all = append(all, preparation{&s.hot.saveDeliveries, s.w, saveDeliveries(table)}, preparation{&s.hot.reserveCard, s.w, s.dialect.reserveCard()})
+		cards, _ := s.dialect.table(nil, s.dialect.queuedTypes()...)
+		all = append(all, preparation{&s.hot.saveDeliveries, s.w, saveDeliveries(table)},
+			preparation{&s.hot.insertCards.unlimited, s.w, s.dialect.insertCards(false, cards)}, preparation{&s.hot.insertCards.limited, s.w, s.dialect.insertCards(true, cards)},
+			preparation{&s.hot.reserveCard.unlimited, s.w, s.dialect.reserveCard(false)}, preparation{&s.hot.reserveCard.limited, s.w, s.dialect.reserveCard(true)})
 	}
 	for _, p := range all {
 		stmt, err := p.db.PreparexContext(ctx, p.db.Rebind(p.query))

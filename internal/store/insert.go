@@ -1,0 +1,108 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// InsertCard implements order.Store. It is one round trip, which it may share with others. Once the statement is sent, it does not end with ctx
+// (outlive).
+func (s *Store) InsertCard(ctx context.Context, c *card.Card) (bool, error) {
+	return s.insertCard(ctx, c, 0)
+}
+
+// InsertCardWithin implements order.Store. It is one round trip, as InsertCard.
+func (s *Store) InsertCardWithin(ctx context.Context, c *card.Card, limit card.USD) (bool, error) {
+	return s.insertCard(ctx, c, limit)
+}
+
+// limitable is a statement without and with a limit of what an account may have open. If the limit were a parameter alone, PostgreSQL would
+// plan the statement for its value anew each time, which costs more than the rest.
+type limitable struct{ unlimited, limited *sqlx.Stmt }
+
+func (l limitable) to(limit card.USD) *sqlx.Stmt {
+	if limit > 0 {
+		return l.limited
+	}
+	return l.unlimited
+}
+
+// insertCard returns a statement that stores nothing if the address has already received money, because nobody could tell whose that is; if
+// another request than an order had the idempotency key; if the statement is limited and the account's open cards would add up to more; or if
+// a further condition, which begins with AND, is not true.
+func (d dialect) insertCard(limited bool, and string) string {
+	return "INSERT INTO cards (" + cardColumns + ") SELECT CAST(? AS " + strings.Join(d.cardTypes(), "), CAST(? AS ") + `)
+	WHERE NOT EXISTS (SELECT 1 FROM transfers t WHERE t.currency = ? AND t.address = ?)
+	AND NOT EXISTS (SELECT 1 FROM replies r WHERE r.account_id = CAST(? AS ` + d.uuidType + `) AND r.idempotency_key = CAST(? AS TEXT))
+	` + only(limited, " AND "+openUSD("CAST(? AS "+d.uuidType+")")+" + CAST(? AS BIGINT) <= CAST(? AS BIGINT)") + and + ` ON CONFLICT DO NOTHING`
+}
+
+// insertArgs returns the parameters of insertCard.
+func insertArgs(c *card.Card, limit card.USD) ([]any, error) {
+	args, err := cardValues(c)
+	args = append(args, c.Coin.Code, c.Address, c.AccountID, nullString(c.IdempotencyKey))
+	if limit > 0 {
+		args = append(args, c.AccountID, int64(c.USD), int64(limit))
+	}
+	return args, err
+}
+
+// insertCards returns a statement that does the same as insertCard for each card of a table, in its order, and returns the uuids of those that
+// it stored. The table's columns are those of cards, the limit, which may be 0 for none, and the number of the card. The conditions are no
+// joins: for these PostgreSQL might read all transfers.
+func (d dialect) insertCards(limited bool, table string) string {
+	columns := make([]string, len(d.cardTypes()))
+	for i := range columns {
+		columns[i] = "column" + strconv.Itoa(i+1)
+	}
+	limit, number := "v.column"+strconv.Itoa(len(columns)+1), "v.column"+strconv.Itoa(len(columns)+2)
+	return "INSERT INTO cards (" + cardColumns + ") SELECT " + strings.Join(columns, ", ") + `
+	FROM (SELECT v.*` + only(limited, ", SUM(column4) OVER (PARTITION BY column2 ORDER BY "+number+") AS usd_cents") + " FROM " + table + `) AS v
+	WHERE (SELECT 1 FROM transfers t WHERE t.currency = v.column5 AND t.address = v.column7 LIMIT 1) IS NULL
+	AND (SELECT 1 FROM replies r WHERE r.account_id = v.column2 AND r.idempotency_key = v.column13) IS NULL
+	` + only(limited, "AND CASE WHEN "+limit+" = 0 THEN TRUE ELSE "+openUSD("v.column2")+" + v.usd_cents <= "+limit+" END") + `
+	ORDER BY ` + number + ` ON CONFLICT DO NOTHING RETURNING uuid`
+}
+
+// queuedTypes returns the types of the table of insertCards.
+func (d dialect) queuedTypes() []string { return append(d.cardTypes(), "BIGINT", "BIGINT") }
+
+func only(wanted bool, sql string) string {
+	if wanted {
+		return sql
+	}
+	return ""
+}
+
+// openUSD is an expression for what the open cards of an account add up to.
+func openUSD(account string) string {
+	return "(SELECT COALESCE(SUM(o.usd_cents), 0) FROM cards o WHERE o.account_id = " + account + " AND o.payment_state IN ('unpaid', 'underpaid'))"
+}
+
+// cardColumns are the columns of a new card.
+const cardColumns = `uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source,
+	expires_at, confirmations_required, idempotency_key, request_hash, credit_due, refund_address, reference, metadata`
+
+// cardTypes returns the types of cardColumns.
+func (d dialect) cardTypes() []string {
+	return []string{d.uuidType, d.uuidType, "BIGINT", "BIGINT", "TEXT", "BIGINT", "TEXT", "BIGINT", "BIGINT", "TEXT",
+		"BIGINT", "INTEGER", "TEXT", d.bytes, "BIGINT", d.bytes, "TEXT", "TEXT"}
+}
+
+// cardValues returns the values of cardColumns.
+func cardValues(c *card.Card) ([]any, error) {
+	rate, err := c.Rate.USD.Rescale(card.RateScale)
+	if err != nil {
+		return nil, fmt.Errorf("insert card: rate %w", err)
+	}
+	return []any{c.UUID, c.AccountID, c.CreatedAt.UnixMilli(), int64(c.USD), c.Coin.Code, int64(c.Amount), c.Address,
+		rate.Units, c.Rate.At.UnixMilli(), c.Rate.Source, c.ExpiresAt.UnixMilli(), c.ConfirmationsRequired,
+		nullString(c.IdempotencyKey), c.RequestHash, int64(c.Credit.Due), c.SealedRefundAddress,
+		nullSecret(c.Reference), nullString(c.Metadata.Reveal())}, nil
+}

@@ -1,0 +1,196 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// Cards that are inserted at the same time share statements, so that one commit stores many. A card never waits for others to come: while
+// connections may write, each card has a statement of its own at once. The cards that arrive during these go together into the next. If there
+// are many, fewer statements run at once, so that each has more.
+const (
+	mostTogether = 256 // cards in a statement
+	fewAtOnce    = 3   // statements, if there are more than two cards for each connection
+)
+
+// queue has the cards that are to be inserted.
+type queue struct {
+	most int // statements at once; 0 is 1
+
+	mu      sync.Mutex
+	waiting []*insertion
+	running int // statements
+	sent    int // cards in them
+}
+
+// insertion is a card that is to be inserted.
+type insertion struct {
+	ctx   context.Context // of the caller
+	card  *card.Card
+	limit card.USD
+	done  chan inserted
+}
+
+// inserted is what became of an insertion.
+type inserted struct {
+	stored bool
+	err    error
+}
+
+// atOnce returns how many statements may run.
+func (q *queue) atOnce() int {
+	if most := max(q.most, 1); most <= fewAtOnce || q.sent+len(q.waiting) <= 2*most {
+		return most
+	}
+	return fewAtOnce
+}
+
+// add adds an insertion, and reports whether the caller must have the queue emptied.
+func (q *queue) add(i *insertion) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = append(q.waiting, i)
+	if q.running >= q.atOnce() {
+		return false
+	}
+	q.running++
+	return true
+}
+
+// remove removes an insertion, and reports whether it was still waiting.
+func (q *queue) remove(i *insertion) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := len(q.waiting)
+	q.waiting = slices.DeleteFunc(q.waiting, func(other *insertion) bool { return other == i })
+	return len(q.waiting) < n
+}
+
+// next returns the insertions for one statement, after one with so many; none if others see to those that wait.
+func (q *queue) next(before int) []*insertion {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.sent -= before
+	if len(q.waiting) == 0 || q.running > q.atOnce() {
+		q.running--
+		return nil
+	}
+	n := min(len(q.waiting), mostTogether)
+	some := slices.Clone(q.waiting[:n])
+	q.waiting = slices.Delete(q.waiting, 0, n)
+	q.sent += n
+	return some
+}
+
+// insertCard stores a card, perhaps with others.
+func (s *Store) insertCard(ctx context.Context, c *card.Card, limit card.USD) (bool, error) {
+	i := &insertion{ctx: ctx, card: c, limit: limit, done: make(chan inserted, 1)}
+	if s.inserts.add(i) {
+		go s.insertQueued()
+	}
+	select {
+	case is := <-i.done:
+		return is.stored, s.fail("insert card", is.err)
+	case <-ctx.Done():
+		if s.inserts.remove(i) {
+			return false, s.fail("insert card", ctx.Err())
+		}
+		return false, s.fail("insert card", fmt.Errorf("%w: %w", errUnknown, ctx.Err())) // it may still be stored
+	}
+}
+
+// insertQueued inserts the cards of the queue until it is empty, or others see to the rest.
+func (s *Store) insertQueued() {
+	n := 0
+	for {
+		done, _ := s.writing(context.Background()) // waits no longer than a transaction may last
+		some := s.inserts.next(n)
+		if n = len(some); n > 0 {
+			s.insertTogether(some)
+		}
+		done()
+		if n == 0 {
+			return
+		}
+	}
+}
+
+// insertTogether inserts cards by one statement. If the database refuses it because of a card, each has a statement of its own.
+func (s *Store) insertTogether(some []*insertion) {
+	if len(some) == 1 {
+		stored, err := s.insertOne(some[0])
+		some[0].done <- inserted{stored, err}
+		return
+	}
+	stored, err := s.insertAll(some)
+	if err != nil && s.dialect.refused(err) {
+		for _, i := range some {
+			stored, err := s.insertOne(i)
+			i.done <- inserted{stored, err}
+		}
+		return
+	}
+	for _, i := range some {
+		i.done <- inserted{stored[i.card.UUID], err}
+	}
+}
+
+// insertOne inserts a card alone.
+func (s *Store) insertOne(i *insertion) (bool, error) {
+	args, err := insertArgs(i.card, i.limit)
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := outliving(i.ctx)
+	defer cancel()
+	result, err := s.hot.insertCard.to(i.limit).ExecContext(ctx, args...)
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n == 1, err
+}
+
+// insertAll inserts cards by one statement, and returns which were stored.
+func (s *Store) insertAll(some []*insertion) (map[uuid.UUID]bool, error) {
+	// Statements that insert the same keys in the same order don't wait for each other in a circle.
+	slices.SortStableFunc(some, func(a, b *insertion) int {
+		return cmp.Or(strings.Compare(string(a.card.AccountID[:]), string(b.card.AccountID[:])), strings.Compare(a.card.IdempotencyKey, b.card.IdempotencyKey))
+	})
+	values := make([][]any, len(some))
+	var limit card.USD
+	for n, i := range some {
+		columns, err := cardValues(i.card)
+		if err != nil {
+			return nil, err
+		}
+		values[n] = append(columns, int64(i.limit), n)
+		limit = max(limit, i.limit)
+	}
+	ctx, cancel := outliving(context.Background())
+	defer cancel()
+	table, args := s.dialect.table(values, s.dialect.queuedTypes()...)
+	var ids []uuid.UUID
+	var err error
+	if hot := s.hot.insertCards.to(limit); hot != nil {
+		err = hot.SelectContext(ctx, &ids, args...)
+	} else {
+		err = s.w.SelectContext(ctx, &ids, s.w.Rebind(s.dialect.insertCards(limit > 0, table)), args...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	stored := make(map[uuid.UUID]bool, len(ids))
+	for _, id := range ids {
+		stored[id] = true
+	}
+	return stored, nil
+}

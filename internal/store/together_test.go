@@ -1,0 +1,167 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/store"
+)
+
+// attempt is a card that is inserted at the same time as others.
+type attempt struct {
+	card  *card.Card
+	limit card.USD
+	want  bool // whether it is stored
+	fails bool
+}
+
+// together has cards wait for a statement, so that they share it.
+func together(t *testing.T, s *store.Store, ctx context.Context, all []attempt) (stored []bool, errs []error, wait func()) {
+	t.Helper()
+	release, err := s.HoldWrites(t.Context())
+	check(t, err)
+	stored, errs = make([]bool, len(all)), make([]error, len(all))
+	var inserting sync.WaitGroup
+	for i, a := range all {
+		inserting.Go(func() { stored[i], errs[i] = s.InsertCardWithin(ctx, a.card, a.limit) })
+		for s.Queued() <= i { // one after the other
+			runtime.Gosched()
+		}
+	}
+	return stored, errs, sync.OnceFunc(func() {
+		release()
+		inserting.Wait()
+	})
+}
+
+// Whatever shares its statement with other cards is stored, left out or refused as it would be alone.
+func TestInsertCard_TogetherAsAlone(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		account, other := newAccount(t, s), newAccount(t, s)
+		var all []attempt
+		add := func(want bool, change func(*card.Card)) *attempt {
+			c := newCard(account)
+			change(c)
+			all = append(all, attempt{card: c, want: want})
+			return &all[len(all)-1]
+		}
+		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
+			return tx.InsertReply(ctx, newReply(account, "replied"))
+		})
+		earlier := newCard(account)
+		earlier.IdempotencyKey = "earlier"
+		insertCard(t, s, earlier)
+		arrive(t, s, card.Transfer{Address: "paid before", Amount: 1})
+		shared := card.Secret("x\x01\"'\\{},NULL")
+		for i := range 10 {
+			add(true, func(c *card.Card) { c.IdempotencyKey = fmt.Sprint("key ", 9-i) })
+			add(true, func(c *card.Card) { c.Reference, c.Metadata = &shared, shared })
+			add(true, func(c *card.Card) { c.RequestHash, c.SealedRefundAddress = []byte{0, '\\', 255}, []byte{1} })
+		}
+		add(false, func(c *card.Card) { c.IdempotencyKey = "key 5" })
+		add(true, func(c *card.Card) { c.IdempotencyKey, c.AccountID = "key 5", other })
+		add(false, func(c *card.Card) { c.IdempotencyKey = "replied" })
+		add(false, func(c *card.Card) { c.IdempotencyKey = "earlier" })
+		add(false, func(c *card.Card) { c.Address = "paid before" })
+		add(false, func(c *card.Card) { c.Address = earlier.Address })
+		_, _, wait := together(t, s, t.Context(), nil)
+		wait()
+		stored, errs, wait := together(t, s, t.Context(), all)
+		wait()
+		for i, a := range all {
+			if stored[i] != a.want || errs[i] != nil {
+				t.Errorf("card %d (key %q): stored %t, error %v; want %t", i, a.card.IdempotencyKey, stored[i], errs[i], a.want)
+			}
+			found, err := s.CardByUUID(t.Context(), a.card.AccountID, a.card.UUID)
+			if !a.want {
+				wantError(t, err, card.ErrNoRow)
+				continue
+			}
+			check(t, err)
+			a.card.Transfers, a.card.Tag, a.card.Credit.Due = []card.Transfer{}, found.Tag, a.card.Amount
+			if diff := cmp.Diff(a.card, found); diff != "" {
+				t.Error(diff)
+			}
+		}
+	})
+}
+
+func TestInsertCard_TogetherWithOneThatIsRefused(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		account := newAccount(t, s)
+		all := make([]attempt, 20)
+		for i := range all {
+			all[i].card = newCard(account)
+		}
+		all[7].card.Amount = -1 // the schema refuses it
+		stored, errs, wait := together(t, s, t.Context(), all)
+		wait()
+		for i := range all {
+			if bad := i == 7; stored[i] == bad || (errs[i] != nil) != bad || errors.Is(errs[i], card.ErrUnavailable) {
+				t.Errorf("card %d: stored %t, error %v", i, stored[i], errs[i])
+			}
+		}
+	})
+}
+
+// Cards of one statement count toward the limit of their account one after the other.
+func TestInsertCardWithin_TogetherOnlyWhileSoMuchIsOpen(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		account, other := newAccount(t, s), newAccount(t, s)
+		insertCard(t, s, newCard(account))
+		var all []attempt
+		for range 20 {
+			all = append(all, attempt{card: newCard(account), limit: 5 * 150_50}, attempt{card: newCard(other), limit: 100 * 150_50}, attempt{card: newCard(other)})
+		}
+		stored, errs, wait := together(t, s, t.Context(), all)
+		wait()
+		n := map[card.USD]int{}
+		for i, a := range all {
+			check(t, errs[i])
+			if stored[i] {
+				n[a.limit]++
+			}
+		}
+		if want := map[card.USD]int{5 * 150_50: 4, 100 * 150_50: 20, 0: 20}; !cmp.Equal(n, want) {
+			t.Errorf("stored %v, want %v", n, want)
+		}
+	})
+}
+
+// A card whose caller has gone before its statement was sent is not stored.
+func TestInsertCard_NotForACallerWhoHasGone(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		account := newAccount(t, s)
+		ctx, cancel := context.WithCancel(t.Context())
+		all := make([]attempt, 20)
+		for i := range all {
+			all[i].card = newCard(account)
+		}
+		_, errs, wait := together(t, s, ctx, all)
+		defer wait()
+		cancel()
+		for s.Queued() > 1 { // SQLite has the statement of one already
+			runtime.Gosched()
+		}
+		wait()
+		gone := 0
+		for i, a := range all {
+			if !errors.Is(errs[i], context.Canceled) {
+				t.Errorf("error %v, want %v", errs[i], context.Canceled)
+			}
+			if _, err := s.CardByUUID(t.Context(), account, a.card.UUID); errors.Is(err, card.ErrNoRow) {
+				gone++
+			}
+		}
+		if gone < len(all)-1 {
+			t.Errorf("%d of %d cards were stored", len(all)-gone, len(all))
+		}
+	})
+}
