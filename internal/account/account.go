@@ -188,7 +188,16 @@ func (s *Service) CreateToken(ctx context.Context, account string, r TokenReques
 		return Token{}, "", err
 	}
 	t := s.tokenOf(owner, r.Name, r.Scopes, hash, expires)
+	if _, err := s.modeOf(ctx, t.ID, s.cfg.Mode); err != nil {
+		return Token{}, "", err
+	}
 	return t, text, s.store.InsertToken(ctx, t)
+}
+
+// modeOf returns the mode of a token. If it is not stored, as for tokens of before it was, it stores the proposed one. Nobody could tell it
+// from a token's row, which has no more of its text than a hash.
+func (s *Service) modeOf(ctx context.Context, token uuid.UUID, proposed string) (string, error) {
+	return s.store.Setting(ctx, "token_mode:"+token.String(), proposed)
 }
 
 // tokenOf returns a new token of an account.

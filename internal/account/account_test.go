@@ -119,7 +119,7 @@ func TestCreateToken_AFailureStoresNothing(t *testing.T) {
 		t.Errorf("the error does not name the account: %v", err)
 	}
 	create(d.with(t, failingVault{d.vault, "token"}, ""), "shop", errVault)
-	for _, method := range []string{"AccountByName", "InsertToken"} {
+	for _, method := range []string{"AccountByName", "Setting", "InsertToken"} {
 		d.store.fails = method
 		create(d.Service, "shop", card.ErrUnavailable)
 	}

@@ -27,9 +27,9 @@ type Rotation struct {
 	Text     card.Secret // of the new token
 }
 
-// RotateToken creates a token that replaces another one: it has the same account, name and scopes, and is valid for as long as the other
-// one was meant to be when it was created. Both are valid until overlap has passed, or the old token expires by itself. The text of the new
-// one can't be read again. The error is card.ErrNoRow if there is no token with the id, ErrTokenEnded, or a *RotatedError: each token is
+// RotateToken creates a token that replaces another one: it has the same account, name, scopes and mode, and is valid for as long as the
+// other one was meant to be when it was created. Both are valid until overlap has passed, or the old token expires by itself. The text of the
+// new one can't be read again. The error is card.ErrNoRow if there is no token with the id, ErrTokenEnded, or a *RotatedError: each token is
 // rotated once, so that its overlap can't grow.
 func (s *Service) RotateToken(ctx context.Context, id uuid.UUID, overlap time.Duration) (Rotation, error) {
 	if overlap < 0 {
@@ -39,7 +39,11 @@ func (s *Service) RotateToken(ctx context.Context, id uuid.UUID, overlap time.Du
 	if err != nil {
 		return Rotation{}, err
 	}
-	text := newToken(s.cfg.Mode)
+	mode, err := s.modeOf(ctx, id, s.cfg.Mode)
+	if err != nil {
+		return Rotation{}, err
+	}
+	text := newToken(mode)
 	hash, err := s.tokenHash(text)
 	if err != nil {
 		return Rotation{}, err
@@ -51,6 +55,9 @@ func (s *Service) RotateToken(ctx context.Context, id uuid.UUID, overlap time.Du
 		expires = &end
 	}
 	successor := s.tokenOf(Account{ID: old.AccountID, Name: old.Account}, old.Name, old.Scopes, hash, expires)
+	if _, err := s.modeOf(ctx, successor.ID, mode); err != nil {
+		return Rotation{}, err
+	}
 	end := now.Add(overlap)
 	if err := s.store.RotateToken(ctx, id, successor, end, now); err != nil {
 		if errors.Is(err, card.ErrNoRow) { // somebody rotated or revoked it at this moment

@@ -2,6 +2,7 @@ package account_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,6 +130,29 @@ func TestRotateToken_WhatCanNotBeRotated(t *testing.T) {
 	}
 }
 
+// Whoever rotates a token need not know its mode: a token of the wrong one would be of no use, and the old one would end all the same.
+func TestRotateToken_KeepsTheMode(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	test, live := d.with(t, d.vault, card.TestMode), d.with(t, d.vault, card.LiveMode)
+	for made, rotating := range map[*account.Service]*account.Service{live: test, test: live} {
+		old, first, err := made.CreateToken(t.Context(), "shop", account.TokenRequest{Scopes: account.AllScopes})
+		check(t, err)
+		prefix := first.Reveal()[:len("cm_live_")]
+		for range 2 { // also the one that replaced it
+			r, err := rotating.RotateToken(t.Context(), old.ID, time.Hour)
+			check(t, err)
+			if !strings.HasPrefix(r.Text.Reveal(), prefix) {
+				t.Errorf("%s... was replaced by %s...", prefix, r.Text.Reveal()[:len(prefix)])
+			}
+			if _, err := made.Authenticate(t.Context(), r.Text.Reveal()); err != nil {
+				t.Errorf("%s...: %v", prefix, err)
+			}
+			old = r.New
+		}
+	}
+}
+
 // Of two operators at the same moment one gets a token, and the other is told of it.
 func TestRotateToken_TwoAtOnceMakeOne(t *testing.T) {
 	t.Parallel()
@@ -164,6 +188,9 @@ func TestRotateToken_AFailureChangesNothing(t *testing.T) {
 	old, text := d.token(t, 0)
 	d.store.fails = "RotateToken"
 	_, err := d.RotateToken(t.Context(), old.ID, 0)
+	wantError(t, err, card.ErrUnavailable)
+	d.store.fails = "Setting"
+	_, err = d.RotateToken(t.Context(), old.ID, 0)
 	wantError(t, err, card.ErrUnavailable)
 	d.store.fails = ""
 	_, err = d.with(t, failingVault{d.vault, "token"}, "").RotateToken(t.Context(), old.ID, 0)

@@ -61,7 +61,7 @@ func meaningless(path, flag string) bool {
 		used = []string{"database-url"}
 	case "migrate", "rate show":
 		used = []string{"database-url", "log-format", "log-level"}
-	case "serve", "token create", "token rotate", "stock import", "stock list", "stock hold", "stock release", "supplier check", "supplier cancel":
+	case "serve", "token create", "stock import", "stock list", "stock hold", "stock release", "supplier check", "supplier cancel":
 		used = []string{"database-url", "keys", "mode", "log-format", "log-level"}
 	default: // an operator's, which work on what is stored for either mode
 		used = []string{"database-url", "keys", "log-format", "log-level"}

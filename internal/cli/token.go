@@ -70,7 +70,7 @@ type tokenRotateCommand struct {
 }
 
 func (tokenRotateCommand) Help() string {
-	return `The new token has the account, name and scopes of the old one, and is valid for as long as that one was when it was created. It alone is printed on standard output. It is stored only as a keyed hash and can't be shown again.
+	return `The new token has the account, name, scopes and mode of the old one, and is valid for as long as that one was when it was created. It alone is printed on standard output. It is stored only as a keyed hash and can't be shown again.
 
 A token is rotated once. If the new one was lost, rotate that; its id is in 'token list'.
 

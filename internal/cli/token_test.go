@@ -142,6 +142,17 @@ func TestToken_Rotate(t *testing.T) {
 	})
 }
 
+// A live token is replaced by a live one, also where nobody has set CARDMINT_MODE.
+func TestToken_RotateKeepsTheMode(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t, "")
+	p.account(t)
+	p.must(t, "token", "create", "shop", "--name", "checkout", "--mode", "live")
+	if text := p.must(t, "token", "rotate", p.listed(t, "checkout")[0]["ID"]); !strings.HasPrefix(text, "cm_live_") {
+		t.Errorf("%.8s", text)
+	}
+}
+
 func TestToken_MistakesAreExplained(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, "")
