@@ -20,6 +20,8 @@ type Error struct {
 	RequestID  string        // names the request in the service's log; empty if the answer does not tell
 	Fields     []FieldError  // with [ProblemCodeInvalidRequest], everything that is wrong with the request
 	RetryAfter time.Duration // how long the service asks to wait, at most a day; zero if it does not ask
+
+	FieldsOmitted int // how many more things are wrong than the hundred in Fields
 }
 
 // Error is one line for people. Decide by Code, not by this text.
@@ -39,6 +41,9 @@ func (e *Error) Error() string {
 		}
 		fmt.Fprintf(&b, "%s%s %s", sep, f.Pointer, f.Detail)
 	}
+	if e.FieldsOmitted > 0 {
+		fmt.Fprintf(&b, "; and %d more", e.FieldsOmitted)
+	}
 	if e.RequestID != "" {
 		fmt.Fprintf(&b, " [request %s]", e.RequestID)
 	}
@@ -53,7 +58,7 @@ func asType[E error](err error) (E, bool) {
 }
 
 const (
-	maxProblem    = 64 << 10
+	maxProblem    = 256 << 10 // bytes; the pointer to a field of a body of 64 KiB may be twice as long as the body
 	maxRetryAfter = 24 * time.Hour
 )
 
@@ -73,6 +78,7 @@ func newError(res *http.Response) *Error {
 			Code          ProblemCode
 			RequestID     string `json:"request_id"`
 			Errors        []FieldError
+			ErrorsOmitted int `json:"errors_omitted"`
 		}
 		body, err := io.ReadAll(io.LimitReader(res.Body, maxProblem))
 		if err != nil || json.Unmarshal(body, &problem) != nil {
@@ -80,6 +86,7 @@ func newError(res *http.Response) *Error {
 			break
 		}
 		e.Code, e.Detail, e.Fields = problem.Code, problem.Detail, problem.Errors
+		e.FieldsOmitted = problem.ErrorsOmitted
 		if problem.Title != "" {
 			e.Title = problem.Title
 		}

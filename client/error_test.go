@@ -43,6 +43,19 @@ func TestError_HasEverythingOfAProblem(t *testing.T) {
 	}
 }
 
+// The service lists a hundred things that are wrong, and the longest of their places takes more than the body did.
+func TestError_TellsThatMoreIsWrong(t *testing.T) {
+	long := strings.Repeat("~0", 60_000)
+	e := refusal(t, answer(422, `{"title":"Invalid request","status":422,"code":"invalid_request","detail":"2 things are wrong.","request_id":"r1",
+"errors":[{"pointer":"/`+long+`","detail":"is not a field of this request"}],"errors_omitted":3902}`, "Content-Type", "application/problem+json"))
+	if e.Code != ProblemCodeInvalidRequest || len(e.Fields) != 1 || e.FieldsOmitted != 3902 {
+		t.Fatalf("%.200v", e)
+	}
+	if want := "/" + long + " is not a field of this request; and 3902 more [request r1]"; !strings.HasSuffix(e.Error(), want) {
+		t.Errorf("%.100s...", e)
+	}
+}
+
 func TestError_OfAProxyIsShortAndWithoutItsBody(t *testing.T) {
 	page := "<html>" + testToken + strings.Repeat("<p>Bad gateway</p>\n", 10_000)
 	for name, tc := range map[string]struct {

@@ -18,7 +18,11 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-const isMissing = "is missing"
+// What is said of a field that is missing, and of one that the contract does not have.
+const (
+	isMissing = "is missing"
+	isUnknown = "is not a field of this request"
+)
 
 // validation is how requests are validated against the contract.
 type validation struct {
@@ -120,7 +124,7 @@ func schemaFault(place string, e *openapi3.SchemaError) card.FieldError {
 		if name, err := strconv.Unquote(quoted); err == nil {
 			path = append(path, name)
 		}
-		detail = "is not a field of this request"
+		detail = isUnknown
 	case "nullable":
 		detail = "must not be null: send a value, or leave it out"
 	case "type":

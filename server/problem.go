@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strconv"
 
 	"github.com/gin-gonic/gin"
@@ -87,16 +88,8 @@ func (p problemWriter) write(c *gin.Context, err error) {
 		Code:      ProblemCode(known.Code),
 		RequestID: c.GetString(requestIDKey),
 	}
-	if n := len(known.Fields); n > 0 {
-		fields := make([]FieldError, n)
-		for i, f := range known.Fields {
-			fields[i] = FieldError{Pointer: card.Redact(f.Pointer), Detail: card.Redact(f.Detail)}
-		}
-		body.Errors = &fields
-		body.Detail = fmt.Sprintf(`%d things are wrong with the request. See "errors".`, n)
-		if n == 1 {
-			body.Detail = `1 thing is wrong with the request. See "errors".`
-		}
+	if len(known.Fields) > 0 {
+		body.list(known.Fields)
 	}
 	if known.Scope != "" {
 		c.Header("WWW-Authenticate", fmt.Sprintf(`Bearer error="insufficient_scope", scope=%q`, known.Scope)) // RFC 6750, section 3.1
@@ -120,6 +113,29 @@ func (p problemWriter) write(c *gin.Context, err error) {
 		panic(err) // can't happen: body has only strings and numbers
 	}
 	c.Data(code, "application/problem+json", text.Bytes())
+}
+
+// mostErrors is how many things a problem names at most, so that a response does not grow with what is wrong.
+const mostErrors = 100
+
+// list names what is wrong with the request in a problem. If that is too much, fields that the contract does not have are left out first:
+// a program can make up any number of them, and the others should be seen beside.
+func (p *Problem) list(wrong []card.FieldError) {
+	p.Detail = fmt.Sprintf(`%d things are wrong with the request. See "errors".`, len(wrong))
+	if len(wrong) == 1 {
+		p.Detail = `1 thing is wrong with the request. See "errors".`
+	}
+	if omitted := len(wrong) - mostErrors; omitted > 0 {
+		unknown := func(f card.FieldError) bool { return f.Detail == isUnknown }
+		known := func(f card.FieldError) bool { return !unknown(f) }
+		wrong = append(slices.DeleteFunc(slices.Clone(wrong), unknown), slices.DeleteFunc(slices.Clone(wrong), known)...)[:mostErrors]
+		p.ErrorsOmitted = new(int64(omitted))
+	}
+	fields := make([]FieldError, len(wrong))
+	for i, f := range wrong {
+		fields[i] = FieldError{Pointer: card.Redact(f.Pointer), Detail: card.Redact(f.Detail)}
+	}
+	p.Errors = &fields
 }
 
 // leavesBody reports whether a request may be refused with err before its body was read.

@@ -807,8 +807,13 @@ type Problem struct {
 	// Example: 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88
 	RequestID string `json:"request_id"`
 
-	// Errors With `invalid_request`, everything that is wrong with the request.
+	// Errors With `invalid_request`, everything that is wrong with the request, or a hundred things of it.
 	Errors *[]FieldError `json:"errors,omitempty"`
+
+	// ErrorsOmitted How many more things are wrong, which `errors` leaves out. Absent if it has all of them.
+	//
+	// Example: 3902
+	ErrorsOmitted *int64 `json:"errors_omitted,omitempty"`
 }
 
 // ProblemCode What went wrong, for programs. The codes are stable. There may be more of them later: go by the status where you do not know the code.

@@ -34,6 +34,8 @@ type problem struct {
 	Code      string
 	RequestID string `json:"request_id"`
 	Errors    []fieldError
+
+	ErrorsOmitted int `json:"errors_omitted"`
 }
 
 type fieldError struct{ Pointer, Detail string }

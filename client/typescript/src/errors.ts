@@ -15,11 +15,13 @@ export class CardmintError extends Error {
   readonly requestId: string | undefined;
   /** With `invalid_request`, everything that is wrong with the request. */
   readonly errors: readonly FieldError[];
+  /** How many more things are wrong than the hundred in `errors`. */
+  readonly errorsOmitted: number;
   /** How long the service asks to wait, in milliseconds, at most a day; 0 if it does not ask. */
   readonly retryAfter: number;
 
   /** @internal */
-  constructor(fields: Pick<CardmintError, "code" | "status" | "title" | "detail" | "requestId" | "errors" | "retryAfter">) {
+  constructor(fields: Pick<CardmintError, "code" | "status" | "title" | "detail" | "requestId" | "errors" | "errorsOmitted" | "retryAfter">) {
     super(describe(fields));
     this.code = fields.code;
     this.status = fields.status;
@@ -27,6 +29,7 @@ export class CardmintError extends Error {
     this.detail = fields.detail;
     this.requestId = fields.requestId;
     this.errors = fields.errors;
+    this.errorsOmitted = fields.errorsOmitted;
     this.retryAfter = fields.retryAfter;
   }
 }
@@ -69,11 +72,12 @@ export class CardmintTimeoutError extends Error {
   }
 }
 
-function describe(e: Pick<CardmintError, "code" | "status" | "title" | "detail" | "requestId" | "errors">): string {
+function describe(e: Pick<CardmintError, "code" | "status" | "title" | "detail" | "requestId" | "errors" | "errorsOmitted">): string {
   let text = `${e.status} ${e.title}`;
   if (e.code) text += ` (${e.code})`;
   if (e.detail) text += `: ${e.detail}`;
   if (e.errors.length > 0) text += ` ${e.errors.map((f) => `${f.pointer} ${f.detail}`).join("; ")}`;
+  if (e.errorsOmitted > 0) text += `; and ${e.errorsOmitted} more`;
   if (e.requestId) text += ` [request ${e.requestId}]`;
   return text.replace(/\s+/g, " ");
 }
@@ -87,6 +91,7 @@ export function refusal(res: Response, body: string): CardmintError {
     detail: "",
     requestId: res.headers.get("X-Request-Id") ?? undefined,
     errors: [] as FieldError[],
+    errorsOmitted: 0,
     retryAfter: retryAfter(res.headers.get("Retry-After")),
   };
   const kind = mediaType(res);
@@ -100,6 +105,7 @@ export function refusal(res: Response, body: string): CardmintError {
       fields.detail = text(problem["detail"]) ?? "";
       fields.requestId = text(problem["request_id"]) ?? fields.requestId;
       fields.errors = Array.isArray(problem["errors"]) ? problem["errors"].filter(isFieldError) : [];
+      if (typeof problem["errors_omitted"] === "number") fields.errorsOmitted = problem["errors_omitted"];
     }
   } else if (res.status < 400) {
     fields.detail = "redirects are not followed, correct the base URL";

@@ -1176,8 +1176,14 @@ export interface components {
              * @example 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88
              */
             request_id: string;
-            /** @description With `invalid_request`, everything that is wrong with the request. */
+            /** @description With `invalid_request`, everything that is wrong with the request, or a hundred things of it. */
             errors?: components["schemas"]["FieldError"][];
+            /**
+             * Format: int64
+             * @description How many more things are wrong, which `errors` leaves out. Absent if it has all of them.
+             * @example 3902
+             */
+            errors_omitted?: number;
         };
     };
     responses: {

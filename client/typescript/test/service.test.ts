@@ -75,6 +75,15 @@ test("a refusal tells what is wrong", async () => {
     assert.deepEqual(err.errors.map((e) => e.pointer).sort(), ["/currency", "/usd_amount"]);
     assert.match(err.requestId ?? "", /./);
     assert.match(err.message, /^422 .* \(invalid_request\): .*\/usd_amount .* \[request /);
+    assert.equal(err.errorsOmitted, 0);
+    return true;
+  });
+  const invented = Object.fromEntries(Array.from({ length: 300 }, (_, i) => [`x${i}`, 1]));
+  await assert.rejects(c.createCard({ ...order, ...invented }), (err) => {
+    assert.ok(err instanceof CardmintError);
+    assert.equal(err.errors.length, 100);
+    assert.equal(err.errorsOmitted, 200);
+    assert.match(err.message, /; and 200 more \[request /);
     return true;
   });
   await assert.rejects(c.getCard("019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"), { status: 404, code: "not_found" });

@@ -1,0 +1,51 @@
+package server_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// A response must not grow with what is wrong with a request. What it leaves out it counts, and nothing that could be mended by hand is
+// hidden behind names that a program made up.
+func TestProblem_ListsAHundredFaultsAtMost(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, setup{})
+	token := d.token(t)
+	fields := make([]string, 4000)
+	for i := range fields {
+		fields[i] = fmt.Sprintf(`"x%04d":1`, i)
+	}
+	body := func(n int) string { return `{"usd_amount":49,"currency":"none",` + strings.Join(fields[:n], ",") + `}` }
+
+	a := d.send(t, http.MethodPost, "/api/cards", token, body(4000))
+	p := a.refused(t, http.StatusUnprocessableEntity, "invalid_request")
+	if len(p.Errors) != 100 || p.ErrorsOmitted != 3902 || !strings.HasPrefix(p.Detail, "4002 things") || len(a.body) > 10_000 {
+		t.Errorf("%d faults are listed and %d are not, %q, %d bytes", len(p.Errors), p.ErrorsOmitted, p.Detail, len(a.body))
+	}
+	listed := map[string]bool{}
+	for _, f := range p.Errors {
+		listed[f.Pointer] = true
+	}
+	if !listed["/usd_amount"] || !listed["/currency"] || len(listed) != 100 {
+		t.Errorf("listed are %v", listed)
+	}
+
+	for n, omitted := range map[int]int{98: 0, 99: 1} {
+		a := d.send(t, http.MethodPost, "/api/cards", token, body(n))
+		p := a.refused(t, http.StatusUnprocessableEntity, "invalid_request")
+		if len(p.Errors) != 100 || p.ErrorsOmitted != omitted || strings.Contains(a.body, "errors_omitted") != (omitted > 0) {
+			t.Errorf("of %d faults, %d are listed and %d are not", n+2, len(p.Errors), p.ErrorsOmitted)
+		}
+	}
+
+	query := strings.Repeat("q%d=1&", 300)
+	for i := range 300 {
+		query = strings.Replace(query, "%d", fmt.Sprint(i), 1)
+	}
+	p = d.send(t, http.MethodGet, "/api/cards?"+query+"limit=0", token, "").refused(t, http.StatusUnprocessableEntity, "invalid_request")
+	if len(p.Errors) != 100 || p.ErrorsOmitted != 201 {
+		t.Errorf("of a query, %d faults are listed and %d are not", len(p.Errors), p.ErrorsOmitted)
+	}
+}
