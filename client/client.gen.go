@@ -388,7 +388,8 @@ type Event struct {
 
 	// Type What happened:
 	// - `card.generated`: the card is issued; read its credentials.
-	// - `card.refund_due`: the card is paid, but can't be issued. The operator tries again, or gives the money back: `refund` then says so.
+	// - `card.refund_due`: the card is paid, but can't be issued. Its `payment.refund_due` says how much is to be given back. The operator
+	//   tries again, or gives the money back: `refund` then says so.
 	// - `payment.detected`: enough has arrived, and waits for its confirmations or already has them. If the operator accepts less, or
 	//   late money, this is sent only if it was not sent of the card before.
 	// - `payment.underpaid`: something has arrived, but less than the amount asked for.
@@ -414,7 +415,8 @@ type Event struct {
 
 // EventType What happened:
 //   - `card.generated`: the card is issued; read its credentials.
-//   - `card.refund_due`: the card is paid, but can't be issued. The operator tries again, or gives the money back: `refund` then says so.
+//   - `card.refund_due`: the card is paid, but can't be issued. Its `payment.refund_due` says how much is to be given back. The operator
+//     tries again, or gives the money back: `refund` then says so.
 //   - `payment.detected`: enough has arrived, and waits for its confirmations or already has them. If the operator accepts less, or
 //     late money, this is sent only if it was not sent of the card before.
 //   - `payment.underpaid`: something has arrived, but less than the amount asked for.
@@ -519,6 +521,13 @@ type Payment struct {
 	// Example: 152.52
 	Rate decimal.Decimal `json:"rate"`
 
+	// RefundDue How much the operator is to give back, because the card is paid for but no supplier makes it. Zero otherwise: also once the operator has
+	// the card made after all, or has refunded the money, which Refund shows; and while the money is late, of which nothing is decided yet.
+	//
+	//
+	// Example: 0.983456789012
+	RefundDue decimal.Decimal `json:"refund_due,omitempty,omitzero"`
+
 	// State How far the payment is, in more detail than the card's `status`:
 	// - `unpaid`: nothing has arrived.
 	// - `detected`: enough has arrived, but a transfer that it takes is not in a block yet.
@@ -620,7 +629,8 @@ type SimulatePaymentRequest struct {
 type TestWebhookRequest struct {
 	// Type What happened:
 	// - `card.generated`: the card is issued; read its credentials.
-	// - `card.refund_due`: the card is paid, but can't be issued. The operator tries again, or gives the money back: `refund` then says so.
+	// - `card.refund_due`: the card is paid, but can't be issued. Its `payment.refund_due` says how much is to be given back. The operator
+	//   tries again, or gives the money back: `refund` then says so.
 	// - `payment.detected`: enough has arrived, and waits for its confirmations or already has them. If the operator accepts less, or
 	//   late money, this is sent only if it was not sent of the card before.
 	// - `payment.underpaid`: something has arrived, but less than the amount asked for.

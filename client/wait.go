@@ -47,7 +47,8 @@ func (e *PaymentError) Error() string {
 //   - the context ends: an error that wraps the context's, and its cause;
 //   - the card can't be read. Once the card was seen, failures that are likely to pass do not end the wait.
 //
-// It goes on waiting for a payment that is underpaid, which the payer can still complete: the context's end tells what is due.
+// It goes on waiting for a payment that is underpaid, which the payer can still complete, and while a refund is due, because the service's
+// operator may still have the card made: the context's end tells what is due.
 func (c *Client) WaitForCard(ctx context.Context, id uuid.UUID, opts ...CallOption) (*Card, error) {
 	r := request{operation: opGetCard(id.String())}
 	if err := c.prepare(ctx, &r, opts); err != nil {
@@ -108,6 +109,9 @@ func progress(card *Card) string {
 		return ""
 	}
 	p := card.Payment
+	if p.RefundDue.IsPositive() {
+		return fmt.Sprintf("; no supplier makes the card, and %s %s are to be given back", p.RefundDue, p.Currency)
+	}
 	return fmt.Sprintf("; the payment is %s: %s %s are due, %d of %d confirmations",
 		p.State, p.AmountDue, p.Currency, p.Confirmations, p.ConfirmationsRequired)
 }

@@ -80,6 +80,23 @@ func TestWaitForCard_ContextEndsButTheLastCardIsKept(t *testing.T) {
 	}
 }
 
+// The operator may still have the card made, so that the wait goes on; how it ended says that nothing is wrong with the payment.
+func TestWaitForCard_ARefundThatIsDueDoesNotEndIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		due := strings.NewReplacer(`"unpaid"`, `"paid"`, `"amount_due"`, `"refund_due":"0.5","amount_due"`).Replace(testCard)
+		c, _ := scripted(t, []step{answer(http.StatusOK, due)})
+		got, err := c.WaitForCard(ctx, testID)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no supplier makes the card, and 0.5 monero are to be given back") {
+			t.Error(err)
+		}
+		if got == nil || got.Payment.RefundDue.String() != "0.5" {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
 func TestWaitForCard_ARefundEndsIt(t *testing.T) {
 	for _, state := range []PaymentState{PaymentStateUnpaid, PaymentStateExpired, PaymentStateCanceled} {
 		refunded := strings.NewReplacer(`"unpaid"`, `"`+string(state)+`"`, `"status"`, `"refund":{"amount":"1.5","txid":null,"at":"2026-11-21T09:12:44.310Z"},"status"`).Replace(testCard)

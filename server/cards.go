@@ -304,6 +304,9 @@ func wireCard(c *card.Card) Card {
 	if masked := card.Mask(c.RefundAddress); masked != "" {
 		w.RefundAddress = &masked
 	}
+	if due := c.RefundDue(); due > 0 {
+		w.Payment.RefundDue = ptr(c.Coin.Decimal(due))
+	}
 	if c.Refunded > 0 {
 		w.Refund = &Refund{Amount: c.Coin.Decimal(c.Refunded), At: Time(c.RefundedAt)}
 		if c.RefundTxID != "" {

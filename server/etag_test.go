@@ -92,6 +92,9 @@ func TestETag_ChangesWithEverythingThatIsSeen(t *testing.T) {
 			{"when it was given back", sql(resolution + "1, NULL, '', '', 1700000000000)"), two},
 			{"the transaction", sql(resolution + "0, 'abc', '', '', 1700000000001)"), two},
 			{"the next transaction", sql(resolution + "0, 'def', '', '', 1700000000002)"), two},
+			{"that it is paid after all", sql("UPDATE cards SET payment_state = 'paid'"), two},
+			{"that no supplier makes it", sql("UPDATE intents SET state = 'refund_due' WHERE card_uuid = UUID"), two},
+			{"that they are asked again", sql("UPDATE intents SET state = 'open' WHERE card_uuid = UUID"), two},
 		} {
 			var inPage, shows int
 			if d.follows(t, path, token, func() {

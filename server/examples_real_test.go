@@ -13,6 +13,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/custody"
 	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/supplier"
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
@@ -61,6 +62,7 @@ func (r reality) cards(t *testing.T, d *deployment) {
 	id = newCard()
 	d.payUnissued(t, token, id)
 	read("CardPaid", id)
+	r.refused(t)
 	id = newCard()
 	d.send(t, http.MethodPost, "/api/cards/"+id+"/cancel", token, "").want(t, http.StatusOK)
 	read("CardCanceled", id)
@@ -82,6 +84,16 @@ func (r reality) cards(t *testing.T, d *deployment) {
 	need(t, d.store.SimulatedReorg(t.Context(), "monero", 10, true))
 	d.work()
 	read("CardReversed", id)
+}
+
+// refused is a card that no supplier makes.
+func (r reality) refused(t *testing.T) {
+	d := deploy(t, setup{supplies: supplier.Declining})
+	token := d.token(t)
+	path := d.send(t, http.MethodPost, "/api/cards", token, `{"usd_amount":"150.50","currency":"monero","refund_address":"`+refundTo+`"}`).want(t, http.StatusCreated).header.Get("Location")
+	d.payUnissued(t, token, strings.TrimPrefix(path, "/api/cards/"))
+	d.work()
+	r["CardRefundDue"] = bodyOf[any](t, d.send(t, http.MethodGet, path, token, "").want(t, http.StatusOK))
 }
 
 // refund has the operator give back what a card holds.

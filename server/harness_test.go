@@ -58,7 +58,8 @@ type setup struct {
 	origins    []string
 	publicURL  string
 	docs       http.Handler
-	pool       int // addresses ahead. Defaults to 64.
+	supplies   supplier.Behaviour // Defaults to supplier.Prompt.
+	pool       int                // addresses ahead. Defaults to 64.
 	limits     func(*order.Config)
 	poster     webhook.Poster // Defaults to none: no webhook can be registered.
 	wakeSender func()
@@ -95,6 +96,9 @@ func deploy(t testing.TB, s setup) *deployment {
 	if s.keys == "" {
 		s.keys = filepath.Join(dir, "keys.json")
 		need(t, vault.Create(s.keys))
+	}
+	if s.supplies == "" {
+		s.supplies = supplier.Prompt
 	}
 	if s.pool == 0 {
 		s.pool = 64
@@ -136,7 +140,7 @@ func deploy(t testing.TB, s setup) *deployment {
 	d.watcher, err = settle.New(db, s.rates, simulated, settle.Wake{Pass: func() {}, Issuer: func() {}, Sender: func() {}}, quiet,
 		settle.Config{PoolSize: s.pool, FillBatch: s.pool, LeaseTTL: time.Minute, Now: s.clock.now})
 	need(t, err)
-	issuing, err := issue.New(db, keys, issue.Wake{}, quiet, issue.Config{Routes: issue.Only(supplier.NewSandbox("sandbox", supplier.Prompt, s.clock.now)), Now: s.clock.now})
+	issuing, err := issue.New(db, keys, issue.Wake{}, quiet, issue.Config{Routes: issue.Only(supplier.NewSandbox("sandbox", s.supplies, s.clock.now)), Now: s.clock.now})
 	need(t, err)
 	d.work = func() {
 		// What goes wrong here shows in the card, which is then not paid.

@@ -63,6 +63,10 @@ var rules = []struct {
 		return about == status && about == state && hook == (o["type"] == "webhook.disabled") && since == (o["type"] == "feed.reset") && about == (!hook && !since)
 	}},
 	{"what has arrived, what is due and the state belong together", has("amount_received", "amount_due", "state"), paymentHolds},
+	{"of what is paid for, as much is to be given back as arrived", has("refund_due", "state", "amount_received"), func(o object) bool {
+		return o["state"] == "paid" && money(o["refund_due"]).IsPositive() && money(o["refund_due"]).LessThanOrEqual(money(o["amount_received"]))
+	}},
+	{"what is issued is not to be given back", has("payment", "status"), func(o object) bool { return o["status"] != "generated" || !has("refund_due")(o["payment"].(object)) }},
 	{"a transfer has a height if it has confirmations", has("height", "confirmations"), func(o object) bool { return (o["height"] == nil) == (o["confirmations"] == 0.0) }},
 	{"an enabled webhook has no reason and no time of its disabling, a disabled one has both", has("enabled", "disabled_reason", "disabled_at"), func(o object) bool {
 		return (o["enabled"] == true) == (o["disabled_reason"] == nil) && (o["enabled"] == true) == (o["disabled_at"] == nil)
@@ -137,6 +141,9 @@ func TestImpossible_FindsWhatCanNotBe(t *testing.T) {
 		"disabled for none":           {"enabled": false, "disabled_reason": nil, "disabled_at": nil},
 		"paid without money":          {"state": "paid", "amount": "1", "amount_received": "0", "amount_due": "0"},
 		"unpaid with money":           {"state": "unpaid", "amount": "1", "amount_received": "1", "amount_due": "0", "uri": "x"},
+		"late money to be given back": {"state": "late", "amount": "1", "amount_received": "1", "amount_due": "0", "refund_due": "1"},
+		"more back than arrived":      {"state": "paid", "amount": "1", "amount_received": "1", "amount_due": "0", "refund_due": "2"},
+		"issued and to be given back": {"status": "generated", "payment": object{"state": "paid", "refund_due": "1"}},
 		"an event about nothing":      {"type": "card.generated", "seq": 1.0},
 		"a status and an error":       {"duration_ms": 1.0, "status": 200.0, "error": "no connection"},
 		"delivered and due":           {"state": "delivered", "next_attempt_at": "2026-11-20T15:11:00.120Z"},

@@ -11,6 +11,7 @@ import (
 	"github.com/cardmint/cardmint/client"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/rate"
+	"github.com/cardmint/cardmint/internal/supplier"
 )
 
 const refundTo = "4AdUndXHHZ6cfufTMvppY6JwXNouMBzSkbLYfpAV5Usx3skxNgYeYTRj5UzqtReoS44qo9mtmXCqY45DJ852K5Jv2684Rge"
@@ -101,5 +102,47 @@ func TestRefund_WhatTheOperatorGaveBackIsShown(t *testing.T) {
 				t.Error(diff)
 			}
 		}
+	})
+}
+
+// Whoever reads a card that no supplier makes learns that its money is to be given back, and how much it is, the surplus included.
+func TestRefund_WhatIsDueIsShown(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, database string) {
+		d := deploy(t, setup{database: database, supplies: supplier.Declining})
+		token := d.token(t)
+		made := bodyOf[client.Card](t, d.send(t, http.MethodPost, "/api/cards", token, orderBody("150")).want(t, http.StatusCreated))
+		path := "/api/cards/" + made.UUID.String()
+		desk := operator.New(d.store, d.rates, slog.New(slog.DiscardHandler))
+		decide := func(kind operator.ResolutionKind) {
+			t.Helper()
+			_, err := desk.ResolveCard(t.Context(), operator.Decision{CardUUID: made.UUID, Kind: kind, Note: "x", Operator: "x"})
+			need(t, err)
+		}
+		shows := func(when, due string) {
+			t.Helper()
+			for _, target := range []string{path, "/api/cards", "/api/cards?limit=1"} {
+				body := d.send(t, http.MethodGet, target, token, "").want(t, http.StatusOK).body
+				if due == "" && strings.Contains(body, "refund_due") || due != "" && !strings.Contains(body, `"refund_due":"`+due+`"`) {
+					t.Errorf("%s: %s: want %q due: %s", when, target, due, body)
+				}
+			}
+		}
+		shows("unpaid", "")
+		d.payUnissued(t, token, made.UUID.String())
+		shows("paid", "")
+		d.work()
+		due := made.Payment.Amount.String()
+		shows("declined", due)
+		decide(operator.Retry)
+		shows("tried again", "")
+		d.work()
+		shows("declined again", due)
+		one := number("1")
+		_, err := d.client(t, token).SimulatePayment(t.Context(), made.UUID, client.SimulatePaymentRequest{Amount: &one})
+		need(t, err)
+		shows("overpaid", made.Payment.Amount.Add(one).String())
+		decide(operator.Refund)
+		shows("refunded", "")
 	})
 }

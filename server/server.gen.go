@@ -544,7 +544,8 @@ type Event struct {
 
 	// Type What happened:
 	// - `card.generated`: the card is issued; read its credentials.
-	// - `card.refund_due`: the card is paid, but can't be issued. The operator tries again, or gives the money back: `refund` then says so.
+	// - `card.refund_due`: the card is paid, but can't be issued. Its `payment.refund_due` says how much is to be given back. The operator
+	//   tries again, or gives the money back: `refund` then says so.
 	// - `payment.detected`: enough has arrived, and waits for its confirmations or already has them. If the operator accepts less, or
 	//   late money, this is sent only if it was not sent of the card before.
 	// - `payment.underpaid`: something has arrived, but less than the amount asked for.
@@ -619,7 +620,8 @@ type Event struct {
 
 // EventType What happened:
 //   - `card.generated`: the card is issued; read its credentials.
-//   - `card.refund_due`: the card is paid, but can't be issued. The operator tries again, or gives the money back: `refund` then says so.
+//   - `card.refund_due`: the card is paid, but can't be issued. Its `payment.refund_due` says how much is to be given back. The operator
+//     tries again, or gives the money back: `refund` then says so.
 //   - `payment.detected`: enough has arrived, and waits for its confirmations or already has them. If the operator accepts less, or
 //     late money, this is sent only if it was not sent of the card before.
 //   - `payment.underpaid`: something has arrived, but less than the amount asked for.
@@ -755,6 +757,14 @@ type Payment struct {
 	//
 	// Example: 17
 	TransfersOmitted *int64 `json:"transfers_omitted,omitempty"`
+
+	// RefundDue How much the operator is to give back, in coins: all that the card holds, because it is paid for but no supplier makes it. The event
+	// `card.refund_due` tells of it. Absent otherwise: also once the operator has the card made after all, or has refunded the money, which
+	// `refund` shows; and while the money is `late`, of which nothing is decided yet.
+	//
+	//
+	// Example: 0.983456789012
+	RefundDue *card.Decimal `json:"refund_due,omitempty"`
 }
 
 // PaymentState How far the payment is, in more detail than the card's `status`:
@@ -871,7 +881,8 @@ type SimulatePaymentRequest struct {
 type TestWebhookRequest struct {
 	// Type What happened:
 	// - `card.generated`: the card is issued; read its credentials.
-	// - `card.refund_due`: the card is paid, but can't be issued. The operator tries again, or gives the money back: `refund` then says so.
+	// - `card.refund_due`: the card is paid, but can't be issued. Its `payment.refund_due` says how much is to be given back. The operator
+	//   tries again, or gives the money back: `refund` then says so.
 	// - `payment.detected`: enough has arrived, and waits for its confirmations or already has them. If the operator accepts less, or
 	//   late money, this is sent only if it was not sent of the card before.
 	// - `payment.underpaid`: something has arrived, but less than the amount asked for.

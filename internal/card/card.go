@@ -55,6 +55,9 @@ type Card struct {
 	TipHeight int64  // of the chain, when the card was read
 	Sealed    *Sealed
 
+	// Refused says that no supplier makes the card: an operator has them asked again, or gives the money back.
+	Refused bool
+
 	// RefundAddress is where the customer wants money back; "" if the order named no address. It is set only where Service has opened
 	// SealedRefundAddress.
 	RefundAddress       Secret
@@ -134,6 +137,7 @@ func (c *Card) AsCreated() *Card {
 	created.Received, created.Settled, created.Height, created.Sealed = 0, 0, 0, nil
 	created.Transfers, created.Omitted, created.CredentialsPurgedAt = nil, 0, nil
 	created.Accepted, created.Refunded, created.WrittenOff = 0, 0, 0
+	created.Refused = false
 	created.RefundedAt, created.RefundTxID, created.CanceledAt, created.Tag = time.Time{}, "", time.Time{}, ""
 	created.Credit = Credit{Due: c.Amount}
 	return &created

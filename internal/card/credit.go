@@ -39,6 +39,15 @@ func CreditOf(c *Card) Credit {
 	return k
 }
 
+// RefundDue returns how much of the money of a card is to be given back, the surplus included, because the card is paid for but no supplier
+// makes it; 0 for any other card. Of money that is late it is not decided yet.
+func (c *Card) RefundDue() Amount {
+	if !c.Refused || c.Status == Generated || c.State != Paid {
+		return 0
+	}
+	return max(0, c.Received-c.Refunded)
+}
+
 // due returns what is still to be paid for a card that lacks so much. Nothing is due for a card that is issued, nor once the client canceled
 // it or an operator gave money back: the customer is to pay no more. Who pays all the same gets the card.
 func due(c *Card, lacks Amount) Amount {

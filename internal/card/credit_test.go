@@ -82,3 +82,23 @@ func TestCard_NothingInvitesAPaymentThatIsNotDue(t *testing.T) {
 		}
 	}
 }
+
+// A refund is due of a card that is paid for and that no supplier makes, and of no other.
+func TestCard_RefundDue(t *testing.T) {
+	for name, tt := range map[string]struct {
+		card card.Card
+		want card.Amount
+	}{
+		"no supplier makes it":            {card.Card{Refused: true, State: card.Paid, Received: 130, Settled: 100}, 130},
+		"and a part was given back":       {card.Card{Refused: true, State: card.Paid, Received: 130, Settled: 100, Refunded: 30}, 100},
+		"and what was given back is gone": {card.Card{Refused: true, State: card.Paid, Received: 100, Settled: 100, Refunded: 130}, 0},
+		"a supplier may make it":          {card.Card{State: card.Paid, Received: 130, Settled: 100}, 0},
+		"it was issued after all":         {card.Card{Refused: true, Status: card.Generated, State: card.Paid, Received: 130, Settled: 100}, 0},
+		"its money left the chain":        {card.Card{Refused: true, State: card.Confirming, Received: 130}, 0},
+		"its money is late":               {card.Card{State: card.Late, Received: 70}, 0},
+	} {
+		if got := tt.card.RefundDue(); got != tt.want {
+			t.Errorf("%s: %d, want %d", name, got, tt.want)
+		}
+	}
+}

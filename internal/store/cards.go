@@ -44,7 +44,12 @@ const cardsSelected = ` c.uuid, c.account_id, c.created_at, c.usd_cents, c.curre
 	c.credit_paid, c.credit_held, c.credit_surplus, c.credit_refunded, c.credit_lost, c.credit_written_off, c.refund_address, c.credentials_purged_at,
 	CASE WHEN c.refunded > 0 THEN ` + refundedAt + ` END AS refunded_at,
 	CASE WHEN c.refunded > 0 THEN ` + refundTxID + ` END AS refund_txid,
+	` + refused + ` AS refused,
 	s.card_number, s.expiration_date, s.security_code, s.url, s.url_password, COALESCE(s.last_four, '') AS last_four`
+
+// refused is an expression for 1 if no supplier makes card c, otherwise 0. Few cards need the look.
+const refused = "CASE WHEN c.payment_state = 'paid' AND c.status = 'awaiting_payment' THEN " +
+	"(SELECT COUNT(*) FROM intents i WHERE i.card_uuid = c.uuid AND i.state = 'refund_due') ELSE 0 END"
 
 const (
 	refundedAt = "(SELECT MAX(r.created_at) FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'refund' AND r.amount > 0)"
@@ -80,6 +85,7 @@ type cardRow struct {
 	Refunded              int64             `db:"refunded"`
 	WrittenOff            int64             `db:"written_off"`
 	CanceledAt            *int64            `db:"canceled_at"`
+	Refused               bool              `db:"refused"`
 	CreditPaid            int64             `db:"credit_paid"`
 	CreditHeld            int64             `db:"credit_held"`
 	CreditSurplus         int64             `db:"credit_surplus"`
@@ -119,7 +125,7 @@ func (s *Store) card(r *cardRow) (*card.Card, error) {
 		Accepted: card.Amount(r.Accepted), Refunded: card.Amount(r.Refunded), WrittenOff: card.Amount(r.WrittenOff),
 		Credit: card.Credit{Paid: card.Amount(r.CreditPaid), Held: card.Amount(r.CreditHeld), Surplus: card.Amount(r.CreditSurplus),
 			Refunded: card.Amount(r.CreditRefunded), Lost: card.Amount(r.CreditLost), WrittenOff: card.Amount(r.CreditWrittenOff)},
-		RefundTxID: r.RefundTxID.String, SealedRefundAddress: r.RefundAddress,
+		Refused: r.Refused, RefundTxID: r.RefundTxID.String, SealedRefundAddress: r.RefundAddress,
 		Metadata: card.Secret(r.Metadata.String),
 	}
 	if r.Reference.Valid {

@@ -20,11 +20,11 @@ const changing = `c.uuid || ' ' || c.status || ' ' || c.payment_state || ' ' || 
 	CASE WHEN c.received > 0 OR c.height > 0 THEN COALESCE((SELECT k.height FROM chains k WHERE k.currency = c.currency), 0) ELSE 0 END || ' ' ||
 	c.accepted || ' ' || c.refunded || ' ' || c.written_off || ' ' || COALESCE(c.canceled_at, 0) || ' ' || COALESCE(c.credentials_purged_at, 0) || ' ' ||
 	CASE WHEN c.status = 'generated' AND (SELECT s.card_uuid FROM credentials s WHERE s.card_uuid = c.uuid) IS NOT NULL THEN 1 ELSE 0 END || ' ' ||
-	CASE WHEN c.refunded > 0 THEN COALESCE(` + refundedAt + `, 0) ELSE 0 END || ' ' || CASE WHEN c.refunded > 0 THEN COALESCE(` + refundTxID + `, '') ELSE '' END`
+	CASE WHEN c.refunded > 0 THEN COALESCE(` + refundedAt + `, 0) ELSE 0 END || ' ' || CASE WHEN c.refunded > 0 THEN COALESCE(` + refundTxID + `, '') ELSE '' END || ' ' || ` + refused
 
 // changingOf returns what changing is of a card that was read.
 func changingOf(c *card.Card) []byte {
-	var tip, canceledAt, purgedAt, refundedAt, made int64
+	var tip, canceledAt, purgedAt, refundedAt, made, refused int64
 	if c.Received > 0 || c.Height > 0 {
 		tip = c.TipHeight
 	}
@@ -40,8 +40,11 @@ func changingOf(c *card.Card) []byte {
 	if !c.RefundedAt.IsZero() {
 		refundedAt = c.RefundedAt.UnixMilli()
 	}
-	return fmt.Appendf(nil, "%s %s %s %d %d %d %d %d %d %d %d %d %d %d %s", c.UUID, c.Status, storedState(c.State), c.Received, c.Settled, c.Height, tip, c.Accepted, c.Refunded,
-		c.WrittenOff, canceledAt, purgedAt, made, refundedAt, c.RefundTxID)
+	if c.Refused {
+		refused = 1
+	}
+	return fmt.Appendf(nil, "%s %s %s %d %d %d %d %d %d %d %d %d %d %d %s %d", c.UUID, c.Status, storedState(c.State), c.Received, c.Settled, c.Height, tip, c.Accepted, c.Refunded,
+		c.WrittenOff, canceledAt, purgedAt, made, refundedAt, c.RefundTxID, refused)
 }
 
 // tag returns the tag of a card from what it is made of: changing, and the transfers as the database returns them, if they are shown.

@@ -462,6 +462,14 @@ export interface components {
              */
             amount_due: string;
             /**
+             * Format: decimal
+             * @description How much the operator is to give back, in coins: all that the card holds, because it is paid for but no supplier makes it. The event
+             *     `card.refund_due` tells of it. Absent otherwise: also once the operator has the card made after all, or has refunded the money, which
+             *     `refund` shows; and while the money is `late`, of which nothing is decided yet.
+             * @example 0.983456789012
+             */
+            refund_due?: string;
+            /**
              * Format: int64
              * @description The confirmations of the transfer that the card waits for. Of the transfers with the most confirmations that reach `amount`
              *     together, it is the one with the fewest. `0` while nothing has arrived or that transfer is not in a block yet.
@@ -813,7 +821,8 @@ export interface components {
         /**
          * @description What happened:
          *     - `card.generated`: the card is issued; read its credentials.
-         *     - `card.refund_due`: the card is paid, but can't be issued. The operator tries again, or gives the money back: `refund` then says so.
+         *     - `card.refund_due`: the card is paid, but can't be issued. Its `payment.refund_due` says how much is to be given back. The operator
+         *       tries again, or gives the money back: `refund` then says so.
          *     - `payment.detected`: enough has arrived, and waits for its confirmations or already has them. If the operator accepts less, or
          *       late money, this is sent only if it was not sent of the card before.
          *     - `payment.underpaid`: something has arrived, but less than the amount asked for.
