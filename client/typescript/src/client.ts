@@ -30,7 +30,8 @@ export interface CallOptions {
   signal?: AbortSignal;
 }
 
-export interface CreateCardOptions extends CallOptions {
+/** What every call takes that does something. */
+export interface KeyedOptions extends CallOptions {
   /**
    * Makes the call safe to repeat at any time and from any process: the same key with the same request answers the first answer
    * again. It has 1 to 255 visible ASCII characters; an order number is a good key. Defaults to a random one, which all attempts
@@ -38,6 +39,8 @@ export interface CreateCardOptions extends CallOptions {
    */
   idempotencyKey?: string;
 }
+
+export type CreateCardOptions = KeyedOptions;
 
 export interface ListCardsOptions extends CallOptions, t.CardFilter {
   /** The most cards that one request fetches, 1 to 1000. Defaults to 500. */
@@ -59,8 +62,8 @@ export interface ListDeliveriesOptions extends CallOptions {
  *
  * A call is repeated by itself, with a wait that grows and is random:
  * - after 408 and 429, when the service has done nothing yet. A Retry-After is waited for.
- * - after 502, 503, 504 and a connection that broke or timed out, only where doing it again is harmless. That is everywhere but in
- *   simulatePayment, createWebhook, rotateWebhookSecret and testWebhook.
+ * - after 502, 503, 504 and a connection that broke or timed out, when nobody knows what the service has done. All attempts of a call
+ *   that does something carry one random idempotency key, by which the service does it once.
  *
  * Refusals are thrown as {@link CardmintError}; if no answer comes, it is a {@link CardmintConnectionError}.
  */
@@ -105,13 +108,8 @@ export class CardmintClient {
    * Asks for a card and answers how to pay for it: send exactly `payment.amount` of `payment.currency` to `payment.address` before
    * `payment.expires_at`. It never makes a second card by repeating itself.
    */
-  async createCard(request: t.CreateCardRequest, options: CreateCardOptions = {}): Promise<t.Card> {
-    const { idempotencyKey = crypto.randomUUID(), ...call } = options;
-    if (!visible(idempotencyKey) || idempotencyKey.length > 255) {
-      throw new TypeError("cardmint: an idempotency key needs 1 to 255 visible ASCII characters");
-    }
-    const header = { "Idempotency-Key": idempotencyKey };
-    const card = answer(await this.api.POST("/api/cards", { params: { header }, body: request, ...call }));
+  async createCard(request: t.CreateCardRequest, options: KeyedOptions = {}): Promise<t.Card> {
+    const card = answer(await this.api.POST("/api/cards", { body: request, ...keyed(options, {}) }));
     return { ...card, usd_amount: usd(card.usd_amount) };
   }
 
@@ -121,8 +119,16 @@ export class CardmintClient {
   }
 
   /** Reads one card with its whole credentials, also where getCard masks them. The service keeps a record of each call. */
-  async revealCard(uuid: string, options: CallOptions = {}): Promise<t.Card> {
-    return answer(await this.api.POST("/api/cards/{uuid}/reveal", { params: { path: { uuid } }, ...options }));
+  async revealCard(uuid: string, options: KeyedOptions = {}): Promise<t.Card> {
+    return answer(await this.api.POST("/api/cards/{uuid}/reveal", keyed(options, { path: { uuid } })));
+  }
+
+  /**
+   * Ends a card that holds no money, and answers it after that. It is harmless to repeat. Once money has arrived, even without a
+   * confirmation, it is a CardmintError `card_has_payments`.
+   */
+  async cancelCard(uuid: string, options: KeyedOptions = {}): Promise<t.Card> {
+    return answer(await this.api.POST("/api/cards/{uuid}/cancel", keyed(options, { path: { uuid } })));
   }
 
   /**
@@ -172,14 +178,14 @@ export class CardmintClient {
   }
 
   /** Pays for a card with simulated money; by default what is due, confirmed. Only a sandbox can do this. */
-  async simulatePayment(uuid: string, request: t.SimulatePaymentRequest = {}, options: CallOptions = {}): Promise<t.Card> {
+  async simulatePayment(uuid: string, request: t.SimulatePaymentRequest = {}, options: KeyedOptions = {}): Promise<t.Card> {
     const path = "/api/sandbox/cards/{uuid}/payments";
-    return answer(await this.api.POST(path, { params: { path: { uuid } }, body: request, ...options }));
+    return answer(await this.api.POST(path, { body: request, ...keyed(options, { path: { uuid } }) }));
   }
 
   /** Registers an address that events are sent to. Its secret is not shown again; {@link verifyWebhook} needs it. */
-  async createWebhook(request: t.CreateWebhookRequest, options: CallOptions = {}): Promise<t.WebhookWithSecret> {
-    return answer(await this.api.POST("/api/webhooks", { body: request, ...options }));
+  async createWebhook(request: t.CreateWebhookRequest, options: KeyedOptions = {}): Promise<t.WebhookWithSecret> {
+    return answer(await this.api.POST("/api/webhooks", { body: request, ...keyed(options, {}) }));
   }
 
   /** Lists the account's webhooks, oldest first. */
@@ -202,13 +208,13 @@ export class CardmintClient {
   }
 
   /** Answers the webhook with a new secret. For 24 hours requests are signed with the new one and the one before it. */
-  async rotateWebhookSecret(id: string, options: CallOptions = {}): Promise<t.WebhookWithSecret> {
-    return answer(await this.api.POST("/api/webhooks/{webhook_id}/rotate-secret", { ...webhook(id), ...options }));
+  async rotateWebhookSecret(id: string, options: KeyedOptions = {}): Promise<t.WebhookWithSecret> {
+    return answer(await this.api.POST("/api/webhooks/{webhook_id}/rotate-secret", keyed(options, webhook(id).params)));
   }
 
   /** Sends an example to a webhook, now and once, and answers what came of it. Its `seq` is 0 and its card does not exist. */
-  async testWebhook(id: string, request: t.TestWebhookRequest = {}, options: CallOptions = {}): Promise<t.DeliveryAttempt> {
-    return answer(await this.api.POST("/api/webhooks/{webhook_id}/test", { ...webhook(id), body: request, ...options }));
+  async testWebhook(id: string, request: t.TestWebhookRequest = {}, options: KeyedOptions = {}): Promise<t.DeliveryAttempt> {
+    return answer(await this.api.POST("/api/webhooks/{webhook_id}/test", { body: request, ...keyed(options, webhook(id).params) }));
   }
 
   /** Goes through what was sent to a webhook or is to be sent, newest event first. */
@@ -222,21 +228,30 @@ export class CardmintClient {
   }
 
   /** Has an event sent again as soon as possible, whatever came of it before. */
-  async redeliver(id: string, event: string, options: CallOptions = {}): Promise<void> {
+  async redeliver(id: string, event: string, options: KeyedOptions = {}): Promise<void> {
     const path = { webhook_id: id, event_id: event };
-    await this.api.POST("/api/webhooks/{webhook_id}/deliveries/{event_id}/redeliver", { params: { path }, ...options });
+    await this.api.POST("/api/webhooks/{webhook_id}/deliveries/{event_id}/redeliver", keyed(options, { path }));
   }
 
   /** Has every event sent now that happened at `since` or later and that the webhook has missed, and answers how many these are. */
-  async recoverWebhook(id: string, since: Date, options: CallOptions = {}): Promise<t.Recovery> {
+  async recoverWebhook(id: string, since: Date, options: KeyedOptions = {}): Promise<t.Recovery> {
     const params = { ...webhook(id).params, query: { since: since.toISOString() } };
-    return answer(await this.api.POST("/api/webhooks/{webhook_id}/recover", { params, ...options }));
+    return answer(await this.api.POST("/api/webhooks/{webhook_id}/recover", keyed(options, params)));
   }
 }
 
 type Query<Name extends keyof operations> = NonNullable<operations[Name]["parameters"]["query"]>;
 
 const webhook = (id: string) => ({ params: { path: { webhook_id: id } } });
+
+/** What a call takes that does something: its parameters, and the caller's key or else a random one. */
+function keyed<Params extends object>(options: KeyedOptions, params: Params) {
+  const { idempotencyKey = crypto.randomUUID(), ...call } = options;
+  if (!visible(idempotencyKey) || idempotencyKey.length > 255) {
+    throw new TypeError("cardmint: an idempotency key needs 1 to 255 visible ASCII characters");
+  }
+  return { params: { ...params, header: { "Idempotency-Key": idempotencyKey } }, ...call };
+}
 
 const only = (signal: AbortSignal | undefined): CallOptions => (signal ? { signal } : {});
 

@@ -40,7 +40,7 @@ export class CardmintConnectionError extends Error {
 }
 
 /**
- * Waiting longer for a card is of no use: its payment is expired or late, or was given back. It need not be the last word: the
+ * Waiting longer for a card is of no use: its payment is expired, late or canceled, or was given back. It need not be the last word: the
  * operator can settle what came, and the card is then generated after all.
  */
 export class CardmintPaymentError extends Error {
@@ -64,9 +64,12 @@ export class CardmintTimeoutError extends Error {
   /** @internal */
   constructor(uuid: string, card: Card | undefined, cause: unknown) {
     const p = card?.payment;
-    const progress = p
-      ? `; the payment is ${p.state}: ${p.amount_due} ${p.currency} are due, ${p.confirmations} of ${p.confirmations_required} confirmations`
-      : "";
+    const due = p?.refund_due;
+    const progress = due
+      ? `; no supplier makes the card, and ${due} ${p?.currency} are to be given back`
+      : p
+        ? `; the payment is ${p.state}: ${p.amount_due} ${p.currency} are due, ${p.confirmations} of ${p.confirmations_required} confirmations`
+        : "";
     super(`card ${uuid} was not generated in time${progress}`, cause === undefined ? undefined : { cause });
     this.card = card;
   }

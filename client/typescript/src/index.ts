@@ -1,5 +1,5 @@
 export { CardmintClient } from "./client.js";
-export type { CallOptions, ClientOptions, CreateCardOptions, ListCardsOptions, ListDeliveriesOptions, ListEventsOptions } from "./client.js";
+export type { CallOptions, ClientOptions, CreateCardOptions, KeyedOptions, ListCardsOptions, ListDeliveriesOptions, ListEventsOptions } from "./client.js";
 export { CardmintConnectionError, CardmintError, CardmintPaymentError, CardmintTimeoutError } from "./errors.js";
 export type { components, operations, paths } from "./schema.gen.js";
 export type { RetryOptions } from "./transport.js";

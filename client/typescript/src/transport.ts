@@ -18,9 +18,6 @@ export interface TransportOptions extends Required<RetryOptions> {
 const firstBackoff = 500;
 const longestBackoff = 10_000;
 
-// These POSTs do no harm when they are done twice. Others are repeated only with an Idempotency-Key.
-const harmless = /\/(reveal|redeliver|recover)$/;
-
 /**
  * Sends requests, more than once where that is safe. An answer that is not 2xx is thrown as a {@link CardmintError}, so that whoever
  * calls sees answers only that can be decoded. The token is added here, and kept out of everything that is thrown.
@@ -37,7 +34,8 @@ export class Transport {
     const { maxAttempts, maxElapsed } = this.#options;
     const { method, signal } = request;
     const body = request.body === null ? undefined : await request.text();
-    const repeatable = method !== "POST" || request.headers.has("Idempotency-Key") || harmless.test(new URL(request.url).pathname);
+    // All attempts carry one key, by which the service does it once.
+    if (method === "POST" && !request.headers.has("Idempotency-Key")) request.headers.set("Idempotency-Key", crypto.randomUUID());
     const start = Date.now();
     let unclear = false; // whether an attempt may have done it without our knowing
     for (let n = 1; ; n++) {
@@ -52,7 +50,7 @@ export class Transport {
         }
         // Jitter on top, so that not everybody comes back at once.
         const wait = backoff(n) + (refused ? err.retryAfter : 0);
-        if (n >= maxAttempts || !temporary(err, repeatable) || Date.now() - start + wait > maxElapsed) throw err;
+        if (n >= maxAttempts || !temporary(err) || Date.now() - start + wait > maxElapsed) throw err;
         unclear ||= !refused || err.status >= 500;
         await sleep(wait, signal);
       }
@@ -111,13 +109,10 @@ function readAnswer(res: Response, body: string): Response {
   return new Response(body === "" ? null : body, { status, statusText, headers: res.headers });
 }
 
-/** Whether the same request may well succeed later, and can't do harm then. */
-export function temporary(err: unknown, repeatable: boolean): boolean {
-  if (err instanceof CardmintError) {
-    if (err.status === 408 || err.status === 429) return true; // nothing was done yet
-    return repeatable && (err.status === 502 || err.status === 503 || err.status === 504);
-  }
-  return repeatable && err instanceof BrokenError && !untrusted(err.cause);
+/** Whether the same request may well succeed later. */
+export function temporary(err: unknown): boolean {
+  if (err instanceof CardmintError) return [408, 429, 502, 503, 504].includes(err.status);
+  return err instanceof BrokenError && !untrusted(err.cause);
 }
 
 /** Whether a server could not prove who it is. That does not pass. */

@@ -44,7 +44,7 @@ export async function waitForCard(
         if (card.status === "generated") return card;
         giveUp(card);
       } catch (err) {
-        if (signal.aborted || err instanceof CardmintPaymentError || card === undefined || !temporary(err, true)) throw err;
+        if (signal.aborted || err instanceof CardmintPaymentError || card === undefined || !temporary(err)) throw err;
         last = err;
         if (err instanceof CardmintError) pause = Math.max(pause, err.retryAfter);
       }
@@ -63,11 +63,14 @@ export async function waitForCard(
 /** Throws if waiting longer for the card is of no use. */
 function giveUp(card: Card): void {
   const { state } = card.payment;
-  if (card.refund !== null && (state === "unpaid" || state === "expired")) {
+  if (card.refund !== null && (state === "unpaid" || state === "expired" || state === "canceled")) {
     throw new CardmintPaymentError(card, "the service's operator gave the money back; do not pay any more, ask for a new card");
   }
   if (state === "expired") {
     throw new CardmintPaymentError(card, "nothing arrived in time; do not pay any more, ask for a new card");
+  }
+  if (state === "canceled") {
+    throw new CardmintPaymentError(card, "the card was canceled; do not pay any more, ask for a new card");
   }
   if (state === "late") {
     throw new CardmintPaymentError(card, "the money came too late or was too little, and does not buy the card; ask the service's operator");

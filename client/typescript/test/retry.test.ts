@@ -36,20 +36,39 @@ test("each call has a key of its own, or the caller's", async (t) => {
   assert.equal(service.received.length, 3);
 });
 
-test("what might be done twice is not repeated", async (t) => {
-  const service = await fake(t, script(reset, problem(503, "unavailable"), problem(429, "quota_exceeded"), json(card())));
-  const c = client(service.url);
-  await assert.rejects(c.simulatePayment(uuid), CardmintConnectionError);
-  await assert.rejects(c.simulatePayment(uuid), CardmintError);
-  assert.equal(service.received.length, 2);
-  await c.simulatePayment(uuid); // nothing was done before a 429
-  assert.equal(service.received.length, 4);
-});
+const calls: Record<string, (c: CardmintClient, options: { idempotencyKey?: string }) => Promise<unknown>> = {
+  createCard: (c, o) => c.createCard(order, o),
+  cancelCard: (c, o) => c.cancelCard(uuid, o),
+  revealCard: (c, o) => c.revealCard(uuid, o),
+  simulatePayment: (c, o) => c.simulatePayment(uuid, {}, o),
+  createWebhook: (c, o) => c.createWebhook({ url: "https://shop.example.com/hook" }, o),
+  rotateWebhookSecret: (c, o) => c.rotateWebhookSecret(uuid, o),
+  testWebhook: (c, o) => c.testWebhook(uuid, {}, o),
+  redeliver: (c, o) => c.redeliver(uuid, uuid, o),
+  recoverWebhook: (c, o) => c.recoverWebhook(uuid, new Date(0), o),
+};
 
-test("a POST that does no harm is repeated", async (t) => {
+for (const [name, call] of Object.entries(calls)) {
+  test(`${name} is repeated with one key, or the caller's`, async (t) => {
+    const service = await fake(t, script(reset, problem(503, "unavailable"), json({ ...card(), usd_amount: 150.5 })));
+    const c = client(service.url);
+    await call(c, {});
+    await call(c, { idempotencyKey: "order-4711" });
+    const keys = service.received.map((r) => r.headers["idempotency-key"]);
+    assert.equal(keys.length, 4);
+    assert.match(String(keys[0]), /^[!-~]{16,255}$/);
+    assert.deepEqual(keys, [keys[0], keys[0], keys[0], "order-4711"]);
+    await assert.rejects(call(c, { idempotencyKey: "two words" }), TypeError);
+  });
+}
+
+test("what is called without a method has a key, too", async (t) => {
   const service = await fake(t, script(reset, json(card())));
-  await client(service.url).revealCard(uuid);
-  assert.equal(service.received.length, 2);
+  await client(service.url).api.POST("/api/cards/{uuid}/cancel", { params: { path: { uuid } } });
+  const keys = service.received.map((r) => r.headers["idempotency-key"]);
+  assert.equal(keys.length, 2);
+  assert.match(String(keys[0]), /^[!-~]{16,255}$/);
+  assert.equal(keys[0], keys[1]);
 });
 
 test("a fault is not repeated", async (t) => {

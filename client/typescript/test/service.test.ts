@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { once } from "node:events";
-import { cp, mkdtemp, readFile, rm } from "node:fs/promises";
+import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { promisify } from "node:util";
-import { type CardmintClient, CardmintError, type Event, verifyWebhook } from "@cardmint/client";
+import { type CardmintClient, CardmintError, CardmintPaymentError, type Event, verifyWebhook } from "@cardmint/client";
 import { root, type Service, startService } from "./service.js";
 
 let service: Service;
@@ -95,6 +95,20 @@ test("currencies and offers are listed", async () => {
   assert.ok((await c.listOffers()).length > 0);
 });
 
+test("a card that holds no money can be canceled", async () => {
+  const { uuid } = await c.createCard(order);
+  assert.equal((await c.cancelCard(uuid)).payment.state, "canceled");
+  assert.equal((await c.cancelCard(uuid)).payment.state, "canceled");
+  await assert.rejects(c.waitForCard(uuid), CardmintPaymentError);
+});
+
+test("each operation has a method of its name", async () => {
+  const contract = await (await fetch(`${service.url}/openapi.json`)).json() as { paths: Record<string, Record<string, { operationId?: string }>> };
+  const names = Object.values(contract.paths).flatMap((item) => Object.values(item)).flatMap(({ operationId }) => operationId ?? []);
+  assert.ok(names.length > 15);
+  for (const name of names) assert.equal(typeof c[name as keyof CardmintClient], "function", name);
+});
+
 test("operations without a method can be called", async () => {
   const { data } = await c.api.GET("/api/cards", { params: { query: { limit: 1 } } });
   assert.equal(data?.length, 1);
@@ -155,22 +169,46 @@ test("webhooks are registered, sent to, verified, and removed", async (t) => {
   await assert.rejects(c.deleteWebhook(id), { code: "not_found" });
 });
 
-test("the README shows the example", async () => {
-  const [readme, example] = await Promise.all([readFile(join(root, "README.md"), "utf8"), readFile(join(root, "example/quickstart.ts"), "utf8")]);
-  assert.ok(readme.includes("```ts\n" + example + "```"), "README.md does not have the text of example/quickstart.ts");
+/** The programs that a page of the repository shows. */
+async function shown(page: string): Promise<string[]> {
+  const text = await readFile(join(root, "../..", page), "utf8");
+  return [...text.matchAll(/^```ts\n(.*?)^```$/gms)].map((found) => found[1] ?? "");
+}
+
+const readmes = ["README.md", "client/typescript/README.md"];
+const guides = ["docs/guides/quickstart.md", "docs/guides/webhooks.md"];
+
+test("both READMEs show the example first", async () => {
+  const example = await readFile(join(root, "example/quickstart.ts"), "utf8");
+  for (const readme of readmes) assert.equal((await shown(readme))[0], example, readme);
 });
 
-test("the example works with the package as it is published", async (t) => {
+// A part of a program has what the text before it has: a client, and where it is in the feed.
+const beforePart = 'declare const cardmint: import("@cardmint/client").CardmintClient;\ndeclare let last: number;\n';
+
+test("the example works with the package as it is published, and all that is shown compiles with it", async (t) => {
   const dir = await mkdtemp(join(tmpdir(), "cardmint-example-"));
   t.after(() => rm(dir, { recursive: true, force: true }));
   const run = async (cwd: string, command: string, ...args: string[]): Promise<string> => {
     const env = { ...process.env, CARDMINT_URL: service.url, CARDMINT_TOKEN: service.token };
-    return (await promisify(execFile)(command, args, { cwd, env })).stdout;
+    try {
+      return (await promisify(execFile)(command, args, { cwd, env })).stdout;
+    } catch (err) {
+      throw new Error(`${command} ${args.join(" ")}: ${(err as { stdout?: string }).stdout}`, { cause: err }); // where tsc writes
+    }
   };
   await run(root, "npm", "pack", "--ignore-scripts", "--pack-destination", dir);
   for (const file of ["package.json", "tsconfig.json", "quickstart.ts"]) await cp(join(root, "example", file), join(dir, file));
   const { version } = JSON.parse(await readFile(join(root, "package.json"), "utf8")) as { version: string };
   await run(dir, "npm", "install", "--no-audit", "--no-fund", `./cardmint-client-${version}.tgz`);
   await run(dir, "npm", "run", "build");
+  const all = (await Promise.all([...readmes, ...guides].map(shown))).flat();
+  assert.ok(all.length >= 8, `only ${all.length} programs are shown`);
+  for (const [n, text] of all.entries()) {
+    await writeFile(join(dir, `shown${n}.ts`), text.includes("const cardmint =") ? text : `${beforePart}${text}export {};\n`);
+  }
+  const config = { extends: "./tsconfig.json", compilerOptions: { noEmit: true }, include: ["shown*.ts"] };
+  await writeFile(join(dir, "tsconfig.shown.json"), JSON.stringify(config));
+  await run(dir, "npx", "tsc", "--project", "tsconfig.shown.json");
   assert.match(await run(dir, "npm", "--silent", "start"), /^pay \d+(\.\d+)? monero to \S+\ncard ending in \d{4}, valid until \d\d\/\d\d\n$/);
 });

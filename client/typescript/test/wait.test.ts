@@ -83,6 +83,8 @@ test("a failure before the card was seen ends the wait", async (t) => {
 for (const [name, last] of [
   ["expired", card({}, "expired")],
   ["late", card({}, "late")],
+  ["canceled", card({}, "canceled")],
+  ["canceled, and refunded", card({ refund: { amount: "0.5", txid: null, at: "2026-11-21T09:12:44.310Z" } }, "canceled")],
   ["refunded", card({ refund: { amount: "0.5", txid: null, at: "2026-11-21T09:12:44.310Z" } }, "unpaid")],
 ] as const) {
   test(`a payment that is ${name} ends the wait`, async (t) => {
