@@ -711,8 +711,10 @@ type Payment struct {
 	// Example: 2026-11-20T15:46:00.120Z
 	ExpiresAt Time `json:"expires_at"`
 
-	// URI The payment instruction as a URI, for wallets and QR codes. Empty if the card was canceled, or the operator refunded money before
-	// it was issued: do not pay any more.
+	// URI The payment instruction as a URI, for wallets and QR codes. It is for the first payment of a card that is `unpaid`; go by `state`, which
+	// alone says whether to pay. In every other state, also once the card is `expired` or `late`, it still names `address` and `amount` as they
+	// were ordered: money that comes then is judged at the rate of that day. Empty if the card was canceled, or the operator refunded money
+	// before it was issued: do not pay any more.
 	//
 	//
 	// Example: monero:8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3tVCK5cjSvCsJZ5oyScoGMxgAQjZfYAdpdJhYoQyyGbXfZKhUdWjQxFX3KpnYG6v?tx_amount=0.983456789012
@@ -725,8 +727,9 @@ type Payment struct {
 	// Example: 0
 	AmountReceived card.Decimal `json:"amount_received"`
 
-	// AmountDue What you still have to send, in coins. `0` once enough has arrived, once the card is issued or canceled, and once the operator
-	// refunded money.
+	// AmountDue What you still have to send, in coins: while the card is `unpaid` or `underpaid`. Once it is `expired` or `late`, it is what was lacking at
+	// the price of the order. Send nothing then: the price is no longer locked, and the operator decides about what has arrived. `0` once
+	// enough has arrived, once the card is issued or canceled, and once the operator refunded money.
 	//
 	//
 	// Example: 0.983456789012
