@@ -186,3 +186,22 @@ func ExampleClient_ListCards() {
 	}
 	// Output: 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 150
 }
+
+// Read an answer as it was sent, with fields that this version of the package does not know.
+func ExampleClient_Do() {
+	c, err := client.New(service.URL, "cm_test_token")
+	if err != nil {
+		log.Fatal(err)
+	}
+	var raw json.RawMessage
+	if err := c.Do(context.Background(), http.MethodGet, "/api/cards/"+exampleID, nil, &raw); err != nil {
+		log.Fatal(err)
+	}
+	var known client.Card
+	var further map[string]json.RawMessage
+	if err := errors.Join(json.Unmarshal(raw, &known), json.Unmarshal(raw, &further)); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(known.USDAmount, string(further["usd_amount"]))
+	// Output: 150 "150"
+}

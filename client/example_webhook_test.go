@@ -1,21 +1,19 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cardmint/cardmint/client"
+	"github.com/google/uuid"
 )
 
 // What CreateWebhook has answered; a program would take it from where its passwords are.
@@ -28,20 +26,15 @@ func exampleEvent(seq int, kind, status string) string {
 
 // deliver does what the service does: it sends an event to a receiver.
 func deliver(url, id, payload string) *http.Response {
-	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(webhookSecret.Reveal(), "whsec_"))
+	header, err := client.SignWebhook([]byte(payload), uuid.MustParse(id), time.Now(), webhookSecret)
 	if err != nil {
 		log.Fatal(err)
 	}
-	now := strconv.FormatInt(time.Now().Unix(), 10)
-	mac := hmac.New(sha256.New, key)
-	fmt.Fprintf(mac, "%s.%s.%s", id, now, payload)
 	req, err := http.NewRequest(http.MethodPost, url, strings.NewReader(payload))
 	if err != nil {
 		log.Fatal(err)
 	}
-	req.Header.Set("webhook-id", id)
-	req.Header.Set("webhook-timestamp", now)
-	req.Header.Set("webhook-signature", "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	req.Header = header
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		log.Fatal(err)
@@ -83,6 +76,28 @@ func ExampleNewWebhookHandler() {
 	// card 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 of 150 dollars is made
 	// 204 No Content
 	// 204 No Content
+}
+
+// Test a receiver of your own.
+func ExampleSignWebhook() {
+	receiver, err := client.NewWebhookHandler(webhookSecret, func(_ context.Context, e *client.Event) error {
+		fmt.Println(e.Type)
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	payload := []byte(`{"type":"payment.late","timestamp":"2026-11-20T15:06:00.120Z","seq":7,"card_uuid":"019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"}`)
+	r := httptest.NewRequest(http.MethodPost, "/hooks/cardmint", bytes.NewReader(payload))
+	if r.Header, err = client.SignWebhook(payload, uuid.New(), time.Now(), webhookSecret); err != nil {
+		log.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	receiver.ServeHTTP(w, r)
+	fmt.Println(w.Code)
+	// Output:
+	// payment.late
+	// 204
 }
 
 // Receive events where a handler is not what is needed, here while the secret is being changed.

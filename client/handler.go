@@ -69,6 +69,9 @@ func NewWebhookHandler(secret Secret, handle func(ctx context.Context, e *Event)
 		},
 	}
 	for _, opt := range opts {
+		if opt == nil {
+			return nil, errors.New("NewWebhookHandler: an option is nil")
+		}
 		opt(h)
 	}
 	if h.handle == nil || h.dedup == nil || h.report == nil {

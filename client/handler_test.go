@@ -63,6 +63,7 @@ func TestNewWebhookHandler_RefusesWhatCannotWork(t *testing.T) {
 		"no function":       {testSecret, nil, WithSecrets()},
 		"no deduplicator":   {testSecret, handle, WithDeduplicator(nil)},
 		"no error function": {testSecret, handle, WithErrorFunc(nil)},
+		"no option":         {testSecret, handle, nil},
 	} {
 		h, err := NewWebhookHandler(tc.secret, tc.handle, tc.opt)
 		if err == nil || h != nil || strings.Contains(err.Error(), "hunter2") {
