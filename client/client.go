@@ -46,6 +46,8 @@
 // # Money and times
 //
 // Amounts are exact decimals. Amounts of coins are in whole coins, not in their smallest unit. Times are UTC.
+//
+// The repository's docs/client-comparison.md compares the package with others, point by point.
 package client
 
 import (
