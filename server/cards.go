@@ -278,6 +278,20 @@ func (s cardStream) VisitListCardsResponse(w http.ResponseWriter) error {
 	return out.Flush()
 }
 
+// wireRefund returns what is to be given back of a card, and what was.
+func wireRefund(c *card.Card) (due *card.Decimal, done *Refund) {
+	if amount := c.RefundDue(); amount > 0 {
+		due = ptr(c.Coin.Decimal(amount))
+	}
+	if c.Refunded > 0 {
+		done = &Refund{Amount: c.Coin.Decimal(c.Refunded), At: Time(c.RefundedAt)}
+		if c.RefundTxID != "" {
+			done.TxID = &c.RefundTxID
+		}
+	}
+	return due, done
+}
+
 // wireCard converts a card to its form in the contract.
 func wireCard(c *card.Card) Card {
 	w := Card{
@@ -304,15 +318,7 @@ func wireCard(c *card.Card) Card {
 	if masked := card.Mask(c.RefundAddress); masked != "" {
 		w.RefundAddress = &masked
 	}
-	if due := c.RefundDue(); due > 0 {
-		w.Payment.RefundDue = ptr(c.Coin.Decimal(due))
-	}
-	if c.Refunded > 0 {
-		w.Refund = &Refund{Amount: c.Coin.Decimal(c.Refunded), At: Time(c.RefundedAt)}
-		if c.RefundTxID != "" {
-			w.Refund.TxID = &c.RefundTxID
-		}
-	}
+	w.Payment.RefundDue, w.Refund = wireRefund(c)
 	if c.Transfers != nil {
 		w.Payment.Transfers = make([]Transfer, len(c.Transfers))
 	}
