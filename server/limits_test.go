@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cardmint/cardmint/client"
 	"github.com/cardmint/cardmint/internal/limit"
 	"github.com/cardmint/cardmint/internal/store"
 )
@@ -273,4 +274,21 @@ func TestLimits_AFloodOverThreeServers(t *testing.T) {
 		need(t, err)
 		equal(t, "left in the database", fmt.Sprint(left), "map[]")
 	})
+}
+
+// The client reads how the limits stand from every answer.
+func TestLimits_AreWhatTheClientReads(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, setup{})
+	var res client.Response
+	_, err := d.client(t, d.token(t)).CreateCard(t.Context(), client.CreateCardRequest{USDAmount: number("150"), Currency: "monero"}, client.WithResponse(&res))
+	need(t, err)
+	var names []string
+	for _, l := range res.Limits() {
+		names = append(names, l.Name)
+		if l.Left < 1 || l.Left >= l.Quota || l.Reset != time.Second || l.Window != time.Second {
+			t.Errorf("%+v of %v", l, res.Header)
+		}
+	}
+	equal(t, "limits", names, []string{"token", "account", "create"})
 }

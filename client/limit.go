@@ -1,0 +1,62 @@
+package client
+
+import (
+	"net/http"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+// Limit is one of the service's limits, as it stands after a call.
+type Limit struct {
+	Name   string        // whose or which limit it is, for example "token" or "account"
+	Left   int64         // how many requests may follow at once; of a limit of another kind that was reached, US dollars ("open-usd") or lists
+	Reset  time.Duration // until there is more; zero if the service does not say
+	Quota  int64         // the most of it; zero if the service does not say
+	Window time.Duration // within which Quota may be used; zero if the service does not say
+}
+
+var (
+	limitItem      = regexp.MustCompile(`"([^"\\]*)"((?:\s*;\s*[a-z*][a-z0-9_.*-]*=[^;,"\s]+)*)`)
+	limitParameter = regexp.MustCompile(`([a-z*][a-z0-9_.*-]*)=(\d{1,15})(?:;|\s|$)`)
+)
+
+// Limits reads the headers RateLimit and RateLimit-Policy, which every answer of the service has unless the operator has set no limits. The
+// order is the service's. What can't be read is left out.
+func (r Response) Limits() []Limit {
+	policies := map[string]map[string]int64{}
+	for _, p := range limitItems(r.Header, "RateLimit-Policy") {
+		policies[p.name] = p.parameters
+	}
+	var all []Limit
+	for _, l := range limitItems(r.Header, "RateLimit") {
+		left, said := l.parameters["r"]
+		if !said {
+			continue
+		}
+		policy := policies[l.name]
+		all = append(all, Limit{Name: l.name, Left: left, Reset: time.Duration(min(l.parameters["t"], 1e9)) * time.Second, Quota: policy["q"],
+			Window: time.Duration(min(policy["w"], 1e9)) * time.Second})
+	}
+	return all
+}
+
+type limitMember struct {
+	name       string
+	parameters map[string]int64
+}
+
+// limitItems reads a header that is a list of strings with numbers as parameters (RFC 9651).
+func limitItems(h http.Header, name string) []limitMember {
+	var all []limitMember
+	for _, value := range h.Values(name) {
+		for _, item := range limitItem.FindAllStringSubmatch(value, -1) {
+			m := limitMember{item[1], map[string]int64{}}
+			for _, p := range limitParameter.FindAllStringSubmatch(item[2], -1) {
+				m.parameters[p[1]], _ = strconv.ParseInt(p[2], 10, 64) // fits, by the pattern
+			}
+			all = append(all, m)
+		}
+	}
+	return all
+}
