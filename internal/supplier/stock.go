@@ -163,16 +163,12 @@ func (s *Stock) answer(item card.StockItem) (issue.Answer, error) {
 	return issue.Answer{Outcome: issue.Issued, Reference: item.ID.String(), Credentials: credentials, USD: item.USD}, nil
 }
 
-// Offers returns what can be had: each amount with the number of items that outlast a quote.
+// Offers returns each amount that was ever in stock, with the number of items that outlast a quote; 0 if it is sold out.
 func (s *Stock) Offers(ctx context.Context) ([]card.Offer, error) {
 	life := s.cfg.MinValidity + s.cfg.QuoteTTL
-	all, err := s.store.FreeStock(ctx, s.name, s.cfg.Now().Add(life))
-	var offers []card.Offer
-	for _, o := range all {
-		if o.Left > 0 {
-			o.Life = life
-			offers = append(offers, o)
-		}
+	offers, err := s.store.FreeStock(ctx, s.name, s.cfg.Now().Add(life))
+	for i := range offers {
+		offers[i].Life = life
 	}
 	return offers, err
 }

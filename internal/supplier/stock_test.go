@@ -177,12 +177,12 @@ func TestStock_OffersWhatOutlastsAQuote(t *testing.T) {
 		s.shelve(row("100", 1, "11/27"), row("100", 2, "11/27"), row("50", 3, "12/26"))
 		offers, err := s.Offers(t.Context())
 		need(t, err)
-		if diff := cmp.Diff([]card.Offer{{Min: 100_00, Max: 100_00, Left: 2, Life: 961 * time.Hour}}, offers); diff != "" {
+		if diff := cmp.Diff([]card.Offer{{Min: 50_00, Max: 50_00, Life: 961 * time.Hour}, {Min: 100_00, Max: 100_00, Left: 2, Life: 961 * time.Hour}}, offers); diff != "" {
 			t.Error(diff)
 		}
 		// The cards expire as December begins. What can still be given out may be too short for a quote.
 		s.now = time.Date(2027, 12, 1, 0, 0, 0, 0, time.UTC).Add(-961 * time.Hour)
-		if offers, err := s.Offers(t.Context()); err != nil || len(offers) > 0 {
+		if offers, err := s.Offers(t.Context()); err != nil || len(offers) != 2 || offers[1].Left != 0 || offers[1].Has(100_00) {
 			t.Errorf("%v, error %v", offers, err)
 		}
 		want(t, s.Submit, request(100_00), issue.Issued)
