@@ -62,7 +62,7 @@ func (s stores) pools() map[string]sql.DBStats {
 func metricsOf(reports []rate.Report) []metrics.Rate {
 	all := make([]metrics.Rate, len(reports))
 	for i, r := range reports {
-		all[i] = metrics.Rate{Coin: r.Currency, USD: r.Rate.USD, At: r.Rate.At, Median: r.Median}
+		all[i] = metrics.Rate{Coin: r.Currency, USD: r.Rate.USD, At: r.Rate.At, Median: r.Median, Agreeing: r.Agreeing, Quorum: r.Quorum}
 		for _, q := range r.Quotes {
 			all[i].Quotes = append(all[i].Quotes, metrics.Quote{Source: q.Source, USD: q.USD, At: q.At})
 		}

@@ -52,6 +52,8 @@ type plan struct {
 	listener    net.Listener     // closed by run
 	metrics     net.Listener     // likewise; nil to serve none
 	meter       *metrics.Metrics // made by run
+	reconcile   time.Duration    // how often a worker reads the books; 0 for never
+	books       *bookkeeper      // made by run; nil if nobody reads them
 	api         bool
 	worker      bool
 	rates       order.Rates
@@ -92,7 +94,10 @@ type watched struct {
 // config returns how the chain is watched.
 func (w watched) config(p plan) settle.Config {
 	coin, a := w.chain.Currency().Code, p.addresses
-	cfg := settle.Config{FillBatch: w.fillBatch, PoolSize: a.Pool, Observe: func(r settle.Report) { p.meter.Pass(coin, time.Now(), r) }}
+	cfg := settle.Config{FillBatch: w.fillBatch, PoolSize: a.Pool, Observe: func(r settle.Report) {
+		p.meter.Pass(coin, time.Now(), r)
+		p.books.note(coin, r.Leads)
+	}}
 	if w.wallet {
 		cfg.AddressRate, cfg.Beacon, cfg.Quiet = a.Rate, true, 3*w.every
 	}
@@ -117,6 +122,9 @@ func listen(address string) (net.Listener, error) {
 func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	Tune()
 	p.meter = metrics.New(version())
+	if p.reconcile > 0 {
+		p.books = &bookkeeper{every: p.reconcile, meter: p.meter, now: time.Now, leading: map[string]bool{}}
+	}
 	defer func() { _ = p.listener.Close() }()
 	url := "http://" + p.listener.Addr().String()
 	ctx, cancel := context.WithCancel(ctx)
@@ -302,6 +310,7 @@ func (g *globals) wireWorker(w *wired, v *vault.Vault, dbs stores, poster *webho
 	}
 	w.add(loop{name: "send", every: sendEvery, woken: sending, tick: sender.Tick, close: sender.Close, grace: p.webhooks.Timeout + closeGrace})
 	w.add(loop{name: "prune", every: pruneEvery, tick: sender.Prune})
+	g.addBooks(w, v, dbs, p)
 	return nil
 }
 
@@ -315,6 +324,11 @@ func (g *globals) wireIssuers(w *wired, v *vault.Vault, dbs stores, p plan, issu
 		return err
 	}
 	w.config.Callbacks = map[string]http.Handler{}
+	for _, e := range p.suppliers.entries {
+		if e.LowStock > 0 {
+			p.meter.LowStock(e.Name, e.LowStock)
+		}
+	}
 	for i, r := range routes {
 		name := "issue " + r.Supplier.Name()
 		issuer, err := issue.New(dbs.worker, v, issue.Wake{Issuers: issuing.up, Sender: events.up}, g.log.With("loop", name),

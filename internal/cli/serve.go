@@ -26,6 +26,7 @@ type serveCommand struct {
 	MaxOpenUSD  int64           `name:"max-open-usd" env:"CARDMINT_MAX_OPEN_USD" default:"0" placeholder:"USD" help:"US dollars that an account may have open in cards that are not paid yet; 0 for no limit (${default})."`
 	Freeze      bool            `name:"freeze-reversed" env:"CARDMINT_FREEZE_REVERSED" default:"true" negatable:"" help:"Sell no new cards to an account while one of its issued cards is reversed (on)."`
 	MaxBlind    time.Duration   `name:"max-blind" env:"CARDMINT_MAX_BLIND" default:"15m" placeholder:"DURATION" help:"How long cards are accepted while nobody can watch their chain (${default})."`
+	Reconcile   time.Duration   `name:"reconcile-every" env:"CARDMINT_RECONCILE_EVERY" default:"1h" placeholder:"DURATION" help:"How often the worker reads the books, as the command reconcile does, for metrics and alarms; 0 for never (${default})."`
 	Credentials credentialFlags `embed:""`
 	Limits      limitFlags      `embed:""`
 	Webhooks    webhookFlags    `embed:""`
@@ -60,6 +61,9 @@ func (c serveCommand) check(mode string) error {
 	if c.MaxBlind <= 0 || c.MaxOpenUSD < 0 || c.MaxOpenUSD > mostOpenUSD {
 		return hint(errors.New("--max-blind and --max-open-usd: out of bounds"), "--max-blind takes more than 0, and --max-open-usd 0 to %d US dollars", int64(mostOpenUSD))
 	}
+	if c.Reconcile < 0 {
+		return hint(errors.New("--reconcile-every: out of bounds"), "it takes a duration such as 1h, or 0")
+	}
 	if err := custody.CheckRetention(c.Credentials.Retention); err != nil {
 		return hint(err, "--credentials-retention takes a duration such as 720h, or 0")
 	}
@@ -93,7 +97,7 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 	p := plan{
 		api: c.Role != "worker", worker: c.Role != "api",
 		rates: rates, live: live, ratesEvery: c.Rates.Live.RateEvery,
-		webhooks: c.Webhooks, credentials: c.Credentials,
+		webhooks: c.Webhooks, credentials: c.Credentials, reconcile: c.Reconcile,
 		suppliers: made,
 		orders: order.Config{Currencies: currencies(coins), Known: chain.Currencies(), QuoteTTL: c.QuoteTTL, MaxOpenUSD: card.USD(c.MaxOpenUSD * 100), FreezeReversed: c.Freeze, MaxBlind: c.MaxBlind, NeedOffers: g.Mode == card.LiveMode,
 			MaskCredentials: c.Credentials.Mask, CheckAddress: addressChecks(currencies(coins), c.Simulated)},

@@ -50,6 +50,9 @@ type Metrics struct {
 	issued   prometheus.Histogram
 	attempts *prometheus.CounterVec
 	attempt  prometheus.Histogram
+	lowStock *prometheus.GaugeVec
+	doubts   *prometheus.GaugeVec
+	booksAt  *prometheus.GaugeVec
 }
 
 // New returns the metrics of a process of that version.
@@ -61,6 +64,7 @@ func New(version string) *Metrics {
 	m.addRequests()
 	m.addChains()
 	m.addIssuing()
+	m.addBooks()
 	build := m.gauge("cardmint_build_info", "Always 1. The labels say which version of cardmint runs, and with which version of Go it was built.", "version", "go_version")
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -98,6 +102,12 @@ func (m *Metrics) addIssuing() {
 		m.attempts.WithLabelValues(outcome)
 	}
 	m.attempt = m.histogram("cardmint_webhook_attempt_duration_seconds", "How long attempts to deliver an event took.", quick()).WithLabelValues().(prometheus.Histogram)
+}
+
+func (m *Metrics) addBooks() {
+	m.lowStock = m.gauge("cardmint_stock_low_cards", "Below how many cards of an amount the stock of a supplier is low, as configured.", "supplier")
+	m.doubts = m.gauge("cardmint_reconcile_doubts", "Doubts that the last reading of the books has found, at most 20 of a kind. Absent unless this process reads them.")
+	m.booksAt = m.gauge("cardmint_reconcile_timestamp_seconds", "Of which moment that reading was, by the database's clock. Absent likewise.")
 }
 
 func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
@@ -185,6 +195,23 @@ func (m *Metrics) Pass(coin string, now time.Time, r settle.Report) {
 func (m *Metrics) Call(supplier, call, outcome string, took time.Duration) {
 	m.calls.WithLabelValues(supplier, call, outcome).Inc()
 	m.call.WithLabelValues(supplier, call).Observe(took.Seconds())
+}
+
+// LowStock notes below how many cards of an amount the stock of a supplier is low.
+func (m *Metrics) LowStock(supplier string, cards int64) {
+	m.lowStock.WithLabelValues(supplier).Set(float64(cards))
+}
+
+// Books notes how many doubts a reading of the books has found, as of a moment.
+func (m *Metrics) Books(doubts int, at time.Time) {
+	m.doubts.WithLabelValues().Set(float64(doubts))
+	m.booksAt.WithLabelValues().Set(unix(at))
+}
+
+// ForgetBooks notes that somebody else reads the books.
+func (m *Metrics) ForgetBooks() {
+	m.doubts.Reset()
+	m.booksAt.Reset()
 }
 
 // Issued notes how long a card took.

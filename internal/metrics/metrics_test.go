@@ -57,7 +57,7 @@ func filled(t testing.TB, db *database, now func() time.Time) *Metrics {
 	})
 	m.WatchRates(func() []Rate {
 		usd := func(units int64) card.Decimal { return card.Decimal{Units: units, Scale: card.RateScale} }
-		return []Rate{{Coin: "monero", USD: usd(150_00000000), At: at, Median: usd(150_00000000), Quotes: []Quote{{"kraken", usd(153_00000000), at}}}}
+		return []Rate{{Coin: "monero", USD: usd(150_00000000), At: at, Median: usd(150_00000000), Quotes: []Quote{{"kraken", usd(153_00000000), at}}, Agreeing: 1, Quorum: 2}}
 	})
 	m.Begin()
 	m.End("createCard", 201, 3*time.Millisecond)
@@ -66,6 +66,8 @@ func filled(t testing.TB, db *database, now func() time.Time) *Metrics {
 	m.Call("shelf", "submit", "issued", time.Second)
 	m.Issued(time.Second)
 	m.Attempt(webhook.Attempt{Status: 200})
+	m.LowStock("shelf", 20)
+	m.Books(2, at)
 	return m
 }
 
@@ -100,6 +102,8 @@ func TestMetrics_AreExportedAsTheyAre(t *testing.T) {
 		`cardmint_intents{state="open"} 2`, "cardmint_intent_oldest_age_seconds 1.5", "cardmint_open_quotes_dollars 150.5", "cardmint_webhook_backlog_deliveries 3",
 		"cardmint_webhook_oldest_due_age_seconds 60", `cardmint_stock_left_cards{supplier="shelf",usd="100"} 7`,
 		`cardmint_db_waits_total{pool="api"} 5`, `cardmint_db_wait_seconds_total{pool="api"} 1`,
+		`cardmint_stock_low_cards{supplier="shelf"} 20`, "cardmint_reconcile_doubts 2", fmt.Sprintf("cardmint_reconcile_timestamp_seconds %v", float64(at.Unix())),
+		`cardmint_rate_sources_agreeing{coin="monero"} 1`, `cardmint_rate_quorum_sources{coin="monero"} 2`,
 		`cardmint_rate_dollars{coin="monero"} 150`, `cardmint_rate_source_spread_ratio{coin="monero",source="kraken"} 0.02`)
 }
 
@@ -169,9 +173,26 @@ func TestPass_StandbyKeepsQuiet(t *testing.T) {
 
 func TestRates_UnknownIsAbsent(t *testing.T) {
 	m := New("")
-	m.WatchRates(func() []Rate { return []Rate{{Coin: "monero"}} })
-	if s := scrape(t, m); strings.Contains(s, "cardmint_rate_") {
-		t.Errorf("a rate that nobody knows:\n%s", s)
+	m.WatchRates(func() []Rate { return []Rate{{Coin: "monero", Quorum: 2}} })
+	s := scrape(t, m)
+	want(t, s, `cardmint_rate_sources_agreeing{coin="monero"} 0`, `cardmint_rate_quorum_sources{coin="monero"} 2`)
+	for _, name := range []string{"cardmint_rate_dollars", "cardmint_rate_timestamp", "cardmint_rate_source_"} {
+		if strings.Contains(s, name) {
+			t.Errorf("a rate that nobody knows:\n%s", s)
+		}
+	}
+}
+
+func TestBooks_WhoDoesNotReadThemSaysNothing(t *testing.T) {
+	m := New("")
+	if s := scrape(t, m); strings.Contains(s, "cardmint_reconcile_") {
+		t.Errorf("books that nobody read:\n%s", s)
+	}
+	m.Books(0, at)
+	want(t, scrape(t, m), "cardmint_reconcile_doubts 0")
+	m.ForgetBooks()
+	if s := scrape(t, m); strings.Contains(s, "cardmint_reconcile_") {
+		t.Errorf("books that somebody else reads:\n%s", s)
 	}
 }
 

@@ -55,6 +55,8 @@ type Rate struct {
 	At     time.Time
 	Median card.Decimal // of the sources' quotes; 0 if there are none
 	Quotes []Quote
+	// Agreeing is how many of them agree, and Quorum how many must.
+	Agreeing, Quorum int
 }
 
 // Quote is what a source answered.
@@ -68,7 +70,7 @@ type Quote struct {
 type rates struct {
 	read func() []Rate
 
-	usd, at, quote, quoteAt, deviation *prometheus.Desc
+	usd, at, agreeing, quorum, quote, quoteAt, deviation *prometheus.Desc
 }
 
 // WatchRates exports live rates.
@@ -79,6 +81,8 @@ func (m *Metrics) WatchRates(read func() []Rate) {
 	m.registry.MustRegister(&rates{read,
 		describe("cardmint_rate_dollars", "US dollars for one coin that this process quotes, before the markup. Absent if there is no fresh rate."),
 		describe("cardmint_rate_timestamp_seconds", "When that rate was taken, by its sources. Absent likewise."),
+		describe("cardmint_rate_sources_agreeing", "How many sources this process heard last whose answers are still good and agree."),
+		describe("cardmint_rate_quorum_sources", "How many must agree."),
 		describe("cardmint_rate_source_dollars", "US dollars for one coin that a source answered last. Absent if it gave no quote.", "source"),
 		describe("cardmint_rate_source_timestamp_seconds", "When that was, by the source. Absent likewise.", "source"),
 		describe("cardmint_rate_source_spread_ratio", "How far that is from the median of the usable quotes, as a part of it: 0.01 is 1 percent above. Absent likewise.", "source"),
@@ -87,7 +91,7 @@ func (m *Metrics) WatchRates(read func() []Rate) {
 
 // Describe implements prometheus.Collector.
 func (r *rates) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{r.usd, r.at, r.quote, r.quoteAt, r.deviation} {
+	for _, d := range []*prometheus.Desc{r.usd, r.at, r.agreeing, r.quorum, r.quote, r.quoteAt, r.deviation} {
 		to <- d
 	}
 }
@@ -102,6 +106,8 @@ func (r *rates) Collect(to chan<- prometheus.Metric) {
 			gauge(r.usd, number(x.USD.String()), x.Coin)
 			gauge(r.at, unix(x.At), x.Coin)
 		}
+		gauge(r.agreeing, float64(x.Agreeing), x.Coin)
+		gauge(r.quorum, float64(x.Quorum), x.Coin)
 		for _, q := range x.Quotes {
 			gauge(r.quote, number(q.USD.String()), x.Coin, q.Source)
 			gauge(r.quoteAt, unix(q.At), x.Coin, q.Source)

@@ -10,6 +10,8 @@ type Report struct {
 	Median card.Decimal
 	// Quotes are what sources answered in the latest Tick, by source. Those that gave no quote are not there.
 	Quotes []SourceQuote
+	// Agreeing is how many of them are still good and agree, and Quorum how many must.
+	Agreeing, Quorum int
 }
 
 // SourceQuote is what a source answered.
@@ -22,7 +24,7 @@ type SourceQuote struct {
 func (l *Live) Reports() []Report {
 	all := make([]Report, len(l.cfg.Coins))
 	for i, coin := range l.cfg.Coins {
-		r := Report{Currency: coin}
+		r := Report{Currency: coin, Quorum: l.cfg.Quorum}
 		r.Rate, _ = l.rate(coin)
 		l.mu.RLock()
 		quotes := l.heard[coin].quotes
@@ -36,6 +38,8 @@ func (l *Live) Reports() []Report {
 				fresh = append(fresh, q)
 			}
 		}
+		used, _ := sift(quotes, l.cfg.Now(), l.cfg)
+		r.Agreeing = len(used)
 		r.Median = card.Decimal{Units: median(fresh), Scale: card.RateScale}
 		all[i] = r
 	}

@@ -27,12 +27,12 @@ func TestReports_SayWhatEachSourceAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []rate.Report{{Currency: "monero", Rate: current, Median: decimal(t, "151"), Quotes: []rate.SourceQuote{
-		{Source: "a", Quote: rate.Quote{USD: decimal(t, "150"), At: noon}}, {Source: "b", Quote: rate.Quote{USD: decimal(t, "152"), At: noon}}}}}
+		{Source: "a", Quote: rate.Quote{USD: decimal(t, "150"), At: noon}}, {Source: "b", Quote: rate.Quote{USD: decimal(t, "152"), At: noon}}}, Agreeing: 2, Quorum: 2}}
 	if diff := cmp.Diff(want, live.Reports()); diff != "" {
 		t.Error(diff)
 	}
 	clock.pass(time.Hour)
-	want[0].Rate, want[0].Median = card.Rate{}, card.Decimal{Scale: card.RateScale} // too old; what was answered stays known
+	want[0].Rate, want[0].Median, want[0].Agreeing = card.Rate{}, card.Decimal{Scale: card.RateScale}, 0 // too old; what was answered stays known
 	if diff := cmp.Diff(want, live.Reports()); diff != "" {
 		t.Error(diff)
 	}
