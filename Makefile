@@ -71,6 +71,10 @@ endif
 bench: deps ## Measure, each figure side by side with its limit
 	go test -run '^$$' -bench . -benchtime 1x -count 1 -timeout 20m ./internal/cli
 
+alarms: deps ## Provoke every alarm with a real service, PostgreSQL and Monero, and see it fire and clear in Debian's Prometheus
+	@tools/deps alarms
+	tools/in-memory 2 go test -tags=nomsgpack,alarms -count=1 -v -vet=off -timeout 15m -run TestAlarms ./internal/cli
+
 CARDS ?= 2000000
 plans: deps ## Explain every statement of the store with CARDS cards, on SQLite and PostgreSQL: what it reads, and how long it takes
 	tools/in-memory 8 go test -count=1 -v -timeout 3h -run TestPlans ./internal/store -plans $(CARDS)
@@ -116,7 +120,7 @@ image: ## Pack the archive of 'make release' as a container's image into dist/, 
 
 lint: ## Check style: gofmt, vet, module files, and the contracts by Redocly and Spectral
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; exit 1; }
-	go vet -tags=nomsgpack,drill,prism ./...
+	go vet -tags=nomsgpack,drill,prism,alarms ./...
 	go mod tidy -diff
 	go mod verify
 	cd client && go vet ./... && go mod tidy -diff && go mod verify
@@ -162,4 +166,4 @@ deps: ## Install what the tests need (PostgreSQL, PgBouncer, Monero, a C compile
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: run build quick test test-old-monero simulate mutants e2e drill chaos bench plans browser generated-requests prism generate generate-typescript typescript release-typescript release release-check image lint compat compat-prose compat-check verify deps help test-client api api-check api-release
+.PHONY: run build quick test test-old-monero simulate mutants e2e drill chaos bench alarms plans browser generated-requests prism generate generate-typescript typescript release-typescript release release-check image lint compat compat-prose compat-check verify deps help test-client api api-check api-release
