@@ -29,6 +29,31 @@ func TestAlarms_Rules(t *testing.T) {
 	}
 }
 
+// TestAlarms_TheConfigurationOfThePageIsOne has promtool check what the page shows, with the rules beside it.
+func TestAlarms_TheConfigurationOfThePageIsOne(t *testing.T) {
+	t.Parallel()
+	promtool, dir := rig.Need(t, "promtool", "prometheus"), t.TempDir()
+	page, err := os.ReadFile("../../docs/operate/alarms.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```yaml\n")
+	config, _, _ := strings.Cut(rest, "```")
+	rules, err := os.ReadFile(ruleFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"prometheus.yml": config, "alarms.rules.yaml": string(rules)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := exec.Command(promtool, "check", "config", filepath.Join(dir, "prometheus.yml")).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "rules found") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 // TestAlarms_AreProvoked causes every alarm of the shipped rules by what it is meant for, sees it fire in Prometheus, removes the cause and
 // sees it clear.
 func TestAlarms_AreProvoked(t *testing.T) {
