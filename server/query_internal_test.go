@@ -2,12 +2,10 @@ package server
 
 import (
 	"testing"
-
-	"github.com/cardmint/cardmint/openapi"
 )
 
 func TestUnknownParameters_NoQueryCostsNothing(t *testing.T) {
-	s, err := loadSpec(openapi.YAML)
+	s, err := published()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/cardmint/cardmint/internal/limit"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/webhook"
-	"github.com/cardmint/cardmint/openapi"
 )
 
 // Config configures a server.
@@ -87,7 +86,7 @@ func New(cfg Config) (http.Handler, error) {
 	engine.NoRoute(problems.noRoute)
 	engine.NoMethod(problems.noMethod)
 
-	spec, err := loadSpec(openapi.YAML)
+	spec, err := published()
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/routers"
@@ -20,6 +21,10 @@ type spec struct {
 	scopes     map[*routers.Route]account.Scope     // that operations need, or noScope
 	validation validation
 }
+
+// published is the contract of this process. Reading it takes far longer than anything else about a server, and nothing changes it: all
+// servers share one.
+var published = sync.OnceValues(func() (*spec, error) { return loadSpec(openapi.YAML) })
 
 func loadSpec(yaml []byte) (*spec, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(yaml)

@@ -17,7 +17,6 @@ import (
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/limit"
 	"github.com/cardmint/cardmint/internal/order"
-	"github.com/cardmint/cardmint/openapi"
 )
 
 // fixed are the outermost parts of the service, without a database: what they cost is not what is measured.
@@ -78,7 +77,7 @@ func stages(b *testing.B, limits *limit.Limiter) (handlers []gin.HandlerFunc, f 
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := loadSpec(openapi.YAML)
+	s, err := published()
 	if err != nil {
 		b.Fatal(err)
 	}
