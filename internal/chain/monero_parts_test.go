@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
@@ -21,7 +22,11 @@ import (
 // asked counts how often it was to.
 func busy(t *testing.T, tip int64, hangs func(first, last int64) bool) (m *chain.Monero, asked func() int) {
 	t.Helper()
-	s, m := newScript(t)
+	var config chain.MoneroConfig
+	if testing.Short() {
+		config.Timeout = 2 * time.Second // tests wait until it is over, and machines that run them with -short are not that slow
+	}
+	s, m := newScriptWith(t, config)
 	s.set("get_info", info(map[string]any{"height": tip + 1}))
 	s.set("get_last_block_header", header(tip, "a"))
 	s.set("get_height", fmt.Sprintf(`{"height":%d}`, tip+1))

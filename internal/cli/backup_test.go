@@ -12,6 +12,7 @@ import (
 )
 
 func TestCLI_BackupOfARunningServiceAndRestore(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	simulated := []string{"serve", "--simulated", "--rate", "monero=150"}
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {

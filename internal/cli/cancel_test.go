@@ -29,6 +29,7 @@ func (s *server) cancel(t *testing.T, token string, c *client.Card) {
 }
 
 func TestCLI_AnOperatorSeesThatAClientCanceled(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	token := p.account(t)

@@ -143,6 +143,7 @@ func TestCLI_TransfersSaysWhenThereAreMore(t *testing.T) {
 }
 
 func TestCLI_OperatorsMistakesAreExplained(t *testing.T) {
+	patience(t)
 	p := newProgram(t, "")
 	p.account(t)
 	const nobody = "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
@@ -191,6 +192,7 @@ func TestCLI_OperatorsMistakesAreExplained(t *testing.T) {
 
 // Rows that can't be decoded are named by 'reconcile', and are in the way of nothing else.
 func TestCLI_AnOperatorIsToldOfDamagedRows(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)
@@ -240,6 +242,7 @@ func TestCLI_AnOperatorIsToldOfDamagedRows(t *testing.T) {
 
 // What waits by itself says for what and how long; what a decision leaves out is said with it.
 func TestCLI_AnOperatorIsToldWhatACardWaitsFor(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)

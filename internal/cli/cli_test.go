@@ -14,6 +14,7 @@ import (
 )
 
 func TestCLI_BadConfigurationEndsAtOnceWithOneLineAndAHint(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	p.must(t, "keys", "create")
@@ -102,6 +103,7 @@ func TestCLI_BadConfigurationEndsAtOnceWithOneLineAndAHint(t *testing.T) {
 }
 
 func TestCLI_TokensFromCreationToRevocation(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	token := p.account(t)
@@ -149,6 +151,7 @@ func TestCLI_HelpIsPrintedOnStandardOutput(t *testing.T) {
 }
 
 func TestDev_TheSameTokenAtEachStartAndNothingIsForgotten(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	var tokens []string
@@ -167,6 +170,7 @@ func TestDev_TheSameTokenAtEachStartAndNothingIsForgotten(t *testing.T) {
 }
 
 func TestServe_AnotherKeyFileIsRefused(t *testing.T) {
+	patience(t)
 	p := newProgram(t, "")
 	p.account(t)
 	other := filepath.Join(t.TempDir(), "other.keys")

@@ -121,6 +121,7 @@ func TestCLI_HelpVersionAndNearNames(t *testing.T) {
 }
 
 func TestCompletion_InBash(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip(err)

@@ -35,6 +35,14 @@ var build = sync.OnceValues(func() ([]byte, error) {
 	return exec.Command("go", "build", "-o", binary, "../../cmd/cardmint").CombinedOutput()
 })
 
+// patience skips the test if -short is set. It is for tests that start the program many times.
+func patience(tb testing.TB) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("left out by -short: starts the program many times")
+	}
+}
+
 // program is the real binary, built once, with a database and keys of its own.
 type program struct {
 	path string
@@ -87,8 +95,39 @@ func (p *program) reconcile(t *testing.T) string {
 	return stdout
 }
 
-// account makes keys, an account and a token, as an operator would.
+// shop is what a program with an account has on SQLite.
+var shop struct {
+	sync.Once
+	database, keys []byte
+	token          string
+}
+
+// account makes keys, an account and a token, as an operator would. On SQLite, that is done once: each program gets copies.
 func (p *program) account(tb testing.TB) (token string) {
+	tb.Helper()
+	database, lite := strings.CutPrefix(p.setting("CARDMINT_DATABASE_URL"), "sqlite:")
+	if !lite || p.setting("CARDMINT_MODE") != "" {
+		return p.newAccount(tb)
+	}
+	shop.Do(func() {
+		first := newProgram(tb, "")
+		token := first.newAccount(tb)
+		var err error
+		shop.database, err = os.ReadFile(strings.TrimPrefix(first.setting("CARDMINT_DATABASE_URL"), "sqlite:"))
+		must(tb, err)
+		shop.keys, err = os.ReadFile(first.setting("CARDMINT_KEYS"))
+		must(tb, err)
+		shop.token = token
+	})
+	if shop.token == "" {
+		tb.Fatal("no account could be made, as another test says")
+	}
+	must(tb, os.WriteFile(database, shop.database, 0o600))
+	must(tb, os.WriteFile(p.setting("CARDMINT_KEYS"), shop.keys, 0o600))
+	return shop.token
+}
+
+func (p *program) newAccount(tb testing.TB) (token string) {
 	tb.Helper()
 	p.must(tb, "keys", "create")
 	p.must(tb, "migrate")

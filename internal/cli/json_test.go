@@ -44,6 +44,7 @@ func checkJSON(t *testing.T, path, name string, value any) {
 }
 
 func TestCLI_JSONIsOneLineForPrograms(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	dir := t.TempDir()
 	url := "sqlite:" + filepath.Join(dir, "x.db")
@@ -113,6 +114,7 @@ func TestCLI_JSONIsOneLineForPrograms(t *testing.T) {
 
 // A stock keeps no note of requests: to cancel one promises nothing.
 func TestCLI_ACancelOfAStockPromisesNothing(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)

@@ -151,6 +151,7 @@ func TestKeys_RotatedWhileProcessesRunAndDie(t *testing.T) {
 
 // A host that was down during a rotation comes back with a file that encrypts with a key that was retired.
 func TestKeys_AFileThatEncryptsWithARetiredKeyIsRefused(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	p.account(t)
@@ -176,6 +177,7 @@ func TestKeys_AFileThatEncryptsWithARetiredKeyIsRefused(t *testing.T) {
 
 // A host with an old copy of the key file would encrypt with the old key, and could not read what others wrote.
 func TestKeys_AnOldCopyOfTheFileIsRefused(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	p.account(t)

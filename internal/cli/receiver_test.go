@@ -93,6 +93,7 @@ func TestListen_ChosenEventsWithHeadersAndAStableSecret(t *testing.T) {
 }
 
 func TestTrigger_FieldsCanBeSet(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	hook, got := tenants(t, hookSecret)

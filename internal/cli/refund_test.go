@@ -86,6 +86,7 @@ func TestCLI_ARefundThatIsDueIsGivenBack(t *testing.T) {
 
 // An address that is damaged hides nothing else of the card.
 func TestCardShow_ADamagedRefundAddressHidesNothingElse(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)

@@ -115,6 +115,7 @@ func TestCLI_CardsInStockAreSold(t *testing.T) {
 }
 
 func TestCLI_AStockIsImportedOnlyFromASafeFile(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	p.account(t)
@@ -143,6 +144,7 @@ func TestCLI_AStockIsImportedOnlyFromASafeFile(t *testing.T) {
 
 // What the page about stocks shows can be imported as it stands.
 func TestDocs_TheExampleOfAStockCanBeImported(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/suppliers-stock.md")
 	if err != nil {
@@ -167,6 +169,7 @@ func TestDocs_TheExampleOfAStockCanBeImported(t *testing.T) {
 
 // What was given out in a time that the database forgot stays held, while the rest is sold again; and what a card never got is named.
 func TestCLI_AStockIsReleasedExceptWhatWasGivenOut(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)

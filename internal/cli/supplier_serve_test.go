@@ -15,6 +15,7 @@ import (
 )
 
 func TestSupplierServe_BadConfigurationEndsWithAHint(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	file := filepath.Join(t.TempDir(), "supplier.db")
@@ -51,6 +52,7 @@ func TestSupplierServe_BadConfigurationEndsWithAHint(t *testing.T) {
 
 // A supplier that is killed knows its keys when it is back, and its ledger has one card for each, masked.
 func TestSupplierServe_TheSameKeyIsTheSameCardAfterARestart(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	file := filepath.Join(t.TempDir(), "supplier.db")

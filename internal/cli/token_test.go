@@ -85,6 +85,7 @@ func TestToken_ScopesExpiryAndLastUse(t *testing.T) {
 }
 
 func TestToken_Rotate(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		p := newProgram(t, url)
@@ -154,6 +155,7 @@ func TestToken_RotateKeepsTheMode(t *testing.T) {
 }
 
 func TestToken_MistakesAreExplained(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	p.account(t)

@@ -36,6 +36,7 @@ func stray(t *testing.T, p *program, db *sql.DB, txid string, coins int64) {
 }
 
 func TestCLI_AnOperatorSettlesWhatARestoredDatabaseForgot(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)

@@ -32,7 +32,7 @@ func TestSimulation(t *testing.T) {
 	first, n := *firstSeed, *seeds
 	switch {
 	case n == 0 && testing.Short():
-		n = 100
+		n = 25
 	case n == 0:
 		n = pick(20, 3000)
 	}
