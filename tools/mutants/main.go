@@ -94,13 +94,13 @@ func count(pkg string, mutants []mutant, may map[string]string) tally {
 	alive := map[string]bool{}
 	for _, m := range mutants {
 		switch m.status {
-		case "KILLED":
+		case killed:
 			t.killed++
-		case "TIMED OUT":
+		case timedOut:
 			t.timedOut++
 		case notCovered:
 			t.uncovered = append(t.uncovered, m)
-		case "LIVED":
+		case lived:
 			t.lived++
 			alive[m.name] = true
 			if may[m.name] != "" {

@@ -26,14 +26,25 @@ type mutant struct {
 	line, column int
 	status       string // gremlins' word for what became of it
 	name         string // the same after its lines have moved
+
+	// Of those that are tried:
+	decl             *ast.FuncDecl
+	text             string // a copy of the function with the change
+	function, number int    // from 1 on
 }
 
 func (m mutant) compare(other mutant) int {
 	return cmp.Or(cmp.Compare(m.file, other.file), cmp.Compare(m.line, other.line), cmp.Compare(m.column, other.column))
 }
 
-// notCovered is gremlins' word for a mutant that no test reaches.
-const notCovered = "NOT COVERED"
+// Gremlins' words for what becomes of mutants.
+const (
+	notCovered = "NOT COVERED" // no test reaches it
+	runnable   = "RUNNABLE"    // it is to be tried
+	killed     = "KILLED"
+	lived      = "LIVED"
+	timedOut   = "TIMED OUT"
+)
 
 // number tells mutants of the same name apart by their order.
 func number(mutants []mutant) {
@@ -58,9 +69,14 @@ var changes = map[string]map[token.Token]token.Token{
 // code is a package, parsed.
 type code struct {
 	path     string
+	name     string
+	dir      string
 	fset     *token.FileSet
 	files    map[string]*ast.File // by path from the root of the module
 	importer types.Importer
+
+	numbers map[*ast.FuncDecl]int // of functions with mutants that are tried
+	copies  int
 }
 
 // load parses a package, and prepares to check its types.
@@ -71,7 +87,7 @@ func load(tree, pkg string) (*code, error) {
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)
 	}
-	c := &code{fset: token.NewFileSet(), files: map[string]*ast.File{}}
+	c := &code{fset: token.NewFileSet(), files: map[string]*ast.File{}, numbers: map[*ast.FuncDecl]int{}}
 	exports := map[string]string{}
 	for in := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p struct {
@@ -88,13 +104,13 @@ func load(tree, pkg string) (*code, error) {
 		if p.DepOnly {
 			continue
 		}
-		c.path = p.ImportPath
+		c.path, c.dir = p.ImportPath, p.Dir
 		for _, name := range p.GoFiles {
 			file, err := parser.ParseFile(c.fset, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
 			if err != nil {
 				return nil, err
 			}
-			c.files[path.Join(pkg, name)] = file
+			c.files[path.Join(pkg, name)], c.name = file, file.Name.Name
 		}
 	}
 	c.importer = importer.ForCompiler(c.fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
@@ -109,7 +125,7 @@ func (c *code) describe(m *mutant, kind string) (counts bool, err error) {
 	}
 	for _, decl := range file.Decls {
 		f, isFunc := decl.(*ast.FuncDecl)
-		if !isFunc {
+		if !isFunc || f.Recv == nil && f.Name.Name == "init" { // which can't be called
 			continue
 		}
 		node, op := c.operator(f, m.line, m.column)
@@ -125,11 +141,14 @@ func (c *code) describe(m *mutant, kind string) (counts bool, err error) {
 		*op = to
 		m.name = fmt.Sprintf("%s %s: %s => %s", m.file, funcName(f), before, c.print(node))
 		compiles := c.compiles()
-		if compiles && m.status == notCovered && c.inCase(f, node) {
-			m.status, err = c.try(m.file)
+		if m.status == notCovered && c.inCase(f, node) {
+			m.status = runnable
+		}
+		if compiles && m.status == runnable {
+			c.copyOf(f, m)
 		}
 		*op = was
-		return compiles, err
+		return compiles, nil
 	}
 	return false, nil
 }
@@ -156,7 +175,7 @@ func (c *code) operator(f *ast.FuncDecl, line, column int) (at ast.Node, op *tok
 }
 
 // inCase reports whether a node stands in the expressions of a case, which Go's profiles of coverage leave out: gremlins takes them for not
-// covered, and never breaks them.
+// covered.
 func (c *code) inCase(f *ast.FuncDecl, node ast.Node) bool {
 	in := false
 	ast.Inspect(f, func(n ast.Node) bool {
@@ -170,32 +189,24 @@ func (c *code) inCase(f *ast.FuncDecl, node ast.Node) bool {
 	return in
 }
 
-// try runs the package's tests with a file as it is now, and returns gremlins' word for what became of it.
-func (c *code) try(file string) (status string, err error) {
-	dir, err := os.MkdirTemp("", "mutant")
-	if err != nil {
-		return "", err
+// copyOf stores a copy of a function, as it is now, for a mutant.
+func (c *code) copyOf(f *ast.FuncDecl, m *mutant) {
+	if c.numbers[f] == 0 {
+		c.numbers[f] = len(c.numbers) + 1
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	var text bytes.Buffer
-	if err := printer.Fprint(&text, c.fset, c.files[file]); err != nil {
-		return "", err
-	}
-	broken, original := filepath.Join(dir, "broken.go"), c.fset.Position(c.files[file].Package).Filename
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {original: broken}})
-	if err != nil {
-		return "", err
-	}
-	if err := errors.Join(os.WriteFile(broken, text.Bytes(), 0o600), os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600)); err != nil {
-		return "", err
-	}
-	test := exec.Command("go", "test", "-overlay", filepath.Join(dir, "overlay.json"), "-short", "-count=1", "-vet=off", "-failfast", "-timeout=2m", ".")
-	test.Dir = filepath.Dir(original)
-	if _, failed := errors.AsType[*exec.ExitError](test.Run()); failed {
-		return "KILLED", nil
-	}
-	return "LIVED", nil
+	c.copies++
+	m.decl, m.function, m.number = f, c.numbers[f], c.copies
+	name := f.Name.Name
+	f.Name.Name = copyName(m.number)
+	var text strings.Builder
+	_ = printer.Fprint(&text, c.fset, f)
+	f.Name.Name, m.text = name, text.String()
 }
+
+// original returns where a file is.
+func (c *code) original(file string) string { return c.fset.Position(c.files[file].Package).Filename }
+
+func (c *code) offset(p token.Pos) int { return c.fset.Position(p).Offset }
 
 // compiles reports whether the package does, as it is now.
 func (c *code) compiles() bool {

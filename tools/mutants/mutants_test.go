@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -110,6 +112,9 @@ func TestParseSurvivors_NeedsAReasonForEach(t *testing.T) {
 
 // Go's profile of coverage has nothing for the expressions of a case, so they are broken here.
 func TestDescribe_BreaksTheExpressionsOfACase(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: compiles tests")
+	}
 	tree := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":      "module example.com/m\n\ngo 1.26\n",
@@ -131,10 +136,121 @@ func TestDescribe_BreaksTheExpressionsOfACase(t *testing.T) {
 	for _, x := range []struct {
 		line   int
 		status string
-	}{{5, "KILLED"}, {7, "LIVED"}} { // that 9 itself is not more than 9 is not tested
-		m := mutant{file: "p/p.go", line: x.line, column: 9, status: notCovered}
-		if counts, err := p.describe(&m, "CONDITIONALS_BOUNDARY"); err != nil || !counts || m.status != x.status {
-			t.Errorf("line %d: %s, counts %t, error %v", x.line, m.status, counts, err)
+	}{{5, killed}, {7, lived}} { // that 9 itself is not more than 9 is not tested
+		m := []mutant{{file: "p/p.go", line: x.line, column: 9, status: notCovered}}
+		counts, err := p.describe(&m[0], "CONDITIONALS_BOUNDARY")
+		if err := errors.Join(err, p.tryAll(m, time.Second)); err != nil || !counts || m[0].status != x.status {
+			t.Errorf("line %d: %s, counts %t, error %v", x.line, m[0].status, counts, err)
 		}
+	}
+}
+
+// The functions here have everything that is awkward about a call of a copy.
+func TestTryAll_TellsWhatTheTestsNotice(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: compiles tests, and waits for one that never ends")
+	}
+	tree := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod": "module example.com/m\n\ngo 1.26\n",
+		"p/p.go": `package p
+
+type T[N int | int64] struct{ n N }
+
+func (t *T[N]) Add(_ string, more ...N) (sum N) {
+	for _, n := range more { t.n = t.n + n }
+	return t.n
+}
+
+func (T[N]) Zero(int, ...string) bool { return 1 > 0 }
+
+func Most[A, B int | int64](a A, b B) int64 { if int64(a) > int64(b) { return int64(a) }; return int64(b) }
+
+func count(into *int, _, _ bool) { *into++ }
+
+func Loop(n int) (steps int) {
+	for i := 0; i < n; i++ {
+		steps++
+	}
+	return steps
+}
+
+func Kind(n int) string {
+	switch {
+	case n == 1:
+		return "one"
+	}
+	return "many"
+}
+
+func init() { broken = 1 > 2 }
+
+var broken bool
+`,
+		"p/p_test.go": `package p
+
+import "testing"
+
+func TestAll(t *testing.T) {
+	var n int
+	count(&n, true, false)
+	if x := new(T[int64]); x.Add("", 1, 2) != 3 || n != 1 || Loop(3) != 3 || broken || Kind(1) != "one" {
+		t.Error("wrong")
+	}
+	Most(1, int64(2))
+	T[int]{}.Zero(1, "2", "3")
+}
+
+func TestFailsByItself(t *testing.T) { t.Error("always") }
+`,
+	} {
+		path := filepath.Join(tree, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := load(tree, "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mutants []mutant
+	for _, x := range []struct {
+		kind, status string
+		line, column int
+	}{
+		{"ARITHMETIC_BASE", runnable, 6, 37},
+		{"CONDITIONALS_BOUNDARY", runnable, 10, 50},
+		{"CONDITIONALS_BOUNDARY", runnable, 12, 59},
+		{"INCREMENT_DECREMENT", runnable, 14, 41},
+		{"INCREMENT_DECREMENT", runnable, 17, 22},
+		{"CONDITIONALS_NEGATION", notCovered, 25, 9}, // in a case
+		{"CONDITIONALS_NEGATION", runnable, 31, 26},  // in a function that nobody can call
+	} {
+		m := mutant{file: "p/p.go", line: x.line, column: x.column, status: x.status}
+		counts, err := p.describe(&m, x.kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if counts {
+			mutants = append(mutants, m)
+		}
+	}
+	if err := p.tryAll(mutants, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range mutants {
+		got = append(got, m.status+" "+m.name)
+	}
+	want := []string{
+		"KILLED p/p.go T.Add: t.n + n => t.n - n",
+		"LIVED p/p.go T.Zero: 1 > 0 => 1 >= 0",
+		"LIVED p/p.go Most: int64(a) > int64(b) => int64(a) >= int64(b)",
+		"KILLED p/p.go count: *into++ => *into--",
+		"TIMED OUT p/p.go Loop: i++ => i--",
+		"KILLED p/p.go Kind: n == 1 => n != 1",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// trial is a test binary in which every mutant of a package sleeps. A variable of the environment wakes one of them.
+type trial struct {
+	binary, dir string // dir is the package's
+	tests       []test // in the order of their time
+	patience    time.Duration
+}
+
+// test is one that passes if no mutant is awake.
+type test struct {
+	name    string
+	time    time.Duration
+	entered map[int]bool // the functions with mutants that it calls, by number
+}
+
+// tryAll breaks the package by each mutant that is to be tried, and stores what became of it. Tests have patience, and ten times as long as
+// without mutants.
+func (c *code) tryAll(mutants []mutant, patience time.Duration) error {
+	dir, err := os.MkdirTemp("", "mutants-trial")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	t := &trial{binary: filepath.Join(dir, "package.test"), dir: c.dir, patience: patience}
+	if err := c.build(dir, t.binary, mutants); err != nil {
+		return err
+	}
+	if err := t.watch(dir); err != nil {
+		return err
+	}
+	var workers sync.WaitGroup
+	next := make(chan *mutant)
+	for range runtime.NumCPU() {
+		workers.Go(func() {
+			for m := range next {
+				m.status = t.try(m)
+			}
+		})
+	}
+	for i := range mutants {
+		if mutants[i].status == runnable {
+			next <- &mutants[i]
+		}
+	}
+	close(next)
+	workers.Wait()
+	return nil
+}
+
+// awake is the file that is added to the package. A function asks which of its mutants is awake. Where the environment names a file, the
+// functions that were called are noted there.
+const awake = `package %s
+
+import (
+	mutantsos "os"
+	mutantsconv "strconv"
+	mutantssync "sync"
+)
+
+var (
+	mutantsFunction, _ = mutantsconv.Atoi(mutantsos.Getenv("MUTANTS_FUNCTION"))
+	mutantsAwake, _    = mutantsconv.Atoi(mutantsos.Getenv("MUTANTS_AWAKE"))
+	mutantsNotes, _    = mutantsos.OpenFile(mutantsos.Getenv("MUTANTS_NOTES"), mutantsos.O_WRONLY|mutantsos.O_APPEND, 0)
+	mutantsNoted       mutantssync.Map
+)
+
+func mutantsOf(function int) int {
+	if function == mutantsFunction {
+		return mutantsAwake
+	}
+	if mutantsNotes != nil {
+		if _, again := mutantsNoted.LoadOrStore(function, true); !again {
+			_, _ = mutantsNotes.WriteString(mutantsconv.Itoa(function) + "\n")
+		}
+	}
+	return 0
+}
+`
+
+// build compiles the tests with a copy of each function for each of its mutants.
+func (c *code) build(dir, binary string, mutants []mutant) error {
+	changed := map[string]*source{} // by path from the root of the module
+	for i := range mutants {
+		m := &mutants[i]
+		if m.status != runnable {
+			continue
+		}
+		if changed[m.file] == nil {
+			text, err := os.ReadFile(c.original(m.file))
+			if err != nil {
+				return err
+			}
+			changed[m.file] = &source{text: string(text), functions: map[*ast.FuncDecl][]*mutant{}}
+		}
+		changed[m.file].functions[m.decl] = append(changed[m.file].functions[m.decl], m)
+	}
+	replace := map[string]string{filepath.Join(c.dir, "mutants_awake.go"): filepath.Join(dir, "awake.go")}
+	err := os.WriteFile(filepath.Join(dir, "awake.go"), fmt.Appendf(nil, awake, c.name), 0o600)
+	for file, s := range changed {
+		broken := filepath.Join(dir, filepath.Base(file))
+		replace[c.original(file)] = broken
+		err = errors.Join(err, os.WriteFile(broken, []byte(s.broken(c)), 0o600))
+	}
+	overlay, marshalErr := json.Marshal(map[string]any{"Replace": replace})
+	if err := errors.Join(err, marshalErr, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600)); err != nil {
+		return err
+	}
+	build := exec.Command("go", "test", "-c", "-o", binary, "-vet=off", "-ldflags=-w", "-overlay", filepath.Join(dir, "overlay.json"), ".")
+	build.Dir = c.dir
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// watch runs each test alone, and notes which functions it calls. Tests that fail by themselves are left out.
+func (t *trial) watch(dir string) error {
+	list := exec.Command(t.binary, "-test.list", ".")
+	list.Dir = t.dir
+	out, err := list.Output()
+	if err != nil {
+		return fmt.Errorf("list tests: %w", err)
+	}
+	notes := filepath.Join(dir, "notes")
+	for name := range strings.FieldsSeq(string(out)) {
+		if !strings.HasPrefix(name, "Test") && !strings.HasPrefix(name, "Fuzz") {
+			continue
+		}
+		if err := os.WriteFile(notes, nil, 0o600); err != nil {
+			return err
+		}
+		began := time.Now()
+		status := t.run([]test{{name: name, time: time.Minute}}, "MUTANTS_NOTES="+notes)
+		x := test{name: name, time: time.Since(began), entered: map[int]bool{}}
+		text, err := os.ReadFile(notes)
+		if err != nil {
+			return err
+		}
+		for in := bufio.NewScanner(bytes.NewReader(text)); in.Scan(); {
+			n, _ := strconv.Atoi(in.Text())
+			x.entered[n] = true
+		}
+		if status != lived {
+			fmt.Fprintf(os.Stderr, "left out, as it fails by itself: %s\n", name)
+			continue
+		}
+		t.tests = append(t.tests, x)
+	}
+	slices.SortStableFunc(t.tests, func(a, b test) int { return cmp.Compare(a.time, b.time) })
+	return nil
+}
+
+// try wakes a mutant, and returns gremlins' word for what becomes of it. Of the tests that call its function, the quickest are first.
+func (t *trial) try(m *mutant) string {
+	var tests []test
+	for _, x := range t.tests {
+		if x.entered[m.function] {
+			tests = append(tests, x)
+		}
+	}
+	for n := 4; len(tests) > 0; n *= 4 {
+		now := tests[:min(n, len(tests))]
+		tests = tests[len(now):]
+		if status := t.run(now, fmt.Sprint("MUTANTS_FUNCTION=", m.function), fmt.Sprint("MUTANTS_AWAKE=", m.number)); status != lived {
+			return status
+		}
+	}
+	return lived
+}
+
+// run runs tests with variables in their environment.
+func (t *trial) run(tests []test, env ...string) string {
+	var names []string
+	limit := t.patience
+	for _, x := range tests {
+		names = append(names, regexp.QuoteMeta(x.name))
+		limit += 10 * x.time
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	run := exec.CommandContext(ctx, t.binary, "-test.short", "-test.failfast", "-test.run", "^("+strings.Join(names, "|")+")$")
+	run.Dir, run.Env = t.dir, append(os.Environ(), env...)
+	switch err := run.Run(); {
+	case ctx.Err() != nil:
+		return timedOut
+	case err != nil:
+		return killed
+	}
+	return lived
+}
