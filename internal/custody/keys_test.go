@@ -1,6 +1,8 @@
 package custody_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -46,7 +48,11 @@ func TestPromote_OnlyOnceEveryProcessHasTheKey(t *testing.T) {
 		wantError(t, custody.Retire(t.Context(), s.db, old), custody.ErrTooSoon)
 		s.exec("UPDATE key_holders SET primary_since = primary_since - 300000") // five transactions that take as long as they may, but no more
 		check(t, ours.Tick(t.Context()))
-		wantError(t, custody.Retire(t.Context(), s.db, old), custody.ErrTooSoon)
+		err = custody.Retire(t.Context(), s.db, old)
+		wantError(t, err, custody.ErrTooSoon)
+		if want := fmt.Sprintf("for less than %d minutes", int(custody.SettleTime(s.db).Minutes())); !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
 		s.exec("UPDATE key_holders SET primary_since = primary_since - 60000")
 		check(t, ours.Tick(t.Context()))
 		check(t, custody.Retire(t.Context(), s.db, old))
@@ -137,7 +143,7 @@ func TestReporter_TellsAMissingKeyFromADamagedRow(t *testing.T) {
 		}
 		wantError(t, read(s, 0), card.ErrUnavailable) // not known yet
 		check(t, s.reporter("a/1", nil).Tick(t.Context()))
-		if err := read(s, 0); err == nil || strings.HasPrefix(err.Error(), "unavailable") {
+		if err := read(s, 0); err == nil || errors.Is(err, card.ErrUnavailable) {
 			t.Errorf("damaged: %v", err)
 		}
 		check(t, read(s, 1))
@@ -184,6 +190,26 @@ func TestReport_OfEveryKeyAndProcess(t *testing.T) {
 		if k := at(key); !k.Primary || !k.Promoted || k.Rows != 1 || k.Holders != 0 {
 			t.Errorf("new %+v", k)
 		}
+		if k, made := at(key), s.vault.Keys().Created[key]; k.Created == nil || !k.Created.Equal(made) {
+			t.Errorf("new %+v, made at %v", k, made)
+		}
+		all, _, err = custody.Report(t.Context(), s.db, custody.Keys{}) // of a host without a key file
+		check(t, err)
+		known, err := s.db.KnownKeys(t.Context())
+		check(t, err)
+		for _, k := range known {
+			if got := at(k.ID); got.Here || got.Created == nil || !got.Created.Equal(k.Since) {
+				t.Errorf("%+v, known since %v", got, k.Since)
+			}
+		}
+	})
+}
+
+// Nothing was encrypted with it yet, and no process has said that it does.
+func TestRetire_NotTheKeyThatWasPromotedLast(t *testing.T) {
+	onEach(t, func(t *testing.T, s *safe) {
+		_, key := s.promote()
+		wantError(t, custody.Retire(t.Context(), s.db, key), custody.ErrStillPrimary)
 	})
 }
 

@@ -39,6 +39,11 @@ func TestRotator_ReplacesEverythingThatAnOlderKeySealed(t *testing.T) {
 		if text := s.log.String(); !strings.Contains(text, "credentials") || !strings.Contains(text, "rows=7") || strings.Contains(text, "number ") {
 			t.Errorf("logged:\n%s", text)
 		}
+		s.log.Reset()
+		check(t, s.rotator().Tick(t.Context()))
+		if text := s.log.String(); text != "" {
+			t.Errorf("there was nothing to do, logged:\n%s", text)
+		}
 		check(t, custody.Retire(t.Context(), s.db, old))
 		check(t, vault.RetireKey(s.path, old))
 		check(t, s.vault.Reread())
@@ -159,6 +164,10 @@ func TestRotator_WithAnotherPrimaryKeyItDoesNothing(t *testing.T) {
 		if n, all := s.users(old), s.users(key); n != 0 || all != 2 {
 			t.Errorf("%d rows of the old key, %d of the new one", n, all)
 		}
+		text, err = os.ReadFile(s.path)
+		check(t, err)
+		check(t, os.WriteFile(s.path+".copy", text, 0o600))
+		check(t, other.rotator().Tick(t.Context())) // which reads the file again
 	})
 }
 

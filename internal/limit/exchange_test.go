@@ -232,21 +232,23 @@ func TestTick_CostsOneQueryUnlessThereIsSomethingToTell(t *testing.T) {
 
 func TestTick_ManyBusyTokensAreHeldInBoundedMemory(t *testing.T) {
 	f := newFleet(t, 2, limit.Config{Token: policy(t, "10/s")})
-	for range 5000 {
-		id := uuid.New()
-		passed(f.all[0], id, id, false, 10)
-	}
-	f.tick(t)
-	if n := strings.Count(f.store.text["0"], `"id"`); n != limit.MostShared {
-		t.Errorf("%d are told of", n)
-	}
-	if n := f.all[1].Buckets(); n != limit.MostShared {
-		t.Errorf("%d buckets", n)
-	}
-	f.advance(2 * time.Second)
-	f.tick(t)
-	if a, b := f.all[0].Buckets(), f.all[1].Buckets(); a != 0 || b != 0 {
-		t.Errorf("%d and %d buckets are left", a, b)
+	for range 2 {
+		for range 5000 {
+			id := uuid.New()
+			passed(f.all[0], id, id, false, 10)
+		}
+		f.tick(t)
+		if n := strings.Count(f.store.text["0"], `"id"`); n != limit.MostShared {
+			t.Errorf("%d are told of", n)
+		}
+		if n := f.all[1].Buckets(); n != limit.MostShared {
+			t.Errorf("%d buckets", n)
+		}
+		f.advance(time.Second) // which fills them again
+		f.tick(t)
+		if a, b := f.all[0].Buckets(), f.all[1].Buckets(); a != 0 || b != 0 {
+			t.Errorf("%d and %d buckets are left", a, b)
+		}
 	}
 	passed(f.all[0], who, who, false, 10)
 	f.tick(t)

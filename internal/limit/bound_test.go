@@ -1,0 +1,130 @@
+package limit_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/limit"
+)
+
+// Places are made free once a second at most: looking through all of them for each address of a flood would take longer than the flood.
+func TestFail_PlacesAreMadeFreeOnceASecond(t *testing.T) {
+	c := newClock()
+	l := limit.New(nil, limit.Config{Address: policy(t, "60/min"), Now: c.now})
+	next := 0
+	fail := func(n int) {
+		for range n {
+			l.Fail(numbered(next))
+			next++
+		}
+	}
+	want := func(n int) {
+		t.Helper()
+		if got := l.Addresses(); got != n {
+			t.Fatalf("%d addresses are kept, want %d", got, n)
+		}
+	}
+	const half = limit.MostAddresses / 2
+	fail(half) // full again after a second
+	c.advance(500 * time.Millisecond)
+	fail(half)
+	c.advance(500 * time.Millisecond)
+	fail(1) // the first half is dropped
+	want(half + 1)
+	fail(half - 1)
+	c.advance(500 * time.Millisecond)
+	fail(1) // the second half could be dropped, but it is too soon
+	want(limit.MostAddresses + 1)
+	c.advance(500 * time.Millisecond)
+	fail(1)
+	want(2) // the last, and the place that is shared
+}
+
+// Whoever comes when places were made free has one of his own, and nobody has if none was.
+func TestFail_PlacesOfOnesOwn(t *testing.T) {
+	c := newClock()
+	l := limit.New(nil, limit.Config{Address: policy(t, "2/min"), Now: c.now})
+	for i := range limit.MostAddresses {
+		l.Fail(numbered(i))
+	}
+	c.advance(29 * time.Second)
+	l.Fail(numbered(limit.MostAddresses)) // no place is free
+	l.Fail(numbered(limit.MostAddresses + 1))
+	if n := l.Addresses(); n != limit.MostAddresses+1 {
+		t.Errorf("%d addresses are kept", n)
+	}
+	if wait := l.Blocked(numbered(limit.MostAddresses + 2)); wait != 30*time.Second {
+		t.Errorf("who shares a place is blocked for %v", wait)
+	}
+	c.advance(time.Second) // all but the shared one are full
+	late := numbered(1_000_000)
+	l.Fail(late)
+	l.Fail(late)
+	if wait := l.Blocked(late); wait != 30*time.Second {
+		t.Errorf("blocked for %v, though it failed twice", wait)
+	}
+	if wait := l.Blocked(netip.MustParsePrefix("192.0.2.1/32")); wait != 0 {
+		t.Errorf("another is blocked for %v", wait)
+	}
+}
+
+// Others are told of a bucket once more than a tenth of its rate is used, or of its quota.
+func TestTick_TellsOfWhatIsBusy(t *testing.T) {
+	f := newFleet(t, 2, limit.Config{Token: policy(t, "600/min")})
+	told := func() bool {
+		f.store.text = nil
+		f.advance(time.Second)
+		f.tick(t)
+		return f.store.text["1"] != ""
+	}
+	f.advance(time.Hour)
+	f.tick(t)
+	passed(f.all[1], who, who, false, 1)
+	if told() {
+		t.Error("one request a second is a tenth of the rate")
+	}
+	passed(f.all[1], who, who, false, 2)
+	if !told() {
+		t.Error("two requests a second are more than a tenth of the rate")
+	}
+	other := uuid.New() // almost all of whose requests come to another process
+	passed(f.all[0], other, other, false, 300)
+	f.tick(t)
+	f.advance(2 * time.Minute)
+	f.tick(t)
+	passed(f.all[0], other, other, false, 300)
+	f.tick(t)
+	passed(f.all[1], other, other, false, 1)
+	if !told() {
+		t.Error("half of the quota is used, one of them here")
+	}
+}
+
+// What others used of buckets takes no place among those that a process tells of.
+func TestTick_ToldBucketsTakeNoPlace(t *testing.T) {
+	f := newFleet(t, 2, limit.Config{Token: policy(t, "600/min")})
+	passed(f.all[0], who, who, false, 300)
+	for range limit.MostShared + 1 {
+		f.tick(t)
+	}
+	other := uuid.New()
+	passed(f.all[1], other, other, false, 300)
+	f.tick(t)
+	if f.store.text["1"] == "" {
+		t.Error("no place is left")
+	}
+}
+
+// A kind that another version has is no kind of this one.
+func TestTick_AnUnknownKindCountsNowhere(t *testing.T) {
+	everything := policy(t, "10/s")
+	f := newFleet(t, 1, limit.Config{Token: everything, Account: everything, Create: everything})
+	f.store.text = map[string]string{"x": `[{"kind":"planet","id":"` + who.String() + `","bucket":1,"used":5}]`}
+	f.tick(t)
+	if got := passed(f.all[0], who, who, true, 20); got != 10 {
+		t.Errorf("%d passed", got)
+	}
+}
