@@ -120,6 +120,7 @@ func TestCLI_ReconcileFailsWhenTheBooksDoNotAgree(t *testing.T) {
 }
 
 func TestCLI_TransfersSaysWhenThereAreMore(t *testing.T) {
+	patience(t)
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)
 	p.account(t)
@@ -297,6 +298,7 @@ func TestCLI_AnOperatorIsToldWhatACardWaitsFor(t *testing.T) {
 
 // Whoever sends dust to a card does not fill the operator's terminal.
 func TestCLI_LongListsOfTransfersAreCut(t *testing.T) {
+	patience(t)
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)
 	token := p.account(t)

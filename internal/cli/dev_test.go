@@ -82,6 +82,7 @@ func TestDev_TheDemonstrationHasACardInEveryState(t *testing.T) {
 
 // Without its address nobody finds the service, however quiet its log is.
 func TestServe_TellsItsAddressWhateverTheLevelOfTheLog(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	p.account(t)

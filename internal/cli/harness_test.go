@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -15,23 +16,34 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/client"
+	"github.com/cardmint/cardmint/internal/cli"
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
+const programName = "cardmint"
+
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == programName { // linked by build
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		context.AfterFunc(ctx, stop)
+		os.Exit(cli.Main(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	}
 	dir, err := os.MkdirTemp("", "cardmint")
 	if err != nil {
 		panic(err)
 	}
-	binary = filepath.Join(dir, "cardmint")
+	binary = filepath.Join(dir, programName)
 	rig.Main(m, func() { _ = os.RemoveAll(dir) })
 }
 
 // binary is where build leaves the program.
 var binary string
 
-// build builds the program, once for all tests.
+// build builds the program, once for all tests. With -short, where every second counts, the binary of the tests is the program too.
 var build = sync.OnceValues(func() ([]byte, error) {
+	if self, err := os.Executable(); err == nil && testing.Short() && os.Link(self, binary) == nil {
+		return nil, nil
+	}
 	return exec.Command("go", "build", "-o", binary, "../../cmd/cardmint").CombinedOutput()
 })
 

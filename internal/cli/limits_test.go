@@ -6,6 +6,7 @@ import (
 )
 
 func TestServe_LimitsRequestsAndDevDoesNot(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	get := func(url, token string, header ...string) *http.Response {
 		t.Helper()

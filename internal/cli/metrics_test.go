@@ -113,6 +113,7 @@ func TestServe_MetricsTellOfACard(t *testing.T) {
 }
 
 func TestServe_AnAPIExportsNoStateOfTheService(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	p.account(t)
@@ -136,6 +137,7 @@ func TestServe_AnAPIExportsNoStateOfTheService(t *testing.T) {
 }
 
 func TestServe_MetricsAddressInUse(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -111,6 +111,7 @@ func TestCLI_AnOperatorSettlesWhatARestoredDatabaseForgot(t *testing.T) {
 }
 
 func TestCLI_WhichOutputIsMeant(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)
