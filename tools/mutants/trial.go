@@ -26,6 +26,15 @@ type trial struct {
 	binary, dir string // dir is the package's
 	tests       []test // in the order of their time
 	patience    time.Duration
+
+	mu    sync.Mutex
+	kills map[kill]int
+}
+
+// kill is that a test has noticed a mutant of a function.
+type kill struct {
+	function int
+	test     string
 }
 
 // test is one that passes if no mutant is awake.
@@ -43,7 +52,7 @@ func (c *code) tryAll(mutants []mutant, patience time.Duration) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	t := &trial{binary: filepath.Join(dir, "package.test"), dir: c.dir, patience: patience}
+	t := &trial{binary: filepath.Join(dir, "package.test"), dir: c.dir, patience: patience, kills: map[kill]int{}}
 	if err := c.build(dir, t.binary, mutants); err != nil {
 		return err
 	}
@@ -52,7 +61,7 @@ func (c *code) tryAll(mutants []mutant, patience time.Duration) error {
 	}
 	var workers sync.WaitGroup
 	next := make(chan *mutant)
-	for range runtime.NumCPU() {
+	for range 2 * runtime.NumCPU() { // tests wait, too
 		workers.Go(func() {
 			for m := range next {
 				m.status = t.try(m)
@@ -152,7 +161,7 @@ func (t *trial) watch(dir string) error {
 			return err
 		}
 		began := time.Now()
-		status := t.run([]test{{name: name, time: time.Minute}}, "MUTANTS_NOTES="+notes)
+		status, _ := t.run([]test{{name: name, time: time.Minute}}, "MUTANTS_NOTES="+notes)
 		x := test{name: name, time: time.Since(began), entered: map[int]bool{}}
 		text, err := os.ReadFile(notes)
 		if err != nil {
@@ -172,7 +181,11 @@ func (t *trial) watch(dir string) error {
 	return nil
 }
 
-// try wakes a mutant, and returns gremlins' word for what becomes of it. Of the tests that call its function, the quickest are first.
+// atOnce is how many tests one process runs. More of them would start fewer processes, but those that are parallel all run to their end.
+const atOnce = 6
+
+// try wakes a mutant, and returns gremlins' word for what becomes of it. Of the tests that call its function, those are first that noticed
+// most of its mutants, and then the quickest.
 func (t *trial) try(m *mutant) string {
 	var tests []test
 	for _, x := range t.tests {
@@ -180,18 +193,27 @@ func (t *trial) try(m *mutant) string {
 			tests = append(tests, x)
 		}
 	}
-	for n := 4; len(tests) > 0; n *= 4 {
-		now := tests[:min(n, len(tests))]
-		tests = tests[len(now):]
-		if status := t.run(now, fmt.Sprint("MUTANTS_FUNCTION=", m.function), fmt.Sprint("MUTANTS_AWAKE=", m.number)); status != lived {
+	t.mu.Lock()
+	slices.SortStableFunc(tests, func(a, b test) int {
+		return cmp.Compare(t.kills[kill{m.function, b.name}], t.kills[kill{m.function, a.name}])
+	})
+	t.mu.Unlock()
+	for now := range slices.Chunk(tests, atOnce) {
+		status, by := t.run(now, fmt.Sprint("MUTANTS_FUNCTION=", m.function), fmt.Sprint("MUTANTS_AWAKE=", m.number))
+		if status != lived {
+			t.mu.Lock()
+			t.kills[kill{m.function, by}]++
+			t.mu.Unlock()
 			return status
 		}
 	}
 	return lived
 }
 
-// run runs tests with variables in their environment.
-func (t *trial) run(tests []test, env ...string) string {
+var failed = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
+
+// run runs tests with variables in their environment, and returns which one failed first.
+func (t *trial) run(tests []test, env ...string) (status, by string) {
 	var names []string
 	limit := t.patience
 	for _, x := range tests {
@@ -201,12 +223,15 @@ func (t *trial) run(tests []test, env ...string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	run := exec.CommandContext(ctx, t.binary, "-test.short", "-test.failfast", "-test.run", "^("+strings.Join(names, "|")+")$")
-	run.Dir, run.Env = t.dir, append(os.Environ(), env...)
-	switch err := run.Run(); {
+	run.Dir, run.Env, run.WaitDelay = t.dir, append(os.Environ(), env...), time.Second // its children may hold the output open
+	out, err := run.CombinedOutput()
+	switch first := failed.FindSubmatch(out); {
 	case ctx.Err() != nil:
-		return timedOut
+		return timedOut, ""
+	case err != nil && first != nil:
+		return killed, string(first[1])
 	case err != nil:
-		return killed
+		return killed, ""
 	}
-	return lived
+	return lived, ""
 }
