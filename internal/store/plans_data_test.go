@@ -60,8 +60,24 @@ func fillPlans(t testing.TB, url string, n int) {
 	if lite {
 		before, after = []string{"PRAGMA synchronous = OFF"}, []string{"ANALYZE"}
 	}
-	all := append(before, plansData...)
-	for _, statement := range append(all, after...) {
+	for _, statement := range before {
+		execPlans(t, db, statement)
+	}
+	fill := func() { fillRows(t, db, n, replace) }
+	if n >= manyCards && !lite {
+		withoutIndexes(t, db, fill)
+	} else {
+		fill()
+	}
+	for _, statement := range after {
+		execPlans(t, db, statement)
+	}
+}
+
+// fillRows runs plansData for n cards.
+func fillRows(t testing.TB, db *sql.DB, n int, replace *strings.Replacer) {
+	t.Helper()
+	for _, statement := range plansData {
 		for strings.Contains(statement, "{") {
 			statement = replace.Replace(statement)
 		}

@@ -122,6 +122,17 @@ func TestPlans_NoStatementReadsATableInFull(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: fills databases")
 	}
+	if *plansAt != "" {
+		if atURL(t, *plansAt) {
+			fillPlans(t, *plansAt, *plansOf)
+		}
+		printSizes(t, *plansAt, *plansOf)
+		m := measure(t, *plansAt, *plansOf, (*calls).all)
+		for _, key := range slices.Sorted(maps.Keys(m.all)) {
+			fmt.Println(m.all[key])
+		}
+		return
+	}
 	databases.Each(t, func(t *testing.T, url string) {
 		n := 25_000
 		if strings.HasPrefix(url, "sqlite:") {
