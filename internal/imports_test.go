@@ -38,6 +38,7 @@ var allowed = map[string][]string{
 	"internal/limit":    {},
 	"internal/operator": {"internal/card"},
 	"internal/order":    {"internal/card"},
+	"internal/retain":   {"internal/card"},
 	"internal/settle":   {"internal/card"},
 	"internal/webhook":  {"internal/card", "internal/outbound"},
 
@@ -51,7 +52,7 @@ var allowed = map[string][]string{
 	"internal/vault":              {"internal/account", "internal/card", "internal/custody", "internal/issue", "internal/order", "internal/webhook"},
 
 	"internal/cli": {"client", "internal/account", "internal/card", "internal/chain", "internal/custody", "internal/docs", "internal/issue", "internal/limit", "internal/metrics", "internal/operator", "internal/order",
-		"internal/outbound", "internal/rate", "internal/settle", "internal/store", "internal/supplier", "internal/supplier/reference", "internal/vault", "internal/webhook", "server"},
+		"internal/outbound", "internal/rate", "internal/retain", "internal/settle", "internal/store", "internal/supplier", "internal/supplier/reference", "internal/vault", "internal/webhook", "server"},
 }
 
 func TestImports_FollowTheRule(t *testing.T) {

@@ -63,6 +63,7 @@ type plan struct {
 	suppliers   suppliers
 	orders      order.Config
 	credentials credentialFlags
+	retention   retentionFlags
 	addresses   addressFlags
 	limits      limitFlags
 	web         webFlags
@@ -311,7 +312,7 @@ func (g *globals) wireWorker(w *wired, v *vault.Vault, dbs stores, poster *webho
 	w.add(loop{name: "send", every: sendEvery, woken: sending, tick: sender.Tick, close: sender.Close, grace: p.webhooks.Timeout + closeGrace})
 	w.add(loop{name: "prune", every: pruneEvery, tick: sender.Prune})
 	g.addBooks(w, v, dbs, p)
-	return nil
+	return g.addRetention(w, dbs, p)
 }
 
 // wireIssuers adds a loop for each supplier.

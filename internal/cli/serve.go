@@ -28,6 +28,7 @@ type serveCommand struct {
 	MaxBlind    time.Duration   `name:"max-blind" env:"CARDMINT_MAX_BLIND" default:"15m" placeholder:"DURATION" help:"How long cards are accepted while nobody can watch their chain (${default})."`
 	Reconcile   time.Duration   `name:"reconcile-every" env:"CARDMINT_RECONCILE_EVERY" default:"1h" placeholder:"DURATION" help:"How often the worker reads the books, as the command reconcile does, for metrics and alarms; 0 for never (${default})."`
 	Credentials credentialFlags `embed:""`
+	Retention   retentionFlags  `embed:""`
 	Limits      limitFlags      `embed:""`
 	Webhooks    webhookFlags    `embed:""`
 	Supplier    supplierFlags   `embed:""`
@@ -67,6 +68,9 @@ func (c serveCommand) check(mode string) error {
 	if err := custody.CheckRetention(c.Credentials.Retention); err != nil {
 		return hint(err, "--credentials-retention takes a duration such as 720h, or 0")
 	}
+	if err := c.Retention.check(); err != nil {
+		return err
+	}
 	return c.Webhooks.check(mode)
 }
 
@@ -97,7 +101,7 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 	p := plan{
 		api: c.Role != "worker", worker: c.Role != "api",
 		rates: rates, live: live, ratesEvery: c.Rates.Live.RateEvery,
-		webhooks: c.Webhooks, credentials: c.Credentials, reconcile: c.Reconcile,
+		webhooks: c.Webhooks, credentials: c.Credentials, reconcile: c.Reconcile, retention: c.Retention,
 		suppliers: made,
 		orders: order.Config{Currencies: currencies(coins), Known: chain.Currencies(), QuoteTTL: c.QuoteTTL, MaxOpenUSD: card.USD(c.MaxOpenUSD * 100), FreezeReversed: c.Freeze, MaxBlind: c.MaxBlind, NeedOffers: g.Mode == card.LiveMode,
 			MaskCredentials: c.Credentials.Mask, CheckAddress: addressChecks(currencies(coins), c.Simulated)},

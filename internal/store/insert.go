@@ -34,11 +34,12 @@ func (l limitable) to(limit card.USD) *sqlx.Stmt {
 }
 
 // insertCard returns a statement that stores nothing if the address has already received money, because nobody could tell whose that is; if
-// another request than an order had the idempotency key; if the statement is limited and the account's open cards would add up to more; or if
+// a card that was deleted had the address; if another request than an order had the idempotency key; if the statement is limited and the account's open cards would add up to more; or if
 // a further condition, which begins with AND, is not true.
 func (d dialect) insertCard(limited bool, and string) string {
 	return "INSERT INTO cards (" + cardColumns + ") SELECT CAST(? AS " + strings.Join(d.cardTypes(), "), CAST(? AS ") + `)
 	WHERE NOT EXISTS (SELECT 1 FROM transfers t WHERE t.currency = ? AND t.address = ?)
+	AND NOT EXISTS (SELECT 1 FROM retired_addresses o WHERE o.currency = ? AND o.address = ?)
 	AND NOT EXISTS (SELECT 1 FROM replies r WHERE r.account_id = CAST(? AS ` + d.uuidType + `) AND r.idempotency_key = CAST(? AS TEXT))
 	` + only(limited, " AND "+openUSD("CAST(? AS "+d.uuidType+")")+" + CAST(? AS BIGINT) <= CAST(? AS BIGINT)") + and + ` ON CONFLICT DO NOTHING`
 }
@@ -46,7 +47,7 @@ func (d dialect) insertCard(limited bool, and string) string {
 // insertArgs returns the parameters of insertCard.
 func insertArgs(c *card.Card, limit card.USD) ([]any, error) {
 	args, err := cardValues(c)
-	args = append(args, c.Coin.Code, c.Address, c.AccountID, nullString(c.IdempotencyKey))
+	args = append(args, c.Coin.Code, c.Address, c.Coin.Code, c.Address, c.AccountID, nullString(c.IdempotencyKey))
 	if limit > 0 {
 		args = append(args, c.AccountID, int64(c.USD), int64(limit))
 	}
@@ -65,6 +66,7 @@ func (d dialect) insertCards(limited bool, table string) string {
 	return "INSERT INTO cards (" + cardColumns + ") SELECT " + strings.Join(columns, ", ") + `
 	FROM (SELECT v.*` + only(limited, ", SUM(column4) OVER (PARTITION BY column2 ORDER BY "+number+") AS usd_cents") + " FROM " + table + `) AS v
 	WHERE (SELECT 1 FROM transfers t WHERE t.currency = v.column5 AND t.address = v.column7 LIMIT 1) IS NULL
+	AND (SELECT 1 FROM retired_addresses o WHERE o.currency = v.column5 AND o.address = v.column7) IS NULL
 	AND (SELECT 1 FROM replies r WHERE r.account_id = v.column2 AND r.idempotency_key = v.column13) IS NULL
 	` + only(limited, "AND CASE WHEN "+limit+" = 0 THEN TRUE ELSE "+openUSD("v.column2")+" + v.usd_cents <= "+limit+" END") + `
 	ORDER BY ` + number + ` ON CONFLICT DO NOTHING RETURNING uuid`

@@ -80,6 +80,7 @@ func (c *calls) all() {
 	c.rates()
 	c.stock()
 	c.custody()
+	c.retention()
 	c.others()
 }
 
@@ -170,6 +171,27 @@ func (c *calls) sealed() {
 	c.do("PurgeCredentials", func(ctx context.Context) error {
 		_, _, err := s.PurgeCredentials(ctx, time.Hour, page) // PurgeCard purges
 		return err
+	})
+}
+
+func (c *calls) retention() {
+	s := c.s
+	c.do("HoldRetention", func(ctx context.Context) error { return first(s.HoldRetention(ctx, "x", time.Minute)) })
+	c.do("AccountIDs", func(ctx context.Context) error { return first(s.AccountIDs(ctx)) })
+	for name, account := range map[string]uuid.UUID{"even": even, "odd": odd, "old": old, "own": c.own} {
+		for range 2 { // also once there is a feed.reset
+			c.do("PruneEvents "+name, func(ctx context.Context) error { return first(s.PruneEvents(ctx, account, time.Hour, page)) })
+		}
+		after := uuid.Nil
+		for range 3 {
+			c.do("RetireCards "+name, func(ctx context.Context) (err error) {
+				_, after, err = s.RetireCards(ctx, account, "monero", time.Hour, after, page)
+				return err
+			})
+		}
+	}
+	c.do("RetiredCards", func(ctx context.Context) error {
+		return first(s.RetiredCards(ctx, []card.Transfer{{Currency: "monero", Address: "address 3"}, {Currency: "monero", Address: "nobody 9"}}))
 	})
 }
 
