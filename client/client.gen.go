@@ -399,7 +399,8 @@ type Event struct {
 	// - `payment.reversed`: the payment of an issued card left its blockchain.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
-	//   and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`.
+	//   and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or you have
+	//   not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
 	//
 	// More types may be added: ignore those that you do not know.
 	//
@@ -426,7 +427,8 @@ type Event struct {
 //   - `payment.reversed`: the payment of an issued card left its blockchain.
 //   - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 //   - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
-//     and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`.
+//     and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or you have
+//     not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
 //
 // More types may be added: ignore those that you do not know.
 //
@@ -643,7 +645,8 @@ type TestWebhookRequest struct {
 	// - `payment.reversed`: the payment of an issued card left its blockchain.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
-	//   and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`.
+	//   and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or you have
+	//   not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
 	//
 	// More types may be added: ignore those that you do not know.
 	//

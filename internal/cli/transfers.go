@@ -29,14 +29,15 @@ func (transfersListCommand) Help() string {
 // arrivalJSON is a transfer to an address of no card for programs, and what was decided about it.
 type arrivalJSON struct {
 	transferJSON
-	Decision *decisionJSON `json:"decision"`
+	Decision *decisionJSON    `json:"decision"`
+	Deleted  *deletedCardJSON `json:"deleted_card"`
 }
 
-func newArrivals(found []operator.Arrival) []arrivalJSON {
+func newArrivals(found []operator.Arrival, deleted deletedCards) []arrivalJSON {
 	all := []arrivalJSON{}
 	for _, t := range found {
 		coin, _ := chain.ByCode(t.Currency)
-		one := arrivalJSON{transferJSON: newTransferJSON(t.Transfer, coin.Currency)}
+		one := arrivalJSON{transferJSON: newTransferJSON(t.Transfer, coin.Currency), Deleted: deleted.json(t.Transfer, coin.Currency)}
 		if a := t.Attribution; a != nil {
 			one.Decision = &decisionJSON{Decision: string(a.Kind), Amount: coin.Decimal(a.Amount), CreatedAt: instant{a.CreatedAt}, Operator: a.Operator, Note: a.Note}
 			if a.CardUUID != uuid.Nil {
@@ -81,7 +82,11 @@ func (c transfersListCommand) Run(ctx context.Context, g *globals) error {
 			return err
 		}
 		found = upTo(g, limit, found)
-		if err := c.write(g, newArrivals(found), func(table io.Writer) { c.print(table, found) }); err != nil || !c.Unattributed {
+		deleted, err := deletedAt(ctx, o.db, found)
+		if err != nil {
+			return err
+		}
+		if err := c.write(g, newArrivals(found, deleted), func(table io.Writer) { c.print(table, found, deleted) }); err != nil || !c.Unattributed {
 			return err
 		}
 		nextTransfer(g.stderr, found)
@@ -89,7 +94,7 @@ func (c transfersListCommand) Run(ctx context.Context, g *globals) error {
 	})
 }
 
-func (c transfersListCommand) print(table io.Writer, found []operator.Arrival) {
+func (c transfersListCommand) print(table io.Writer, found []operator.Arrival, deleted deletedCards) {
 	header := []string{"CURRENCY", "AMOUNT", "BLOCK", "FIRST SEEN", "TRANSACTION", "OUTPUT", "ADDRESS"}
 	if !c.Unattributed {
 		header = append(header, "DECISION", "WHEN", "OPERATOR", "NOTE")
@@ -101,7 +106,7 @@ func (c transfersListCommand) print(table io.Writer, found []operator.Arrival) {
 		if !c.Unattributed {
 			row = append(row, decision(t.Attribution)...)
 		}
-		fmt.Fprintln(table, strings.Join(append(row, condition(t.Transfer)), "\t"))
+		fmt.Fprintln(table, strings.Join(append(row, strings.TrimSpace(condition(t.Transfer)+" "+deleted.text(t.Transfer))), "\t"))
 	}
 }
 

@@ -381,7 +381,7 @@ func (b *oldBooks) retireAll(r *rand.Rand) int64 {
 	unpaid := b.texts(`SELECT CAST(c.uuid AS TEXT) FROM cards c WHERE c.status = 'awaiting_payment' AND c.payment_state = 'expired' AND c.currency = 'monero'
 		AND c.received + c.refunded + c.credit_paid + c.credit_held = 0 AND c.address NOT IN (SELECT address FROM transfers WHERE currency = 'monero')
 		AND c.uuid NOT IN (SELECT card_uuid FROM attributions WHERE card_uuid IS NOT NULL UNION SELECT card_uuid FROM resolutions UNION SELECT card_uuid FROM intents
-			UNION SELECT card_uuid FROM credentials) AND c.created_at < `+fmt.Sprint(b.now.Add(-old100).UnixMilli()))
+			UNION SELECT card_uuid FROM credentials) AND c.created_at < ` + fmt.Sprint(b.now.Add(-old100).UnixMilli()))
 	full := func() operator.Books {
 		read, err := b.ReadBooks(b.t.Context(), true, nobody)
 		check(b.t, err)
@@ -430,4 +430,3 @@ func TestHoldRetention_OneAtATime(t *testing.T) {
 		hold("a", time.Hour, false)
 	})
 }
-

@@ -1,0 +1,117 @@
+package retain_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/retain"
+)
+
+const day = 24 * time.Hour
+
+// shelf is a store that counts: so many events and cards of each account are old.
+type shelf struct {
+	held          bool
+	holds         int // until another process has the lease; 0 for never
+	events, cards map[uuid.UUID]int
+	did           []string
+	err           error
+}
+
+func (s *shelf) HoldRetention(context.Context, string, time.Duration) (bool, error) {
+	if s.holds--; s.holds == 0 {
+		s.held = false
+	}
+	return s.held, nil
+}
+
+func (s *shelf) AccountIDs(context.Context) ([]uuid.UUID, error) {
+	return []uuid.UUID{{1}, {2}}, nil
+}
+
+func (s *shelf) PruneEvents(_ context.Context, account uuid.UUID, age time.Duration, n int) (int, error) {
+	n = min(n, s.events[account])
+	s.events[account] -= n
+	s.did = append(s.did, fmt.Sprintf("events of %d, %s: %d", account[0], age, n))
+	return n, s.err
+}
+
+func (s *shelf) RetireCards(_ context.Context, account uuid.UUID, currency string, age time.Duration, after uuid.UUID, n int) (int64, uuid.UUID, error) {
+	had := s.cards[account]
+	s.cards[account] -= min(n, had)
+	s.did = append(s.did, fmt.Sprintf("%s cards of %d after %d, %s: %d", currency, account[0], after[0], age, min(n, had)))
+	if had < n {
+		return int64(had), uuid.Nil, nil
+	}
+	return int64(n), uuid.UUID{after[0] + 1}, nil
+}
+
+func TestKeeper(t *testing.T) {
+	some := func() *shelf {
+		return &shelf{held: true, events: map[uuid.UUID]int{{1}: 450}, cards: map[uuid.UUID]int{{2}: 300}}
+	}
+	both := retain.Policy{Expired: 365 * day, Events: 90 * day, Deliveries: 30 * day}
+	lost := some()
+	lost.holds = 2
+	failing := some()
+	failing.err = errors.New("away")
+	for name, test := range map[string]struct {
+		store  *shelf
+		policy retain.Policy
+		want   []string
+		err    error
+	}{
+		"everything that is old": {some(), both, []string{"events of 1, 2160h0m0s: 200", "events of 1, 2160h0m0s: 200", "events of 1, 2160h0m0s: 50",
+			"monero cards of 1 after 0, 8760h0m0s: 0", "events of 2, 2160h0m0s: 0", "monero cards of 2 after 0, 8760h0m0s: 200", "monero cards of 2 after 1, 8760h0m0s: 100"}, nil},
+		"cards alone": {some(), retain.Policy{Expired: 7 * day}, []string{"monero cards of 1 after 0, 168h0m0s: 0",
+			"monero cards of 2 after 0, 168h0m0s: 200", "monero cards of 2 after 1, 168h0m0s: 100"}, nil},
+		"events as long as their deliveries": {some(), retain.Policy{Events: 7 * day, Deliveries: 30 * day}, []string{"events of 1, 744h0m0s: 200",
+			"events of 1, 744h0m0s: 200", "events of 1, 744h0m0s: 50", "events of 2, 744h0m0s: 0"}, nil},
+		"nothing":                             {some(), retain.Policy{Deliveries: 30 * day}, nil, nil},
+		"another process deletes":             {&shelf{}, both, nil, nil},
+		"another process has begun meanwhile": {lost, both, []string{"events of 1, 2160h0m0s: 200"}, nil},
+		"the database is away":                {failing, both, []string{"events of 1, 2160h0m0s: 200"}, failing.err},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			keeper, err := retain.New(test.store, slog.New(slog.NewTextHandler(&log, nil)), retain.Config{Policy: test.policy, Currencies: []string{"monero"},
+				Holder: "x", Pause: func(context.Context, time.Duration) {}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := keeper.Tick(t.Context()); !errors.Is(err, test.err) {
+				t.Errorf("error %v", err)
+			}
+			if diff := cmp.Diff(test.want, test.store.did); diff != "" {
+				t.Error(diff)
+			}
+			if name == "everything that is old" && !strings.Contains(log.String(), "events=450 expired_cards=300") {
+				t.Errorf("logged: %s", &log)
+			}
+		})
+	}
+}
+
+func TestPolicy_RefusesASlipOfTheFinger(t *testing.T) {
+	for policy, good := range map[retain.Policy]bool{
+		{}:                               true,
+		{Expired: 7 * day}:               true,
+		{Events: 7 * day}:                true,
+		{Expired: 7*day - 1}:             false,
+		{Events: time.Hour}:              false,
+		{Expired: 365 * day, Events: -1}: false,
+	} {
+		if _, err := retain.New(&shelf{}, slog.Default(), retain.Config{Policy: policy}); (err == nil) != good {
+			t.Errorf("%+v: %v", policy, err)
+		}
+	}
+}
