@@ -36,6 +36,6 @@ func (g *globals) addRetention(w *wired, dbs stores, p plan) error {
 	if err != nil {
 		return err
 	}
-	w.add(loop{name: "retain", every: retainEvery, tick: keeper.Tick})
+	w.add(loop{name: "retain", every: retainEvery, tick: keeper.Tick, close: keeper.Close, grace: closeGrace})
 	return nil
 }

@@ -17,6 +17,8 @@ import (
 type Store interface {
 	// HoldRetention acquires or prolongs the lease of who deletes, by the database's clock. It returns false if another process has it.
 	HoldRetention(ctx context.Context, holder string, ttl time.Duration) (bool, error)
+	// ReleaseRetention gives the lease back; a no-op if another process has it.
+	ReleaseRetention(ctx context.Context, holder string) error
 	// AccountIDs returns all accounts.
 	AccountIDs(ctx context.Context) ([]uuid.UUID, error)
 	// PruneEvents deletes up to n events of an account, the oldest first, that happened at least age ago by the database's clock, with their
@@ -139,6 +141,11 @@ func (k *Keeper) Tick(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Close lets another process begin at once.
+func (k *Keeper) Close(ctx context.Context) error {
+	return k.store.ReleaseRetention(ctx, k.cfg.Holder)
 }
 
 // errLost means that another process has begun to delete, and goes on with it.

@@ -34,6 +34,11 @@ func (s *shelf) HoldRetention(context.Context, string, time.Duration) (bool, err
 	return s.held, nil
 }
 
+func (s *shelf) ReleaseRetention(context.Context, string) error {
+	s.held = false
+	return nil
+}
+
 func (s *shelf) AccountIDs(context.Context) ([]uuid.UUID, error) {
 	return []uuid.UUID{{1}, {2}}, nil
 }

@@ -201,6 +201,7 @@ func (c *calls) retention() {
 			})
 		}
 	}
+	c.do("ReleaseRetention", func(ctx context.Context) error { return s.ReleaseRetention(ctx, "x") })
 	c.do("RetiredCards", func(ctx context.Context) error {
 		return first(s.RetiredCards(ctx, []card.Transfer{{Currency: "monero", Address: "address 3"}, {Currency: "monero", Address: "nobody 9"}}))
 	})

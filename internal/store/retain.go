@@ -25,6 +25,12 @@ func (s *Store) HoldRetention(ctx context.Context, holder string, ttl time.Durat
 	return n > 0, err
 }
 
+// ReleaseRetention implements retain.Store.
+func (s *Store) ReleaseRetention(ctx context.Context, holder string) error {
+	_, err := s.exec(ctx, s.w, "release lease", "UPDATE leases SET expires_at = 0 WHERE name = ? AND holder = ?", retentionLease, holder)
+	return err
+}
+
 // AccountIDs implements retain.Store.
 func (s *Store) AccountIDs(ctx context.Context) ([]uuid.UUID, error) {
 	var ids []uuid.UUID

@@ -428,5 +428,9 @@ func TestHoldRetention_OneAtATime(t *testing.T) {
 		hold("a", -time.Hour, true)
 		hold("b", time.Hour, true)
 		hold("a", time.Hour, false)
+		check(t, s.ReleaseRetention(t.Context(), "a"))
+		hold("a", time.Hour, false)
+		check(t, s.ReleaseRetention(t.Context(), "b"))
+		hold("a", time.Hour, true)
 	})
 }
