@@ -157,7 +157,11 @@ export interface paths {
          * List events
          * @description Lists what happened to the account's cards and webhooks, oldest first and without gaps: the `seq` of each event is one more than that
          *     of the event before. Keep the last `seq` that you have handled and ask for what came `after` it: you then miss nothing, whatever
-         *     happened to your webhooks. Events are kept for good. The service refuses a `seq` that it has not assigned yet.
+         *     happened to your webhooks. The service refuses a `seq` that it has not assigned yet.
+         *
+         *     Events are kept for as long as the operator says, 90 days unless it was changed. The newest of those that are no longer kept becomes
+         *     `feed.reset`, with its `seq`: if you ask for what came after an event that is older, or from the start, it is the first in the
+         *     response. Look at your cards then, and go on with what follows.
          *
          *     No `seq` is ever assigned to two events. When the operator had to restore an older state, or the service fails over and can't know
          *     whether the newest events were lost, the numbers jump ahead once. The first event after the jump is `feed.reset`; its `since` says
@@ -303,7 +307,7 @@ export interface paths {
         /**
          * List deliveries
          * @description Lists what the service has sent to the webhook or will send, newest event first, with the attempts and what the receiver responded.
-         *     Deliveries are kept for 30 days unless the operator has chosen otherwise; the events themselves are kept for good.
+         *     Deliveries are kept for 30 days unless the operator has chosen otherwise; the events themselves for longer.
          */
         get: operations["listDeliveries"];
         put?: never;
@@ -835,7 +839,8 @@ export interface components {
          *     - `payment.reversed`: the payment of an issued card left its blockchain.
          *     - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
          *     - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
-         *       and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`.
+         *       and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or you have
+         *       not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
          *
          *     More types may be added: ignore those that you do not know.
          * @example card.generated
