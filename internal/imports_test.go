@@ -15,8 +15,8 @@ const module = "github.com/cardmint/cardmint/"
 
 // allowed says which of our packages each of them may import: card imports none of ours; an actor imports card and no other actor; an
 // adapter or server imports card and the actors whose ports it implements or calls; outbound imports none of ours and serves whoever
-// calls strangers; docs imports the contract, and the root package for its guides; failpoint imports none of ours and may be imported by
-// every package; only cli imports adapters, and client/clienttest, which is a module of its own, for tests.
+// calls strangers; docs imports the contract, and the root package for its guides; failpoint and trace import none of ours and may be
+// imported by every package; only otlp imports more of OpenTelemetry than trace does; only cli imports adapters, and client/clienttest, which is a module of its own, for tests.
 var allowed = map[string][]string{
 	"":             {},
 	"openapi":      {},
@@ -29,8 +29,10 @@ var allowed = map[string][]string{
 	"internal/card":      {},
 	"internal/docs":      {"openapi"},
 	"internal/failpoint": {},
+	"internal/otlp":      {},
 	"internal/outbound":  {},
 	"internal/rig":       {},
+	"internal/trace":     {},
 
 	"internal/account":  {"internal/card"},
 	"internal/custody":  {"internal/card"},
@@ -52,7 +54,7 @@ var allowed = map[string][]string{
 	"internal/vault":              {"internal/account", "internal/card", "internal/custody", "internal/issue", "internal/order", "internal/webhook"},
 
 	"internal/cli": {"client", "internal/account", "internal/card", "internal/chain", "internal/custody", "internal/docs", "internal/issue", "internal/limit", "internal/metrics", "internal/operator", "internal/order",
-		"internal/outbound", "internal/rate", "internal/retain", "internal/settle", "internal/store", "internal/supplier", "internal/supplier/reference", "internal/vault", "internal/webhook", "server"},
+		"internal/otlp", "internal/outbound", "internal/rate", "internal/retain", "internal/settle", "internal/store", "internal/supplier", "internal/supplier/reference", "internal/vault", "internal/webhook", "server"},
 }
 
 func TestImports_FollowTheRule(t *testing.T) {
@@ -85,8 +87,11 @@ func TestImports_FollowTheRule(t *testing.T) {
 		seen++
 		for _, i := range p.Imports {
 			ours, is := strings.CutPrefix(i, module)
-			if is && ours != "internal/failpoint" && !slices.Contains(may, ours) {
+			if is && ours != "internal/failpoint" && ours != "internal/trace" && !slices.Contains(may, ours) {
 				t.Errorf("%s imports %s", name, ours)
+			}
+			if strings.HasPrefix(i, "go.opentelemetry.io/") && name != "internal/otlp" && (name != "internal/trace" || strings.Contains(i, "/sdk")) {
+				t.Errorf("%s imports %s", name, i)
 			}
 		}
 		return nil

@@ -141,7 +141,7 @@ func (s *Store) Confirmations(ctx context.Context, coin card.Currency) (int, err
 
 // InsertCard implements operator.Tx.
 func (t *tx) InsertCard(ctx context.Context, c *card.Card) error {
-	values, err := cardValues(c)
+	values, err := cardValues(ctx, c)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/trace"
 )
 
 // InsertCard implements order.Store. It is one round trip, which it may share with others. Once the statement is sent, it does not end with ctx
@@ -45,8 +46,8 @@ func (d dialect) insertCard(limited bool, and string) string {
 }
 
 // insertArgs returns the parameters of insertCard.
-func insertArgs(c *card.Card, limit card.USD) ([]any, error) {
-	args, err := cardValues(c)
+func insertArgs(ctx context.Context, c *card.Card, limit card.USD) ([]any, error) {
+	args, err := cardValues(ctx, c)
 	args = append(args, c.Coin.Code, c.Address, c.Coin.Code, c.Address, c.AccountID, nullString(c.IdempotencyKey))
 	if limit > 0 {
 		args = append(args, c.AccountID, int64(c.USD), int64(limit))
@@ -89,16 +90,16 @@ func openUSD(account string) string {
 
 // cardColumns are the columns of a new card.
 const cardColumns = `uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source,
-	expires_at, confirmations_required, idempotency_key, request_hash, credit_due, refund_address, reference, metadata`
+	expires_at, confirmations_required, idempotency_key, request_hash, credit_due, refund_address, reference, metadata, trace_parent`
 
 // cardTypes returns the types of cardColumns.
 func (d dialect) cardTypes() []string {
 	return []string{d.uuidType, d.uuidType, "BIGINT", "BIGINT", "TEXT", "BIGINT", "TEXT", "BIGINT", "BIGINT", "TEXT",
-		"BIGINT", "INTEGER", "TEXT", d.bytes, "BIGINT", d.bytes, "TEXT", "TEXT"}
+		"BIGINT", "INTEGER", "TEXT", d.bytes, "BIGINT", d.bytes, "TEXT", "TEXT", "TEXT"}
 }
 
-// cardValues returns the values of cardColumns.
-func cardValues(c *card.Card) ([]any, error) {
+// cardValues returns the values of cardColumns. ctx is that of the order, whose trace is stored.
+func cardValues(ctx context.Context, c *card.Card) ([]any, error) {
 	rate, err := c.Rate.USD.Rescale(card.RateScale)
 	if err != nil {
 		return nil, fmt.Errorf("insert card: rate %w", err)
@@ -106,5 +107,5 @@ func cardValues(c *card.Card) ([]any, error) {
 	return []any{c.UUID, c.AccountID, c.CreatedAt.UnixMilli(), int64(c.USD), c.Coin.Code, int64(c.Amount), c.Address,
 		rate.Units, c.Rate.At.UnixMilli(), c.Rate.Source, c.ExpiresAt.UnixMilli(), c.ConfirmationsRequired,
 		nullString(c.IdempotencyKey), c.RequestHash, int64(c.Credit.Due), c.SealedRefundAddress,
-		nullSecret(c.Reference), nullString(c.Metadata.Reveal())}, nil
+		nullSecret(c.Reference), nullString(c.Metadata.Reveal()), orNull(trace.Parent(ctx))}, nil
 }

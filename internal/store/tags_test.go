@@ -17,7 +17,7 @@ var untagged = map[string]string{
 	"account_id": "constant", "created_at": "constant", "usd_cents": "constant", "currency": "constant", "amount": "constant", "address": "constant",
 	"rate": "constant", "rate_at": "constant", "rate_source": "constant", "expires_at": "constant", "confirmations_required": "constant",
 	"idempotency_key": "constant", "request_hash": "constant", "refund_address": "constant, but for the key that encrypts it",
-	"reference": "constant", "metadata": "constant",
+	"reference": "constant", "metadata": "constant", "trace_parent": "constant",
 	"ready_height": "not seen", "credit_paid": "not seen", "credit_held": "not seen", "credit_surplus": "not seen", "credit_refunded": "not seen",
 	"credit_lost": "not seen", "credit_written_off": "not seen", "credit_due": "computed anew from the others",
 }

@@ -145,7 +145,7 @@ func (s *Store) insertTogether(some []*insertion) {
 
 // insertOne inserts a card alone.
 func (s *Store) insertOne(i *insertion) (bool, error) {
-	args, err := insertArgs(i.card, i.limit)
+	args, err := insertArgs(i.ctx, i.card, i.limit)
 	if err != nil {
 		return false, err
 	}
@@ -168,7 +168,7 @@ func (s *Store) insertAll(some []*insertion) (map[uuid.UUID]bool, error) {
 	values := make([][]any, len(some))
 	var limit card.USD
 	for n, i := range some {
-		columns, err := cardValues(i.card)
+		columns, err := cardValues(i.ctx, i.card)
 		if err != nil {
 			return nil, err
 		}
