@@ -26,6 +26,7 @@ type api struct {
 	webhooks  *webhook.Service
 	lists     *places
 	waits     *places
+	log       *slog.Logger
 	auditLog  *slog.Logger
 	heartbeat time.Duration
 	tags      *order.Tagger
@@ -69,6 +70,8 @@ func (a *api) CreateCard(gc context.Context, r CreateCardRequestObject) (CreateC
 	if err != nil {
 		return nil, err
 	}
+	traceCard(gc, c.UUID)
+	a.logOrder(ctx, owner, c.UUID, replayed)
 	location := "/api/cards/" + c.UUID.String()
 	headers := CreateCard201ResponseHeaders{Location: &location}
 	if replayed {

@@ -18,6 +18,7 @@ import (
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/limit"
 	"github.com/cardmint/cardmint/internal/order"
+	"github.com/cardmint/cardmint/internal/trace"
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
@@ -47,6 +48,8 @@ type Config struct {
 	PublicURL string
 	// Meter is told of requests. Defaults to none.
 	Meter Meter
+	// Tracer starts the spans of requests. Defaults to none.
+	Tracer *trace.Tracer
 }
 
 func (c *Config) setDefaults() {
@@ -90,8 +93,11 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	engine.Use(requestID)
+	if cfg.Tracer != nil {
+		engine.Use(traceRequests(cfg.Tracer, spec))
+	}
 	engine.Use(
-		requestID,
 		accessLog(cfg.Log),
 		meterRequests(cfg.Meter, spec),
 		problems.recovery,
@@ -108,7 +114,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	spec.register(alsoHead{engine})
 	cfg.registerDocs(alsoHead{engine})
-	a := &api{orders: cfg.Orders, webhooks: cfg.Webhooks, lists: newLists(), waits: newWaits(), auditLog: cfg.Audit, heartbeat: cfg.Heartbeat,
+	a := &api{orders: cfg.Orders, webhooks: cfg.Webhooks, lists: newLists(), waits: newWaits(), log: cfg.Log, auditLog: cfg.Audit, heartbeat: cfg.Heartbeat,
 		tags: cfg.Orders.Tagger(), etags: etagPrefix()}
 	RegisterHandlersWithOptions(
 		alsoHead{engine.Group("",

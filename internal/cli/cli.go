@@ -199,34 +199,6 @@ func (g *globals) report(code int, err error) int {
 	return code
 }
 
-// loggers returns the log, and that of the audit. They write to the same place, one line at a time.
-func (g *globals) loggers() (log, audit *slog.Logger) {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(g.LogLevel)) // one of the flag's values
-	options := &slog.HandlerOptions{Level: min(level, slog.LevelInfo)}
-	var all slog.Handler = slog.NewTextHandler(g.stderr, options)
-	if g.LogFormat == "json" {
-		all = slog.NewJSONHandler(g.stderr, options)
-	}
-	return slog.New(atLeast{all, level}), slog.New(all)
-}
-
-// atLeast is a handler of what has a level or a higher one.
-type atLeast struct {
-	slog.Handler
-	level slog.Level
-}
-
-func (h atLeast) Enabled(_ context.Context, level slog.Level) bool { return level >= h.level }
-
-func (h atLeast) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return atLeast{h.Handler.WithAttrs(attrs), h.level}
-}
-
-func (h atLeast) WithGroup(name string) slog.Handler {
-	return atLeast{h.Handler.WithGroup(name), h.level}
-}
-
 // named adds the name of a process to a database's URL, so that the server shows whose a session is. An application_name in the URL or
 // in PGAPPNAME wins.
 func named(databaseURL, role string) string {

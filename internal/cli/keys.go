@@ -261,14 +261,14 @@ const (
 
 // addCustody adds the loops that look after keys and what they encrypt. Containers may have the same host name and process id.
 func (g *globals) addCustody(w *wired, v *vault.Vault, dbs stores, p plan) error {
-	reporter := custody.NewReporter(dbs.api, v, fmt.Sprintf("%s#%06x", processName(), rand.Uint32N(1<<24)), g.log.With("loop", "keys"), nil)
+	reporter := custody.NewReporter(dbs.api, v, fmt.Sprintf("%s#%06x", processName(), rand.Uint32N(1<<24)), g.log, nil)
 	w.add(loop{name: "keys", every: keysEvery, longest: keysEvery, tick: reporter.Tick, close: reporter.Close, grace: closeGrace})
 	if !p.worker {
 		return nil
 	}
-	rotator := custody.NewRotator(dbs.worker, v, g.log.With("loop", "rotate"))
+	rotator := custody.NewRotator(dbs.worker, v, g.log)
 	w.add(loop{name: "rotate", every: rotateEvery, tick: rotator.Tick})
-	purger, err := custody.NewPurger(dbs.worker, p.credentials.Retention, g.log.With("loop", "purge"))
+	purger, err := custody.NewPurger(dbs.worker, p.credentials.Retention, g.log)
 	if err != nil {
 		return err
 	}

@@ -48,6 +48,7 @@ const longestPause = 4 * time.Second
 // not work in step, and double with each failure in a row up to longestPause. An error is logged when it is new, and once a minute while
 // it lasts.
 func (l loop) run(ctx context.Context, log *slog.Logger) {
+	ctx = inLoop(ctx, l.name)
 	var last string
 	var lastAt time.Time
 	wait := l.every
@@ -58,10 +59,10 @@ func (l loop) run(ctx context.Context, log *slog.Logger) {
 		case ctx.Err() != nil:
 			return
 		case err != nil && (err.Error() != last || time.Since(lastAt) > time.Minute):
-			log.Error("failed", "error", err)
+			log.ErrorContext(ctx, "failed", "error", err)
 			last, lastAt = err.Error(), time.Now()
 		case err == nil && last != "":
-			log.Info("well again", "after", last)
+			log.InfoContext(ctx, "well again", "after", last)
 			last = ""
 		}
 		if err == nil || l.steady {
@@ -88,9 +89,9 @@ func (l loop) end(ctx context.Context, log *slog.Logger) {
 	if l.close == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.grace)
+	ctx, cancel := context.WithTimeout(inLoop(context.WithoutCancel(ctx), l.name), l.grace)
 	defer cancel()
 	if err := l.close(ctx); err != nil {
-		log.Warn("closing", "error", err)
+		log.WarnContext(ctx, "closing", "error", err)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/supplier"
+	"github.com/cardmint/cardmint/internal/trace"
 	"github.com/cardmint/cardmint/internal/vault"
 	"github.com/cardmint/cardmint/internal/webhook"
 	"github.com/cardmint/cardmint/server"
@@ -54,6 +55,8 @@ type plan struct {
 	meter       *metrics.Metrics // made by run
 	reconcile   time.Duration    // how often a worker reads the books; 0 for never
 	books       *bookkeeper      // made by run; nil if nobody reads them
+	tracing     tracingFlags
+	tracer      *trace.Tracer // made by run; nil for none
 	api         bool
 	worker      bool
 	rates       order.Rates
@@ -93,9 +96,9 @@ type watched struct {
 }
 
 // config returns how the chain is watched.
-func (w watched) config(p plan) settle.Config {
+func (w watched) config(p plan, db *store.Store) settle.Config {
 	coin, a := w.chain.Currency().Code, p.addresses
-	cfg := settle.Config{FillBatch: w.fillBatch, PoolSize: a.Pool, Observe: func(r settle.Report) {
+	cfg := settle.Config{FillBatch: w.fillBatch, PoolSize: a.Pool, Tracer: p.tracer.With(db), Observe: func(r settle.Report) {
 		p.meter.Pass(coin, time.Now(), r)
 		p.books.note(coin, r.Leads)
 	}}
@@ -127,6 +130,12 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 		p.books = &bookkeeper{every: p.reconcile, meter: p.meter, now: time.Now, leading: map[string]bool{}}
 	}
 	defer func() { _ = p.listener.Close() }()
+	tracer, endTraces, err := g.openTracing(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer endTraces() // after everything that may still start a span
+	p.tracer = tracer
 	url := "http://" + p.listener.Addr().String()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -164,10 +173,9 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 		return end(err)
 	}
 	for _, l := range w.loops {
-		log := g.log.With("loop", l.name)
-		defer l.end(ctx, log)
+		defer l.end(ctx, g.log)
 		group.Go(func() error {
-			l.run(ctx, log)
+			l.run(ctx, g.log)
 			return nil
 		})
 	}
@@ -232,7 +240,7 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 	if err != nil {
 		return nil, err
 	}
-	w := &wired{offered: make(wake, 1), config: server.Config{Log: g.log, Audit: g.audit, Meter: p.meter, Checks: []server.Check{{Name: "database", Ask: dbs.api.Ping}}}}
+	w := &wired{offered: make(wake, 1), config: server.Config{Log: g.log, Audit: g.audit, Meter: p.meter, Tracer: p.tracer, Checks: []server.Check{{Name: "database", Ask: dbs.api.Ping}}}}
 	addMetrics(dbs, p)
 	if w.accounts, err = account.New(dbs.api, v, account.Config{Mode: g.Mode}); err != nil {
 		return nil, err
@@ -259,7 +267,7 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 		}
 	}
 	if p.api {
-		p.orders.Log = g.log.With("loop", "addresses")
+		p.orders.Log = g.log
 		orders, err := order.New(dbs.api, v, p.rates, sandbox, passes.up, p.orders)
 		if err != nil {
 			return nil, err
@@ -293,8 +301,7 @@ func (g *globals) wireWorker(w *wired, v *vault.Vault, dbs stores, poster *webho
 	}
 	for i, c := range chains {
 		name := "watch " + c.chain.Currency().Code
-		watcher, err := settle.New(dbs.worker, p.rates, c.chain, settle.Wake{Pass: passes[i].up, Issuer: issuing.up, Sender: events.up},
-			g.log.With("loop", name), c.config(p))
+		watcher, err := settle.New(dbs.worker, p.rates, c.chain, settle.Wake{Pass: passes[i].up, Issuer: issuing.up, Sender: events.up}, g.log, c.config(p, dbs.worker))
 		if err != nil {
 			return err
 		}
@@ -305,7 +312,8 @@ func (g *globals) wireWorker(w *wired, v *vault.Vault, dbs stores, poster *webho
 	if err := g.wireIssuers(w, v, dbs, p, issuing, events); err != nil {
 		return err
 	}
-	sender, err := webhook.NewSender(dbs.sender, v, poster, sending.up, g.log.With("loop", "send"), webhook.Config{Retention: p.webhooks.Retention, Observe: p.meter.Attempt})
+	sender, err := webhook.NewSender(dbs.sender, v, poster, sending.up, g.log, webhook.Config{Retention: p.webhooks.Retention, Observe: p.meter.Attempt,
+		Tracer: p.tracer.With(dbs.sender)})
 	if err != nil {
 		return err
 	}
@@ -317,7 +325,7 @@ func (g *globals) wireWorker(w *wired, v *vault.Vault, dbs stores, poster *webho
 
 // wireIssuers adds a loop for each supplier.
 func (g *globals) wireIssuers(w *wired, v *vault.Vault, dbs stores, p plan, issuing, events wakes) error {
-	makers, routes, err := p.suppliers.open(supplierNeeds{g.Mode, dbs.worker, v, p.orders.QuoteTTL, g.log.With("loop", "stock")})
+	makers, routes, err := p.suppliers.open(supplierNeeds{g.Mode, dbs.worker, v, p.orders.QuoteTTL, g.log})
 	if err != nil {
 		return err
 	}
@@ -332,8 +340,9 @@ func (g *globals) wireIssuers(w *wired, v *vault.Vault, dbs stores, p plan, issu
 	}
 	for i, r := range routes {
 		name := "issue " + r.Supplier.Name()
-		issuer, err := issue.New(dbs.worker, v, issue.Wake{Issuers: issuing.up, Sender: events.up}, g.log.With("loop", name),
-			issue.Config{Routes: routes, Index: i, Patience: p.suppliers.patience, Observe: issue.Observe{Call: p.meter.Call, Issued: p.meter.Issued}})
+		issuer, err := issue.New(dbs.worker, v, issue.Wake{Issuers: issuing.up, Sender: events.up}, g.log,
+			issue.Config{Routes: routes, Index: i, Patience: p.suppliers.patience, Tracer: p.tracer.With(dbs.worker),
+				Observe: issue.Observe{Call: p.meter.Call, Issued: p.meter.Issued}})
 		if err != nil {
 			return err
 		}

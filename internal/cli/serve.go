@@ -33,6 +33,7 @@ type serveCommand struct {
 	Webhooks    webhookFlags    `embed:""`
 	Supplier    supplierFlags   `embed:""`
 	Web         webFlags        `embed:""`
+	Tracing     tracingFlags    `embed:""`
 	Coins       coinFlags       `embed:""`
 }
 
@@ -90,7 +91,7 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	rates, live, err := c.Rates.open(g.log.With("loop", "rates"), g.Mode, currencies(coins))
+	rates, live, err := c.Rates.open(g.log, g.Mode, currencies(coins))
 	if err != nil {
 		return err
 	}
@@ -105,7 +106,7 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 		suppliers: made,
 		orders: order.Config{Currencies: currencies(coins), Known: chain.Currencies(), QuoteTTL: c.QuoteTTL, MaxOpenUSD: card.USD(c.MaxOpenUSD * 100), FreezeReversed: c.Freeze, MaxBlind: c.MaxBlind, NeedOffers: g.Mode == card.LiveMode,
 			MaskCredentials: c.Credentials.Mask, CheckAddress: addressChecks(currencies(coins), c.Simulated)},
-		addresses: c.Addresses, limits: c.Limits, wait: c.Wait, web: c.Web,
+		addresses: c.Addresses, limits: c.Limits, tracing: c.Tracing, wait: c.Wait, web: c.Web,
 		started: func(_ context.Context, r running) error {
 			if g.Mode == card.LiveMode {
 				c.announceLive(g, coins, made)

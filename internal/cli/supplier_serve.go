@@ -157,7 +157,7 @@ func (c supplierServeCommand) Run(ctx context.Context, g *globals) error {
 	}
 	if c.CallbackURL != "" {
 		group.Go(func() error {
-			loop{name: "callbacks", every: callbackEvery, tick: s.Tick}.run(ctx, g.log.With("loop", "callbacks"))
+			loop{name: "callbacks", every: callbackEvery, tick: s.Tick}.run(ctx, g.log)
 			return nil
 		})
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/failpoint"
+	"github.com/cardmint/cardmint/internal/trace"
 )
 
 const (
@@ -44,6 +45,8 @@ type Config struct {
 	Patience time.Duration
 	// Observe is told what happens. Defaults to nobody.
 	Observe Observe
+	// Tracer starts a span for each attempt to issue a card, and for each call of the supplier. Defaults to none.
+	Tracer *trace.Tracer
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
 }
@@ -163,7 +166,8 @@ func (s *Issuer) IssueDue(ctx context.Context) (int, error) {
 	if err != nil {
 		return len(intents), fmt.Errorf("issue: %w", err)
 	}
-	issued, rest, failed := s.tryAll(ctx, intents, cards)
+	issued, rest, failed := s.tryAll(ctx, intents, cards, s.cfg.Tracer.Causes(ctx, ids...))
+	defer endAll(issued)
 	release() // before the time of the next attempt is stored
 	unstored, err := s.storeIssued(ctx, issued)
 	return len(intents), errors.Join(failed, err, s.saveAll(ctx, append(rest, unstored...)))
@@ -199,10 +203,11 @@ type attempt struct {
 	card   *card.Card
 	issued *IssuedCard // nil if there is no card to store
 	intent Intent
+	span   *trace.Span // which ends when the card is stored; nil if it has ended
 }
 
 // tryAll asks for the cards. It returns those that were issued, and the intents of the others.
-func (s *Issuer) tryAll(ctx context.Context, intents []Intent, cards []*card.Card) (issued []attempt, rest []Intent, err error) {
+func (s *Issuer) tryAll(ctx context.Context, intents []Intent, cards []*card.Card, causes trace.Causes) (issued []attempt, rest []Intent, err error) {
 	byID := make(map[uuid.UUID]*card.Card, len(cards))
 	for _, c := range cards {
 		byID[c.UUID] = c
@@ -219,7 +224,7 @@ func (s *Issuer) tryAll(ctx context.Context, intents []Intent, cards []*card.Car
 			} else if s.now().Sub(started) > issueAsking {
 				a.intent.Reason = "the supplier is slow" // due again at once
 			} else {
-				a, err = s.try(ctx, intent, byID[intent.CardUUID])
+				a, err = s.traced(ctx, intent, byID[intent.CardUUID], causes)
 			}
 			if err == nil {
 				tried[i] = &a
@@ -343,7 +348,7 @@ func (s *Issuer) receive(ctx context.Context, intent Intent, c *card.Card, answe
 	if err != nil {
 		return attempt{}, fmt.Errorf("issue %s: %w", c.UUID, err)
 	}
-	return attempt{c, &IssuedCard{Intent: intent, Sealed: sealed, NumberHash: number}, intent}, nil
+	return attempt{card: c, issued: &IssuedCard{Intent: intent, Sealed: sealed, NumberHash: number}, intent: intent}, nil
 }
 
 // park leaves a card to an operator: it stays paid, and no further attempt is made.
@@ -364,7 +369,7 @@ func (s *Issuer) storeIssued(ctx context.Context, cards []attempt) ([]Intent, er
 	err := s.commitIssued(ctx, cards)
 	if err == nil {
 		failpoint.Hit(failpoint.Issued)
-		s.observeIssued(cards)
+		s.observeIssued(ctx, cards)
 		s.wake.Sender()
 		return nil, nil
 	}

@@ -3,6 +3,7 @@ package issue
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 )
 
@@ -28,6 +29,8 @@ func (o *Observe) fill() {
 func (s *Issuer) observed(name string, call func(context.Context, Request) (Answer, error)) func(context.Context, Request) (Answer, error) {
 	return func(ctx context.Context, r Request) (Answer, error) {
 		started := s.now()
+		ctx, span := s.cfg.Tracer.Call(ctx, "supplier "+name)
+		span.Text("cardmint.supplier", s.supplier.Name())
 		answer, err := call(ctx, r)
 		outcome := "error"
 		if _, busy := errors.AsType[*BusyError](err); busy {
@@ -39,16 +42,23 @@ func (s *Issuer) observed(name string, call func(context.Context, Request) (Answ
 			}
 		}
 		s.cfg.Observe.Call(s.supplier.Name(), name, outcome, s.now().Sub(started))
+		endCall(span, outcome)
 		return answer, err
 	}
 }
 
 // observeIssued tells of cards that were issued. Of one that was decided on by a version which did not note the time, nothing is known.
-func (s *Issuer) observeIssued(cards []attempt) {
+func (s *Issuer) observeIssued(ctx context.Context, cards []attempt) {
 	now := s.now()
 	for _, a := range cards {
+		line := []slog.Attr{slog.String("card", a.card.UUID.String()), slog.String("supplier", a.intent.Supplier), slog.Int("attempts", a.intent.Attempts)}
 		if !a.intent.DecidedAt.IsZero() {
-			s.cfg.Observe.Issued(max(0, now.Sub(a.intent.DecidedAt)))
+			took := max(0, now.Sub(a.intent.DecidedAt))
+			s.cfg.Observe.Issued(took)
+			line = append(line, slog.Duration("since_paid", took))
 		}
+		s.log.LogAttrs(a.span.In(ctx), slog.LevelInfo, "card issued", line...)
+		a.span.Text("cardmint.outcome", "issued")
+		a.span.End()
 	}
 }

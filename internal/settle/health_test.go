@@ -58,9 +58,9 @@ func TestWatcher_ALeaseThatCanNotBeReleasedIsLogged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, s *shop) {
 				var db settle.Store = s.store
-				var want []string
+				want := []string{`level=WARN msg="lease lost: this process no longer watches the chain" currency=monero fence=1`}
 				if !released {
-					db, want = mute{s.store}, []string{`level=WARN msg="release lease" error="connection reset by peer"`}
+					db, want = mute{s.store}, append([]string{`level=WARN msg="release lease" error="connection reset by peer"`}, want...)
 				}
 				w, heard := s.listen(db, lasting{Chain: s.chain, scan: func(context.Context) error { return errFault }})
 				for _, wait := range []time.Duration{0, 30 * time.Second} { // then it makes room for another process

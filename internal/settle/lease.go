@@ -24,8 +24,11 @@ func (w *Watcher) keepLease(ctx context.Context) error {
 		return err
 	}
 	if w.lease != nil && w.lease.Fence != l.Fence {
-		w.lease = nil // another process had it in between: what this one read before must not be applied
+		w.lost(ctx) // another process had it in between: what this one read before must not be applied
 		return card.ErrFenced
+	}
+	if w.lease == nil {
+		w.log.InfoContext(ctx, "lease won: this process watches the chain", "currency", w.currency, "fence", l.Fence)
 	}
 	w.lease, w.leasedAt = &l, now
 	return nil
@@ -67,4 +70,12 @@ func (w *Watcher) hold(ctx context.Context) (held context.Context, release func(
 		}
 		return err
 	}
+}
+
+// lost forgets the lease, and what only its holder knows.
+func (w *Watcher) lost(ctx context.Context) {
+	if w.lease != nil {
+		w.log.WarnContext(ctx, "lease lost: this process no longer watches the chain", "currency", w.currency, "fence", w.lease.Fence)
+	}
+	w.lease, w.beginning = nil, nil
 }

@@ -104,11 +104,11 @@ func (w *Watcher) remember(v View) {
 
 // applied is what a view changed.
 type applied struct {
-	transfers    int // new, changed or gone
-	unattributed int // those of them that are counted, and toward no card
-	cards        int // assessed
-	paid         int // cards to issue
-	alarms       []card.Verdict
+	transfers    int            // new, changed or gone
+	unattributed int            // those of them that are counted, and toward no card
+	cards        int            // assessed
+	paid         int            // cards to issue
+	news         []card.Verdict // of which operators are told
 }
 
 // apply makes the stored transfers equal to the view, assesses the cards that are affected, and moves the cursor, all in one transaction.
@@ -318,8 +318,8 @@ func (w *Watcher) assess(ctx context.Context, tx Tx, tip card.Tip, changed []car
 		if v.Issue {
 			done.paid++
 		}
-		if v.Alarm() {
-			done.alarms = append(done.alarms, v)
+		if v.Card.State != v.Assessment.State {
+			done.news = append(done.news, v)
 		}
 	}
 	done.cards = len(cards)
@@ -335,9 +335,7 @@ func (w *Watcher) report(ctx context.Context, view View, done applied) {
 	if done.unattributed > 0 {
 		w.log.WarnContext(ctx, "money came to addresses of no card", "currency", w.currency, "transfers", done.unattributed)
 	}
-	for _, v := range done.alarms {
-		w.log.ErrorContext(ctx, "payment needs an operator", "card", v.Card.UUID, "state", v.Assessment.State)
-	}
+	w.tell(ctx, done)
 	if done.cards > 0 {
 		w.wake.Sender()
 	}

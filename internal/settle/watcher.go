@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/trace"
 )
 
 // checkPoolEvery is how often wallet and address pool are compared. It is well below the minute for which a comparison is valid.
@@ -47,6 +48,8 @@ type Config struct {
 	Replica string
 	// Observe is told how each Tick ended. It must be quick. Defaults to nobody.
 	Observe func(Report)
+	// Tracer starts a span for each pass that changes something, and for each payment that it finds confirmed. Defaults to none.
+	Tracer *trace.Tracer
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
 }
@@ -106,6 +109,7 @@ type Watcher struct {
 	mu       sync.Mutex // one Tick at a time
 	lease    *Lease
 	leasedAt time.Time
+	began    time.Time // when the last Tick began
 	// failingSince is when the current run of failing Ticks began; zero if the last one returned nil.
 	failingSince time.Time
 	pace         pace
@@ -148,7 +152,7 @@ func (w *Watcher) Tick(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	started := w.cfg.Now()
-	w.seen = Report{}
+	w.seen, w.began = Report{}, time.Now()
 	err := w.keepLease(ctx)
 	standby := errors.Is(err, card.ErrFenced)
 	switch {
@@ -158,7 +162,7 @@ func (w *Watcher) Tick(ctx context.Context) error {
 		err = w.pass(ctx)
 	}
 	if standby || errors.Is(err, card.ErrFenced) {
-		w.lease, w.beginning = nil, nil
+		w.lost(ctx)
 	}
 	if err != nil && !standby {
 		err = w.react(ctx, err)
@@ -187,7 +191,7 @@ func (w *Watcher) Mark(ctx context.Context) error {
 	err := w.keepLease(ctx)
 	switch {
 	case errors.Is(err, card.ErrFenced):
-		w.lease, w.beginning = nil, nil
+		w.lost(ctx)
 		return nil
 	case err == nil && stoodBy:
 		w.wake.Pass()
@@ -226,7 +230,7 @@ func (w *Watcher) makeRoom(ctx context.Context, err error) {
 		if err := w.store.ReleaseLease(ctx, *w.lease); err != nil {
 			w.log.WarnContext(ctx, "release lease", "error", err)
 		}
-		w.lease = nil
+		w.lost(ctx)
 	}
 }
 
@@ -274,5 +278,6 @@ func (w *Watcher) Close(ctx context.Context) error {
 	}
 	l := *w.lease
 	w.lease = nil
+	w.log.InfoContext(ctx, "lease given back", "currency", w.currency, "fence", l.Fence)
 	return w.store.ReleaseLease(ctx, l)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/failpoint"
 	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/trace"
 )
 
 const (
@@ -252,6 +253,7 @@ func (s *HTTP) call(ctx context.Context, op operation, body []byte) (reply, erro
 	maps.Copy(req.Header, s.secrets.SignRequest(op.method, req.URL.RequestURI(), s.now(), body))
 	req.Header.Set("Accept", jsonType+", "+problemType)
 	req.Header.Set("User-Agent", "cardmint")
+	trace.Inject(ctx, req.Header)
 	if body != nil {
 		req.Header.Set("Content-Type", jsonType)
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/trace"
 )
 
 // StripeConfig configures a Stripe.
@@ -124,6 +125,7 @@ func (w stripeWire) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
 	req.Header.Set("User-Agent", stripeAgent) // stripe-go looks into the environment for these
 	req.Header.Del(stripeAgentInfo)
+	trace.Inject(req.Context(), req.Header)
 	res, err := w.next.RoundTrip(req)
 	if err != nil {
 		return nil, err

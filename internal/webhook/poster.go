@@ -7,6 +7,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/outbound"
+	"github.com/cardmint/cardmint/internal/trace"
 )
 
 // HTTPPoster is a Poster that uses the guarded HTTP client.
@@ -43,6 +44,7 @@ func (p *HTTPPoster) Post(ctx context.Context, url string, secrets []card.Secret
 			header[name] = values
 		}
 	}
+	trace.Inject(ctx, header)
 	answer := p.client.Post(ctx, url, header, body)
 	return Attempt{At: at, Took: answer.Took, Status: answer.Status, Answer: answer.Body, Error: answer.Reason, RetryAfter: answer.RetryAfter}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/trace"
 )
 
 // Webhook is a URL to which an account's events are sent.
@@ -66,6 +67,8 @@ type Config struct {
 	AtOnce int
 	// Observe is told of each attempt. It must be safe for concurrent use, and quick. Defaults to nobody.
 	Observe func(Attempt)
+	// Tracer starts a span for each attempt. Defaults to none.
+	Tracer *trace.Tracer
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
 }

@@ -1,0 +1,46 @@
+package issue
+
+import (
+	"context"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/trace"
+)
+
+// traced is try within a span in the trace of the card. The span ends here, unless there is a card to store.
+func (s *Issuer) traced(ctx context.Context, intent Intent, c *card.Card, causes trace.Causes) (attempt, error) {
+	ctx, span := s.cfg.Tracer.Work(ctx, causes, intent.CardUUID, "issue card", nil)
+	span.Text("cardmint.supplier", s.supplier.Name())
+	span.Number("cardmint.attempt", int64(intent.Attempts))
+	a, err := s.try(ctx, intent, c)
+	switch {
+	case err != nil:
+		span.Fail()
+	case a.issued != nil:
+		a.span = span
+		return a, nil
+	default:
+		if a.intent.State == StateParked || a.intent.State == StateRefundDue {
+			span.Fail()
+		}
+		span.Text("cardmint.outcome", string(a.intent.State))
+	}
+	span.End()
+	return a, err
+}
+
+// endAll ends the spans of cards that were to be stored; those that were have ended.
+func endAll(cards []attempt) {
+	for _, a := range cards {
+		a.span.End()
+	}
+}
+
+// endCall ends the span of a call of the supplier.
+func endCall(span *trace.Span, outcome string) {
+	span.Text("cardmint.outcome", outcome)
+	if outcome == "error" {
+		span.Fail()
+	}
+	span.End()
+}
