@@ -69,7 +69,7 @@ func stages(b *testing.B, limits *limit.Limiter) (handlers []gin.HandlerFunc, f 
 	if err != nil {
 		b.Fatal(err)
 	}
-	_, text, err := accounts.CreateToken(b.Context(), "", account.TokenRequest{})
+	_, text, err := accounts.CreateToken(b.Context(), "", account.TokenRequest{Scopes: account.AllScopes})
 	if err != nil {
 		b.Fatal(err)
 	}

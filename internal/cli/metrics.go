@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"github.com/cardmint/cardmint/internal/metrics"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/server"
 )
 
 // metricsAddress is where metrics are unless an operator says otherwise.
@@ -30,6 +32,13 @@ func (g *globals) listenAll(api, metrics string) (serving, metering net.Listener
 		return nil, nil, hint(err, "choose another address with --metrics-listen, for example 127.0.0.1:9465, or off")
 	}
 	return serving, metering, nil
+}
+
+// serveMetrics serves metrics until ctx ends.
+func (g *globals) serveMetrics(ctx context.Context, p plan) error {
+	defer func() { _ = p.metrics.Close() }()
+	g.log.InfoContext(ctx, "serving metrics", "address", "http://"+p.metrics.Addr().String()+"/metrics")
+	return server.Serve(ctx, p.metrics, p.meter.Handler(g.log), g.log, closeGrace)
 }
 
 // addMetrics exports what is known when somebody asks. Only workers export the state of the whole service.

@@ -143,9 +143,7 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	f := g.newFront(p.web.PublicURL)
 	group.Go(func() error { return server.Serve(ctx, p.listener, f, g.log, shutdownGrace) })
 	if p.metrics != nil {
-		defer func() { _ = p.metrics.Close() }()
-		g.log.Info("serving metrics", "address", "http://"+p.metrics.Addr().String()+"/metrics")
-		group.Go(func() error { return server.Serve(ctx, p.metrics, p.meter.Handler(g.log), g.log, closeGrace) })
+		group.Go(func() error { return g.serveMetrics(ctx, p) })
 	}
 	end := func(err error) error {
 		if errors.Is(err, context.Canceled) && ctx.Err() != nil {

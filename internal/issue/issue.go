@@ -166,7 +166,7 @@ func (s *Issuer) IssueDue(ctx context.Context) (int, error) {
 	if err != nil {
 		return len(intents), fmt.Errorf("issue: %w", err)
 	}
-	issued, rest, failed := s.tryAll(ctx, intents, cards, s.cfg.Tracer.Causes(ctx, ids...))
+	issued, rest, failed := s.tryAll(ctx, intents, cards, s.cfg.Tracer.Causes(ctx, ids))
 	defer endAll(issued)
 	release() // before the time of the next attempt is stored
 	unstored, err := s.storeIssued(ctx, issued)

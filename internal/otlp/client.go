@@ -31,9 +31,11 @@ const (
 type client struct {
 	url       string
 	timeout   time.Duration // of one try
+	pause     time.Duration // between the first two
 	header    http.Header
 	transport *http.Transport
 	log       *slog.Logger
+	ending    chan struct{} // closed when the process ends: what the collector does not take at once is lost then
 
 	mu     sync.Mutex
 	toldAt time.Time
@@ -43,7 +45,7 @@ type client struct {
 var _ otlptrace.Client = (*client)(nil)
 
 func newClient(url string, timeout time.Duration, log *slog.Logger) *client {
-	return &client{url: url, timeout: timeout, log: log,
+	return &client{url: url, timeout: timeout, pause: firstPause, log: log, ending: make(chan struct{}),
 		header: http.Header{"Content-Type": {"application/x-protobuf"}, "User-Agent": {"cardmint"}},
 		transport: &http.Transport{DialContext: (&net.Dialer{Timeout: timeout}).DialContext, TLSHandshakeTimeout: timeout,
 			ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute}}
@@ -75,7 +77,7 @@ func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpan
 }
 
 func (c *client) send(ctx context.Context, body []byte) error {
-	for try, pause := 1, firstPause; ; try, pause = try+1, 2*pause {
+	for try, pause := 1, c.pause; ; try, pause = try+1, 2*pause {
 		again, after, err := c.post(ctx, body)
 		if err == nil || !again || try == mostTries {
 			return err
@@ -84,6 +86,9 @@ func (c *client) send(ctx context.Context, body []byte) error {
 		select {
 		case <-wait.C:
 		case <-ctx.Done():
+			wait.Stop()
+			return err
+		case <-c.ending:
 			wait.Stop()
 			return err
 		}

@@ -118,8 +118,9 @@ func New(ctx context.Context, cfg Config) (*Provider, error) {
 // Tracer returns a tracer of the program.
 func (p *Provider) Tracer() trace.Tracer { return p.provider.Tracer("github.com/cardmint/cardmint") }
 
-// Close sends what is left, until ctx ends.
+// Close sends what is left, until ctx ends. Call it once.
 func (p *Provider) Close(ctx context.Context) error {
+	close(p.client.ending)
 	err := p.provider.Shutdown(ctx)
 	p.client.transport.CloseIdleConnections()
 	return err

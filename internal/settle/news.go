@@ -25,7 +25,7 @@ func (w *Watcher) tell(ctx context.Context, done applied) {
 			paid = append(paid, v.Card.UUID)
 		}
 	}
-	causes := w.cfg.Tracer.Causes(ctx, paid...)
+	causes := w.cfg.Tracer.Causes(ctx, paid)
 	for _, v := range done.news {
 		in := ctx
 		if v.Assessment.State == card.Paid {

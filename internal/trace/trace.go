@@ -80,7 +80,7 @@ func (t *Tracer) Passed(ctx context.Context, name string, began time.Time) *Span
 type Causes map[uuid.UUID]string
 
 // Causes returns the traces of cards, for Work. If they can't be read, their work has traces of its own.
-func (t *Tracer) Causes(ctx context.Context, ids ...uuid.UUID) Causes {
+func (t *Tracer) Causes(ctx context.Context, ids []uuid.UUID) Causes {
 	if t == nil || t.cards == nil || len(ids) == 0 {
 		return nil
 	}

@@ -20,7 +20,7 @@ func (s *Sender) causes(ctx context.Context, due []Delivery) trace.Causes {
 			ids = append(ids, d.Event.CardUUID)
 		}
 	}
-	return s.cfg.Tracer.Causes(ctx, ids...)
+	return s.cfg.Tracer.Causes(ctx, ids)
 }
 
 // post makes an attempt, within a span in the trace of the card that the event is about.

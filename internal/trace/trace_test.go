@@ -1,0 +1,109 @@
+package trace_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/cardmint/cardmint/internal/trace"
+)
+
+const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+func recording(t *testing.T) (*trace.Tracer, *tracetest.SpanRecorder) {
+	t.Helper()
+	spans := tracetest.NewSpanRecorder()
+	p := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans))
+	t.Cleanup(func() { _ = p.Shutdown(context.Background()) })
+	return trace.New(p.Tracer("test"), nil), spans
+}
+
+// everything does whatever a request and the work that follows from it do.
+func everything(ctx context.Context, t *trace.Tracer, h http.Header, cards []uuid.UUID) {
+	card := cards[0]
+	ctx, request := t.Serve(ctx, "createCard", trace.Incoming(h))
+	request.Text("a", "b")
+	request.Number("a", 1)
+	request.Card(card)
+	_ = trace.Parent(ctx)
+	pass := t.Passed(ctx, "pass", time.Time{})
+	ctx, work := t.Work(ctx, t.Causes(ctx, cards), card, "issue", pass)
+	ctx, call := t.Call(work.In(ctx), "supplier submit")
+	trace.Inject(ctx, h)
+	_ = trace.ID(ctx)
+	_, post := t.Send(ctx, nil, card, "deliver")
+	for _, s := range []*trace.Span{post, call, work, pass, request} {
+		s.Fail()
+		s.End()
+	}
+}
+
+func TestTracer_OffCostsNoAllocations(t *testing.T) {
+	ctx, h, cards := t.Context(), http.Header{"Traceparent": {parent}}, []uuid.UUID{uuid.New()}
+	var off *trace.Tracer
+	if off.With(nil) != nil {
+		t.Error("traces are on")
+	}
+	if n := testing.AllocsPerRun(100, func() { everything(ctx, off, h, cards) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if len(h) != 1 || h.Get("Traceparent") != parent {
+		t.Errorf("headers %v", h)
+	}
+}
+
+// What a client sends is its trace, or nothing at all.
+func TestServe_HonoursOnlyAValidParent(t *testing.T) {
+	for name, tt := range map[string]struct {
+		header http.Header
+		joins  bool
+	}{
+		"valid":          {http.Header{"Traceparent": {parent}, "Tracestate": {"a=b"}}, true},
+		"none":           {http.Header{}, false},
+		"two":            {http.Header{"Traceparent": {parent, parent}}, false},
+		"zero trace":     {http.Header{"Traceparent": {"00-00000000000000000000000000000000-b7ad6b7169203331-01"}}, false},
+		"zero span":      {http.Header{"Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01"}}, false},
+		"short":          {http.Header{"Traceparent": {parent[:54]}}, false},
+		"version ff":     {http.Header{"Traceparent": {"ff" + parent[2:]}}, false},
+		"upper case":     {http.Header{"Traceparent": {"00-0AF7651916CD43DD8448EB211C80319C-B7AD6B7169203331-01"}}, false},
+		"something else": {http.Header{"Traceparent": {"'; DROP TABLE cards; --"}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tracer, spans := recording(t)
+			ctx, span := tracer.Serve(t.Context(), "getCard", trace.Incoming(tt.header))
+			span.End()
+			s := spans.Ended()[0]
+			if joined := s.SpanContext().TraceID().String() == parent[3:35]; joined != tt.joins || s.Parent().IsValid() != tt.joins {
+				t.Errorf("the trace is %s, the parent %v", s.SpanContext().TraceID(), s.Parent())
+			}
+			h := http.Header{}
+			trace.Inject(ctx, h)
+			if len(h) != 1 || h.Get("Traceparent") != trace.Parent(ctx) || len(trace.Parent(ctx)) != 55 || s.SpanContext().TraceState().Len() > 0 {
+				t.Errorf("what goes on is %v", h)
+			}
+		})
+	}
+}
+
+func BenchmarkEverything(b *testing.B) {
+	ctx, h, cards := b.Context(), http.Header{"Traceparent": {parent}}, []uuid.UUID{uuid.New()}
+	for name, sampler := range map[string]sdk.Sampler{"off": nil, "not sampled": sdk.NeverSample(), "on": sdk.AlwaysSample()} {
+		b.Run(name, func(b *testing.B) {
+			var t *trace.Tracer
+			if sampler != nil {
+				p := sdk.NewTracerProvider(sdk.WithSampler(sampler), sdk.WithBatcher(tracetest.NewNoopExporter()))
+				defer func() { _ = p.Shutdown(ctx) }()
+				t = trace.New(p.Tracer("test"), nil)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				everything(ctx, t, h, cards)
+			}
+		})
+	}
+}
