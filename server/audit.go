@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/account"
@@ -44,19 +45,25 @@ func (d *disclosure) show(c *card.Card) {
 
 // audit leaves one line in the log if credentials are shown in the clear, whatever the number of cards: who saw them and when, never what.
 func (a *api) audit(gc context.Context, operation string, d disclosure) {
-	if d.cards == 0 {
-		return
+	switch d.cards {
+	case 0:
+	case 1:
+		a.audited(gc, "credentials_shown", operation, slog.String("card", d.newest.String()))
+	default:
+		a.audited(gc, "credentials_shown", operation, slog.Int("cards", d.cards), slog.String("newest", d.newest.String()), slog.String("oldest", d.oldest.String()))
 	}
+}
+
+// audited leaves one line of what a client did with a token. docs/operate/logs.md lists the actions.
+func (a *api) audited(gc context.Context, action, operation string, attrs ...slog.Attr) {
 	who, _ := identity(gc)
 	id, _ := gc.Value(requestIDKey).(string)
-	attrs := []slog.Attr{slog.String("operation", operation), slog.String("request_id", id), slog.String("account", who.AccountID.String()),
-		slog.String("token", who.TokenID.String())}
-	if d.cards == 1 {
-		attrs = append(attrs, slog.String("card", d.newest.String()))
-	} else {
-		attrs = append(attrs, slog.Int("cards", d.cards), slog.String("newest", d.newest.String()), slog.String("oldest", d.oldest.String()))
+	ctx := gc
+	if c, ours := gc.(*gin.Context); ours {
+		ctx = c.Request.Context() // which has the trace
 	}
-	a.auditLog.LogAttrs(gc, slog.LevelInfo, "credentials shown", attrs...)
+	a.auditLog.LogAttrs(ctx, slog.LevelInfo, "audit", append([]slog.Attr{slog.String("action", action), slog.String("actor", "token:"+who.TokenID.String()),
+		slog.String("account", who.AccountID.String()), slog.String("operation", operation), slog.String("request_id", id)}, attrs...)...)
 }
 
 // auditedCard converts a card that is the whole response, and audits that.

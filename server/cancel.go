@@ -15,5 +15,6 @@ func (a *api) CancelCard(gc context.Context, r CancelCardRequestObject) (CancelC
 	if err != nil {
 		return nil, err
 	}
+	a.log.InfoContext(ctx, "card canceled", "card", c.UUID, "account", owner)
 	return CancelCard200JSONResponse{Body: a.auditedCard(gc, "cancelCard", c)}, nil
 }

@@ -39,10 +39,10 @@ func (d *deployment) audited(t *testing.T) (all []string) {
 	t.Helper()
 	for _, e := range d.log.entries(t)[d.seen:] {
 		d.seen++
-		if e["msg"] != "credentials shown" {
+		if e["msg"] != "audit" {
 			continue
 		}
-		if e["level"] != "INFO" || e["request_id"] == "" || e["token"] == "" || e["account"] == "" {
+		if actor, _ := e["actor"].(string); e["level"] != "INFO" || e["action"] != "credentials_shown" || e["request_id"] == "" || !strings.HasPrefix(actor, "token:") || e["account"] == "" {
 			t.Errorf("audited %v", e)
 		}
 		if e["card"] != nil {

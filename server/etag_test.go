@@ -205,7 +205,7 @@ func TestIfNoneMatch_IsNotAudited(t *testing.T) {
 	path := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).want(t, http.StatusCreated).header.Get("Location")
 	d.send(t, http.MethodPost, "/api/sandbox"+strings.TrimPrefix(path, "/api")+"/payments", token, "").want(t, http.StatusOK)
 	etag := d.send(t, http.MethodGet, path, token, "").want(t, http.StatusOK).header.Get("ETag")
-	shown := strings.Count(d.log.String(), "credentials shown")
+	shown := strings.Count(d.log.String(), "credentials_shown")
 	d.unchanged(t, path, token, etag)
-	equal(t, "lines of the audit log", strings.Count(d.log.String(), "credentials shown"), shown)
+	equal(t, "lines of the audit log", strings.Count(d.log.String(), "credentials_shown"), shown)
 }

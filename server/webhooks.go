@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"strconv"
 	"time"
@@ -86,8 +87,8 @@ func (a *api) DeleteWebhook(ctx context.Context, r DeleteWebhookRequestObject) (
 }
 
 // RotateWebhookSecret implements rotateWebhookSecret.
-func (a *api) RotateWebhookSecret(ctx context.Context, r RotateWebhookSecretRequestObject) (RotateWebhookSecretResponseObject, error) {
-	ctx, owner, err := caller(ctx)
+func (a *api) RotateWebhookSecret(gc context.Context, r RotateWebhookSecretRequestObject) (RotateWebhookSecretResponseObject, error) {
+	ctx, owner, err := caller(gc)
 	if err != nil {
 		return nil, err
 	}
@@ -99,6 +100,7 @@ func (a *api) RotateWebhookSecret(ctx context.Context, r RotateWebhookSecretRequ
 	if err != nil {
 		return nil, err
 	}
+	a.audited(gc, "webhook_secret_rotated", "rotateWebhookSecret", slog.String("webhook", w.ID.String()))
 	return RotateWebhookSecret200JSONResponse{Headers: RotateWebhookSecret200ResponseHeaders{IdempotencyReplayed: replayed(once)}, Body: WebhookWithSecret{Webhook: wireWebhook(w), Secret: secret.Reveal()}}, nil
 }
 

@@ -65,6 +65,7 @@ func (c cardPurgeCommand) Run(ctx context.Context, g *globals) error {
 		case !purged:
 			return say(false, true, fmt.Sprintf("nothing to do: card %s has no credentials\n", id))
 		}
+		g.audited(ctx, "credentials_purged", who, about("card", id))
 		return say(true, false, fmt.Sprintf("purged: card %s has no credentials any more\n", id))
 	})
 }

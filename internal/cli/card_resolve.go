@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -78,6 +79,10 @@ func (c cardResolveCommand) Run(ctx context.Context, g *globals) error {
 		done, err := o.operator.ResolveCard(ctx, decision)
 		if err != nil {
 			return cantResolve(err, id)
+		}
+		if !done.Nothing && c.Yes {
+			g.audited(ctx, "card_resolved", who, about("card", id), slog.String("decision", string(kind)), slog.String("before", string(done.Card.State)),
+				slog.String("after", string(done.After)))
 		}
 		if r, err = o.db.Record(ctx, id); err != nil {
 			return err

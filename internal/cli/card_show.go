@@ -82,7 +82,7 @@ func (c cardShowCommand) showRefundAddress(ctx context.Context, g *globals, of *
 	if err != nil {
 		return err
 	}
-	g.audit.WarnContext(ctx, "operator read a refund address", "card", of.UUID, "operator", who)
+	g.audited(ctx, "refund_address_shown", who, about("card", of.UUID))
 	return c.write(g, map[string]string{"refund_address": address.Reveal()}, func(w io.Writer) { fmt.Fprintln(w, address.Reveal()) })
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -56,11 +57,12 @@ Example:
 }
 
 // Run adds a key.
-func (c keysAddCommand) Run(g *globals) error {
+func (c keysAddCommand) Run(ctx context.Context, g *globals) error {
 	id, err := vault.AddKey(g.Keys)
 	if err != nil {
 		return g.cantChangeKeys(err)
 	}
+	g.audited(ctx, "key_added", "", about("key", id))
 	return c.write(g, addedKeyJSON{id.String(), g.Keys}, func(w io.Writer) {
 		fmt.Fprintf(w, "added key %s to %s; nothing is encrypted with it yet\n", id, g.Keys)
 		fmt.Fprintf(w, "copy the file to every host, then run: %s\n", command("keys", "promote", id.String()))
@@ -97,6 +99,7 @@ func (c keysPromoteCommand) Run(ctx context.Context, g *globals) error {
 		if err := vault.PromoteKey(g.Keys, id); err != nil {
 			return g.cantChangeKeys(err)
 		}
+		g.audited(ctx, "key_promoted", "", about("key", id), slog.Bool("force", c.Force))
 		if c.Force {
 			g.log.Warn("processes that lack the key answer with 503 what they can't decrypt", "key", id.String())
 		}
@@ -144,6 +147,7 @@ func (c keysRetireCommand) Run(ctx context.Context, g *globals) error {
 		if err := vault.RetireKey(g.Keys, id); err != nil {
 			return g.cantChangeKeys(err)
 		}
+		g.audited(ctx, "key_retired", "", about("key", id))
 		fmt.Fprintf(g.stdout, "retired key %s: nothing was encrypted with it any more; copy %s to every host\n", id, g.Keys)
 		return nil
 	})

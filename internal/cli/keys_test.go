@@ -229,7 +229,7 @@ func TestCardPurge_InTwoSteps(t *testing.T) {
 	if _, stderr, code := p.run("card", "purge", unpaid.UUID.String(), "--note", "n"); code != 1 || !strings.Contains(stderr, "hint: ") {
 		t.Errorf("a card that is not issued, without --yes: exit code %d, %s", code, stderr)
 	}
-	if text := s.Output(); !strings.Contains(text, "credentials shown") {
+	if text := s.Output(); !strings.Contains(text, "action=credentials_shown") {
 		t.Error("nothing was audited")
 	}
 	s.stop(t)

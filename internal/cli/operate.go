@@ -145,6 +145,7 @@ func (c accountCreateCommand) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return err
 		}
+		g.audited(ctx, "account_created", "", about("account", a.ID))
 		return c.write(g, accountJSON{a.ID, a.Name, instant{a.CreatedAt}}, func(w io.Writer) { fmt.Fprintf(w, "account %s %s\n", a.Name, a.ID) })
 	})
 }
@@ -178,6 +179,7 @@ func (c tokenCreateCommand) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return err
 		}
+		g.audited(ctx, "token_created", "", about("token", made.ID), about("account", made.AccountID), about("scopes", made.Scopes))
 		return c.write(g, createdTokenJSON{newTokenJSON(made, nil), text.Reveal()}, func(w io.Writer) { fmt.Fprintln(w, text.Reveal()) })
 	})
 }
@@ -254,6 +256,7 @@ func (c tokenRevokeCommand) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return err
 		}
+		g.audited(ctx, "token_revoked", "", about("token", id))
 		fmt.Fprintf(g.stdout, "revoked %s; refused everywhere within 5 seconds\n", id)
 		return nil
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -95,6 +96,7 @@ func (c rateAcceptCommand) decide(ctx context.Context, g *globals, o office, sto
 	err := o.db.InsertAcceptedRates(ctx, []card.AcceptedRate{{ID: uuid.Must(uuid.NewV7()), Currency: c.Coin, USD: usd, Source: chosen.Source, At: time.Now(),
 		By: c.Operator, Note: c.Note}}, time.Hour)
 	if err == nil {
+		g.audited(ctx, "rate_accepted", c.Operator, slog.String("currency", c.Coin), about("usd", usd))
 		fmt.Fprintf(g.stdout, "recorded: %s accepts %s USD for %s; within seconds every process knows\n", oneLine(c.Operator), usd, c.Coin)
 	}
 	return err

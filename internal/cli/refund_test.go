@@ -48,7 +48,7 @@ func TestCLI_ARefundThatIsDueIsGivenBack(t *testing.T) {
 	if code != 0 || strings.TrimSpace(stdout) != to || strings.Contains(stderr, to) {
 		t.Errorf("exit code %d, %s", code, stdout)
 	}
-	wantOutput(t, stderr, "operator read a refund address", "card="+id, "operator=")
+	wantOutput(t, stderr, "msg=audit action=refund_address_shown actor=operator:", "card="+id)
 
 	refund := []string{"card", "resolve", id, "refund", "--note", "nobody makes it"}
 	wantOutput(t, p.must(t, refund...), "would give back 1 monero; payment is paid. Nothing was changed.", "--amount 1 --yes")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -144,6 +145,7 @@ func (c stockImportCommand) run(ctx context.Context, g *globals, i supplier.Impo
 		return err
 	}
 	data.Imported, data.Cards = true, int(imported)
+	g.audited(ctx, "stock_imported", "", slog.String("supplier", i.Supplier), slog.Int64("cards", int64(imported)))
 	return c.write(g, data, func(w io.Writer) { fmt.Fprintf(w, "imported %d cards into the stock of %s\n", imported, i.Supplier) })
 }
 

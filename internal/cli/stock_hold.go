@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 
 	"github.com/google/uuid"
@@ -49,6 +50,7 @@ func (c stockHoldCommand) Run(ctx context.Context, g *globals) error {
 		if data.Changed, err = o.db.HoldStock(ctx, e.Name); err != nil {
 			return err
 		}
+		g.audited(ctx, "stock_held", "", slog.String("supplier", e.Name), slog.Int64("cards", data.Changed))
 		if err := data.now(ctx, o); err != nil {
 			return err
 		}
@@ -104,6 +106,7 @@ func (c stockReleaseCommand) Run(ctx context.Context, g *globals) error {
 		if data.Changed, err = o.db.ReleaseStock(ctx, e.Name, c.Except); err != nil {
 			return err
 		}
+		g.audited(ctx, "stock_released", "", slog.String("supplier", e.Name), slog.Int64("cards", data.Changed))
 		if err := data.now(ctx, o); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 
 	"github.com/google/uuid"
 
@@ -71,7 +72,7 @@ func (c supplierCancelCommand) Run(ctx context.Context, g *globals) error {
 		}
 		asking, cancel := context.WithTimeout(ctx, supplierCheckTime)
 		defer cancel()
-		g.log.Info("operator cancels a request", "card", id, "supplier", i.Supplier, "operator", who, "note", c.Note)
+		g.audited(ctx, "supplier_request_canceled", who, about("card", id), slog.String("supplier", i.Supplier)) // it may be, whatever is answered
 		answer, err := asked.Cancel(asking, issue.Request{Key: id.String(), Reference: i.Reference, USD: record.Card.USD, Declines: i.Declines})
 		if err != nil {
 			return hint(fmt.Errorf("%s gave no clear answer: %w", i.Supplier, err), "it may have canceled the request or not: run the command again")

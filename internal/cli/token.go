@@ -90,6 +90,7 @@ func (c tokenRotateCommand) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return explainRotation(id, err)
 		}
+		g.audited(ctx, "token_rotated", "", about("token", r.New.ID), about("replaced", r.Old.ID), about("account", r.New.AccountID))
 		fmt.Fprintf(g.stderr, "%s replaces %s, which expires at %s\n", r.New.ID, r.Old.ID, day(r.Old.ExpiresAt))
 		made := rotatedTokenJSON{createdTokenJSON{newTokenJSON(r.New, nil), r.Text.Reveal()}, replacedTokenJSON{r.Old.ID, maybe(r.Old.ExpiresAt)}}
 		return c.write(g, made, func(w io.Writer) { fmt.Fprintln(w, r.Text.Reveal()) })

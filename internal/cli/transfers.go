@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -186,12 +187,24 @@ func (c transfersAttributeCommand) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return c.cantAttribute(err, d)
 		}
+		if !done.Nothing && c.Yes {
+			g.audited(ctx, "transfer_attributed", d.Operator, attributed(d, done)...)
+		}
 		if c.JSON {
 			return writeJSON(g, c.outcome(d, done))
 		}
 		c.say(g, d, done)
 		return nil
 	})
+}
+
+// attributed returns what a decision is about.
+func attributed(d operator.AttributionDecision, done operator.Attributed) []slog.Attr {
+	attrs := []slog.Attr{slog.String("transaction", d.TxID), slog.Int64("output", d.Output), slog.String("decision", string(d.Kind))}
+	if done.Card != nil {
+		attrs = append(attrs, about("card", done.Card.UUID))
+	}
+	return attrs
 }
 
 // decision returns what the flags alone say.

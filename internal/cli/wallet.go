@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
@@ -109,6 +110,7 @@ func (c walletRescanCommand) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return err
 		}
+		g.audited(ctx, "wallet_rescan_requested", "", slog.String("currency", c.Currency), slog.Bool("believe", c.Believe))
 		fmt.Fprintln(g.stderr, "asked for; a worker does it at its next pass")
 		waiting, cancel := context.WithTimeout(ctx, c.Wait)
 		defer cancel()
@@ -183,6 +185,7 @@ func claimWallet(ctx context.Context, g *globals, o office, coin chain.Coin) err
 	if err != nil {
 		return err
 	}
+	g.audited(ctx, "wallet_claimed", "", slog.String("currency", coin.Code))
 	fmt.Fprintln(g.stdout, "claimed; a worker begins a new epoch at its next pass")
 	return nil
 }

@@ -267,7 +267,7 @@ func (s *Issuer) try(ctx context.Context, intent Intent, c *card.Card) (attempt,
 	asking, cancel := context.WithTimeout(ctx, issueTimeout)
 	defer cancel()
 	answer, err := s.ask(asking, intent, c.USD)
-	s.pace.answered(err, s.now())
+	s.observePace(ctx, err)
 	var busy *BusyError
 	switch {
 	case errors.Is(err, errForgotten):

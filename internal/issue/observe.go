@@ -47,6 +47,17 @@ func (s *Issuer) observed(name string, call func(context.Context, Request) (Answ
 	}
 }
 
+// observePace takes note of how a request ended, and tells when the supplier is left alone, and when it no longer is.
+func (s *Issuer) observePace(ctx context.Context, err error) {
+	pauses, resumes := s.pace.answered(err, s.now())
+	if pauses {
+		s.log.WarnContext(ctx, "supplier is left alone: it is busy or does not answer", "supplier", s.supplier.Name(), "wait", s.pace.wait(s.now()))
+	}
+	if resumes {
+		s.log.InfoContext(ctx, "supplier is asked again", "supplier", s.supplier.Name())
+	}
+}
+
 // observeIssued tells of cards that were issued. Of one that was decided on by a version which did not note the time, nothing is known.
 func (s *Issuer) observeIssued(ctx context.Context, cards []attempt) {
 	now := s.now()

@@ -26,6 +26,7 @@ type pace struct {
 	mu      sync.Mutex
 	unclear int       // answers in a row that were not clear
 	until   time.Time // no request before
+	paused  bool      // since the last clear answer
 }
 
 func newPace(perSecond float64) *pace {
@@ -66,10 +67,16 @@ func (p *pace) wait(now time.Time) time.Duration {
 	return max(0, p.until.Sub(now))
 }
 
-// answered takes note of how a request ended.
-func (p *pace) answered(err error, now time.Time) {
+// answered takes note of how a request ended. It reports whether the supplier is left alone from now on, and whether it no longer is.
+func (p *pace) answered(err error, now time.Time) (pauses, resumes bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	was := p.paused
+	p.note(err, now)
+	return p.paused && !was, was && !p.paused
+}
+
+func (p *pace) note(err error, now time.Time) {
 	var busy *BusyError
 	switch {
 	case errors.As(err, &busy):
@@ -77,14 +84,15 @@ func (p *pace) answered(err error, now time.Time) {
 		if busy.After > 0 {
 			wait = min(max(busy.After, shortestBusy), longestBusy)
 		}
-		p.until = later(p.until, now.Add(wait))
+		p.until, p.paused = later(p.until, now.Add(wait)), true
 	case err == nil || errors.Is(err, errForgotten):
 		p.unclear = 0
+		p.paused = p.paused && now.Before(p.until) // it was under way when the pause began
 	case errors.Is(err, context.Canceled): // by this process
 	case now.Before(p.until): // it was under way when the pause began, which is long enough for all of them
 	default:
 		if p.unclear++; p.unclear >= unclearInRow {
-			p.until = later(p.until, now.Add(min(firstPause<<min(p.unclear-unclearInRow, 10), longestPause)))
+			p.until, p.paused = later(p.until, now.Add(min(firstPause<<min(p.unclear-unclearInRow, 10), longestPause))), true
 		}
 	}
 }

@@ -93,7 +93,7 @@ func (s *Issuer) refundDue(ctx context.Context, intent Intent) error {
 	case err != nil:
 		return fmt.Errorf("refund due %s: %w", intent.CardUUID, err)
 	case paid:
-		s.log.ErrorContext(ctx, "refund is due: no supplier makes the card, which needs an operator", "card", intent.CardUUID, "reason", intent.Reason)
+		s.log.ErrorContext(ctx, "refund is due: card needs an operator", "card", intent.CardUUID, "reason", intent.Reason)
 		s.wake.Sender()
 	}
 	return nil
