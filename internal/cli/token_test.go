@@ -94,11 +94,11 @@ func TestToken_Rotate(t *testing.T) {
 		id := p.listed(t, "checkout")[0]["ID"]
 		stdout, stderr, code := p.run("token", "rotate", id, "--overlap", "2h")
 		if code != 0 || !regexp.MustCompile(`^cm_test_[0-9A-Za-z]{33}\n$`).MatchString(stdout) ||
-			!regexp.MustCompile(`^\S{36} replaces `+id+`, which expires at 20\S+Z\n$`).MatchString(stderr) {
+			!regexp.MustCompile(`(?m)^\S{36} replaces `+id+`, which expires at 20\S+Z\n$`).MatchString(stderr) {
 			t.Fatalf("exit code %d: %q, %q", code, stdout, stderr)
 		}
 		rows := p.listed(t, "checkout")
-		if len(rows) != 2 || rows[0]["ID"] != id || rows[1]["SCOPES"] != "cards:read" || !strings.HasPrefix(stderr, rows[1]["ID"]) {
+		if len(rows) != 2 || rows[0]["ID"] != id || rows[1]["SCOPES"] != "cards:read" || !strings.Contains(stderr, "\n"+rows[1]["ID"]+" replaces") {
 			t.Fatalf("%v", rows)
 		}
 		oldEnd, err := time.Parse(time.RFC3339, rows[0]["EXPIRES"])
