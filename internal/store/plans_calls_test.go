@@ -292,6 +292,9 @@ func (c *calls) cards() {
 		return first(s.CardByIdempotencyKey(ctx, c.own, c.card.IdempotencyKey))
 	})
 	c.do("CardTag", func(ctx context.Context) error { return first(s.CardTag(ctx, c.own, c.card.UUID)) })
+	c.do("TraceParents", func(ctx context.Context) error {
+		return first(s.TraceParents(ctx, []uuid.UUID{c.card.UUID, numbered(cardKind, 7)}))
+	})
 	c.do("CardsByUUID", func(ctx context.Context) error {
 		return first(s.CardsByUUID(ctx, []uuid.UUID{c.card.UUID, numbered(cardKind, 7)}))
 	})
