@@ -30,6 +30,14 @@ type bookkeeper struct {
 	due     time.Time       // of the next reading; zero while this process watches no chain
 }
 
+// openBooks returns a bookkeeper that reads the books so often; nil for never.
+func openBooks(every time.Duration, meter *metrics.Metrics) *bookkeeper {
+	if every == 0 {
+		return nil
+	}
+	return &bookkeeper{every: every, meter: meter, now: time.Now, leading: map[string]bool{}}
+}
+
 // note notes whether this process watches the chain of a coin. A nil bookkeeper does nothing.
 func (b *bookkeeper) note(coin string, leads bool) {
 	if b == nil {

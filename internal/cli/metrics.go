@@ -34,8 +34,11 @@ func (g *globals) listenAll(api, metrics string) (serving, metering net.Listener
 	return serving, metering, nil
 }
 
-// serveMetrics serves metrics until ctx ends.
+// serveMetrics serves metrics until ctx ends, unless none are wanted.
 func (g *globals) serveMetrics(ctx context.Context, p plan) error {
+	if p.metrics == nil {
+		return nil
+	}
 	defer func() { _ = p.metrics.Close() }()
 	g.log.InfoContext(ctx, "serving metrics", "address", "http://"+p.metrics.Addr().String()+"/metrics")
 	return server.Serve(ctx, p.metrics, p.meter.Handler(g.log), g.log, closeGrace)

@@ -126,9 +126,7 @@ func listen(address string) (net.Listener, error) {
 func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	Tune()
 	p.meter = metrics.New(version())
-	if p.reconcile > 0 {
-		p.books = &bookkeeper{every: p.reconcile, meter: p.meter, now: time.Now, leading: map[string]bool{}}
-	}
+	p.books = openBooks(p.reconcile, p.meter)
 	defer func() { _ = p.listener.Close() }()
 	tracer, endTraces, err := g.openTracing(ctx, p)
 	if err != nil {
@@ -142,12 +140,10 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	group, ctx := errgroup.WithContext(ctx)
 	f := g.newFront(p.web.PublicURL)
 	group.Go(func() error { return server.Serve(ctx, p.listener, f, g.log, shutdownGrace) })
-	if p.metrics != nil {
-		group.Go(func() error { return g.serveMetrics(ctx, p) })
-	}
+	group.Go(func() error { return g.serveMetrics(ctx, p) })
 	end := func(err error) error {
-		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-			err = nil // told to end before it had started
+		if errors.Is(err, context.Canceled) && ctx.Err() != nil { // told to end before it had started
+			err = nil
 		}
 		cancel() // the loops use what is closed next
 		return errors.Join(err, group.Wait())
