@@ -107,8 +107,8 @@ func (p *program) reconcile(t *testing.T) string {
 	return stdout
 }
 
-// shop is what a program with an account has on SQLite.
-var shop struct {
+// kept is what a program with an account has on SQLite.
+var kept struct {
 	sync.Once
 	database, keys []byte
 	token          string
@@ -121,22 +121,22 @@ func (p *program) account(tb testing.TB) (token string) {
 	if !lite || p.setting("CARDMINT_MODE") != "" {
 		return p.newAccount(tb)
 	}
-	shop.Do(func() {
+	kept.Do(func() {
 		first := newProgram(tb, "")
 		token := first.newAccount(tb)
 		var err error
-		shop.database, err = os.ReadFile(strings.TrimPrefix(first.setting("CARDMINT_DATABASE_URL"), "sqlite:"))
+		kept.database, err = os.ReadFile(strings.TrimPrefix(first.setting("CARDMINT_DATABASE_URL"), "sqlite:"))
 		must(tb, err)
-		shop.keys, err = os.ReadFile(first.setting("CARDMINT_KEYS"))
+		kept.keys, err = os.ReadFile(first.setting("CARDMINT_KEYS"))
 		must(tb, err)
-		shop.token = token
+		kept.token = token
 	})
-	if shop.token == "" {
+	if kept.token == "" {
 		tb.Fatal("no account could be made, as another test says")
 	}
-	must(tb, os.WriteFile(database, shop.database, 0o600))
-	must(tb, os.WriteFile(p.setting("CARDMINT_KEYS"), shop.keys, 0o600))
-	return shop.token
+	must(tb, os.WriteFile(database, kept.database, 0o600))
+	must(tb, os.WriteFile(p.setting("CARDMINT_KEYS"), kept.keys, 0o600))
+	return kept.token
 }
 
 func (p *program) newAccount(tb testing.TB) (token string) {
@@ -182,7 +182,7 @@ func (s *server) address() string {
 func (p *program) serve(tb testing.TB, args ...string) *server {
 	tb.Helper()
 	s := p.launch(tb, args...)
-	s.Ready(tb, 30*time.Second, func() error {
+	s.Ready(tb, 2*time.Minute, func() error {
 		if s.url = s.address(); s.url == "" {
 			return fmt.Errorf("no address printed yet")
 		}
