@@ -78,14 +78,14 @@ func TestWatcher_ALeaseThatCanNotBeReleasedIsLogged(t *testing.T) {
 
 func TestConfig_ValidateRefusesWhatCanNotWork(t *testing.T) {
 	for _, cfg := range []settle.Config{
-		{}, {PoolSize: 1}, {FillBatch: 1}, {Reread: 1}, {LeaseTTL: time.Second},
+		{}, {PoolSize: 1}, {FillBatch: 1}, {Reread: 1}, {LeaseTTL: time.Second}, {AddressRate: 1000},
 	} {
 		if err := cfg.Validate(); err != nil {
 			t.Errorf("%+v: %v", cfg, err)
 		}
 	}
 	for _, cfg := range []settle.Config{
-		{PoolSize: -1}, {FillBatch: -1}, {Reread: -1}, {LeaseTTL: -1},
+		{PoolSize: -1}, {FillBatch: -1}, {Reread: -1}, {LeaseTTL: -1}, {AddressRate: -1}, {AddressRate: 1001},
 	} {
 		if cfg.Validate() == nil {
 			t.Errorf("%+v is valid", cfg)
@@ -93,7 +93,7 @@ func TestConfig_ValidateRefusesWhatCanNotWork(t *testing.T) {
 	}
 	var cfg settle.Config
 	check(t, cfg.Validate())
-	if cfg.PoolSize != 200 || cfg.FillBatch != 64 || cfg.LeaseTTL != 3*time.Second || cfg.Replica == "" || cfg.Now == nil {
+	if cfg.PoolSize != 200 || cfg.FillBatch != 64 || cfg.CompareEvery != 5*time.Second || cfg.LeaseTTL != 3*time.Second || cfg.Replica == "" || cfg.Now == nil {
 		t.Errorf("the defaults are %+v", cfg)
 	}
 }

@@ -1,0 +1,46 @@
+package settle_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/rig"
+)
+
+// epochs returns the numbers of the epochs in the order in which they began, and the reasons.
+func (b *branch) epochs() (numbers []int64, reasons []string) {
+	b.t.Helper()
+	rows, err := rig.OpenSQL(b.t, "sqlite:"+b.path).Query("SELECT epoch, reason FROM epochs ORDER BY rowid")
+	check(b.t, err)
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var number int64
+		var reason string
+		check(b.t, rows.Scan(&number, &reason))
+		numbers, reasons = append(numbers, number), append(reasons, reason)
+	}
+	check(b.t, rows.Err())
+	return numbers, reasons
+}
+
+// A clock that was set back must not begin an epoch with the number of another.
+func TestWatcher_AnEpochIsLaterThanAllBeforeWhateverTheClockShows(t *testing.T) {
+	t.Parallel()
+	b := newBranch(t)
+	b.pass()
+	check(t, b.watcher.Close(t.Context()))
+	b.purse.beacon.Epoch = time.Now().Add(24 * time.Hour).UnixMilli() // the wallet carries a later one
+	b = openBranch(t, b.path, b.purse, b.account)
+	b.pass()
+	check(t, b.watcher.Close(t.Context()))
+	b = openBranch(t, b.path, &purse{made: b.purse.made}, b.account) // the database alone knows of it
+	b.pass()
+	numbers, reasons := b.epochs()
+	if len(numbers) != 3 || !slices.IsSorted(numbers) || numbers[1] <= numbers[0] || numbers[2] <= numbers[1] {
+		t.Errorf("epochs %v", numbers)
+	}
+	if want := []string{"the first one", "the wallet knows a later time than the database"}; len(reasons) < 2 || !slices.Equal(reasons[:2], want) {
+		t.Errorf("reasons %q, want %q", reasons, want)
+	}
+}

@@ -1,0 +1,64 @@
+package settle_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/settle"
+)
+
+func TestPace_ABurstAtOnceAndThenItsRate(t *testing.T) {
+	p, now := settle.NewPace(10, 20), time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC)
+	allows := func(until time.Time, want int) {
+		t.Helper()
+		if got := p.Allows(until, now); got != want {
+			t.Errorf("allows %d, want %d", got, want)
+		}
+	}
+	allows(time.Time{}, 20)
+	until := p.After(time.Time{}, now, 5)
+	if want := now.Add(500 * time.Millisecond); !until.Equal(want) {
+		t.Errorf("after 5 it is %v, want %v", until, want)
+	}
+	allows(until, 15)
+	until = p.After(until, now, 15)
+	allows(until, 0)
+	if spent := p.Spent(now); !spent.Equal(until) {
+		t.Errorf("spent at %v, want %v", spent, until)
+	}
+	now = now.Add(300 * time.Millisecond)
+	allows(until, 3)
+	now = now.Add(time.Hour)
+	allows(until, 20)
+}
+
+func TestPace_NoLimit(t *testing.T) {
+	p, now := settle.NewPace(0, 20), time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC)
+	if until := p.After(now, now, 1000); !until.Equal(now) || p.Allows(until, now) < 1_000_000 {
+		t.Errorf("%v, allows %d", until, p.Allows(until, now))
+	}
+}
+
+func TestBeacon_ProvesThatNothingWentBack(t *testing.T) {
+	now := time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC)
+	marked := now.Add(-time.Minute) // as long ago as it may be
+	for name, tt := range map[string]struct {
+		beacon settle.Beacon
+		last   int64
+		marked time.Time
+		want   bool
+	}{
+		"the last mark":             {settle.Beacon{Epoch: 7, MarkedAt: marked}, 7, marked, true},
+		"three seconds before":      {settle.Beacon{Epoch: 7, MarkedAt: marked.Add(-3 * time.Second)}, 7, marked, true},
+		"three seconds later":       {settle.Beacon{Epoch: 7, MarkedAt: marked.Add(3 * time.Second)}, 7, marked, true},
+		"more than that":            {settle.Beacon{Epoch: 7, MarkedAt: marked.Add(3*time.Second + 1)}, 7, marked, false},
+		"longer ago":                {settle.Beacon{Epoch: 7, MarkedAt: marked}, 7, marked.Add(-1), false},
+		"another epoch":             {settle.Beacon{Epoch: 6, MarkedAt: marked}, 7, marked, false},
+		"from the wallet's file":    {settle.Beacon{Epoch: 7, MarkedAt: marked, Stored: true}, 7, marked, false},
+		"a wallet without a beacon": {settle.Beacon{MarkedAt: marked}, 0, marked, false},
+	} {
+		if got := tt.beacon.Proves(settle.Pool{LastEpoch: tt.last}, tt.marked, now); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
