@@ -1,0 +1,130 @@
+package order_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/order"
+)
+
+// told is a store that says of its pools what the test does.
+type told struct {
+	*spy
+	state order.PoolState
+}
+
+func (s *told) PoolState(context.Context, string) (order.PoolState, error) { return s.state, nil }
+
+func TestHealth_TellsANodeThatIsNotReadyFromAWorkerThatIsGone(t *testing.T) {
+	s := open(t, databases.SQLite(t), setup{})
+	for name, tt := range map[string]struct {
+		state order.PoolState
+		want  string // nothing, if it is well
+	}{
+		"just now":                   {order.PoolState{Epoch: 1}, ""},
+		"as long ago as it may be":   {order.PoolState{Epoch: 1, MarkedAgo: order.MarkLasts, CheckedAgo: order.CheckLasts}, ""},
+		"marked longer ago":          {order.PoolState{Epoch: 1, MarkedAgo: order.MarkLasts + 1}, "no worker watches monero"},
+		"compared longer ago":        {order.PoolState{Epoch: 1, CheckedAgo: order.CheckLasts + 1}, "monero is not watched: node or wallet is not ready"},
+		"shared by another database": {order.PoolState{Epoch: 1, Conflict: true}, "another database uses the wallet of monero"},
+	} {
+		orders := s.replica(&told{s.spy, tt.state}, setup{config: onlyMonero})
+		check(t, orders.Prepare(t.Context()))
+		err := orders.Health("monero")
+		if (err != nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+	}
+}
+
+// A process that starts with its worker finds old marks, and says nothing of it.
+func TestPrepare_TroubleIsLoggedOnceItLasts(t *testing.T) {
+	var log bytes.Buffer
+	s := open(t, databases.SQLite(t), setup{})
+	store := &told{spy: s.spy}
+	orders := s.replica(store, setup{config: func(c *order.Config) {
+		onlyMonero(c)
+		c.Log = slog.New(slog.NewTextHandler(&log, nil))
+	}})
+	well, away := order.PoolState{Epoch: 1}, order.PoolState{Epoch: 1, MarkedAgo: time.Hour}
+	for i, look := range []struct {
+		state         order.PoolState
+		limited, ends int // lines of the log by then
+	}{
+		{away, 0, 0}, {away, 0, 0}, {well, 0, 0}, {well, 0, 0}, {well, 0, 0}, {well, 0, 0}, {away, 0, 0}, {away, 0, 0}, {away, 1, 0}, {well, 1, 1},
+		{away, 1, 1}, {away, 1, 1}, {away, 2, 1}, {away, 2, 1}, {away, 2, 1}, {well, 2, 2},
+	} {
+		store.state = look.state
+		check(t, orders.Prepare(t.Context()))
+		limited, ends := strings.Count(log.String(), "for a limited time only"), strings.Count(log.String(), "without a limit of time again")
+		if limited != look.limited || ends != look.ends {
+			t.Errorf("look %d: %d and %d lines, want %d and %d", i, limited, ends, look.limited, look.ends)
+		}
+	}
+}
+
+// Addresses of an epoch that has ended may have been handed out by another database.
+func TestPrepare_ANewEpochForgetsTheAddressesInMemory(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.stock("monero", 200)
+		store := &told{s.spy, order.PoolState{Epoch: 7, Moving: true}}
+		orders := s.replica(store, setup{config: onlyMonero})
+		took := func() bool {
+			t.Helper()
+			s.spy.asked()
+			check(t, orders.Prepare(t.Context()))
+			return slices.ContainsFunc(s.spy.asked(), func(call string) bool { return strings.HasPrefix(call, "TakeAddresses monero") })
+		}
+		if !took() || took() {
+			t.Error("it does not take a batch, or takes another one")
+		}
+		store.state.Epoch = 8
+		if !took() {
+			t.Error("addresses of another epoch are kept")
+		}
+	})
+}
+
+// paid is a simulated chain that has a payment.
+type paid struct {
+	broken
+	address string
+	amount  card.Amount
+	err     error
+}
+
+func (p *paid) Sent(context.Context, string) (string, card.Amount, error) {
+	return p.address, p.amount, p.err
+}
+
+func TestSimulatePayment_AKeyIsOfOnePayment(t *testing.T) {
+	before := &paid{}
+	with := setup{sandbox: func(*counter) map[string]order.Sandbox { return map[string]order.Sandbox{"monero": before} }}
+	onEach(t, with, func(t *testing.T, s *counter) {
+		s.ready()
+		c := s.create("150", "")
+		half, unknown := card.Decimal{Units: 5, Scale: 1}, errors.New("the chain is away")
+		for name, tt := range map[string]struct {
+			paid   paid
+			amount *card.Decimal
+			want   error
+		}{
+			"the same payment":           {paid{address: c.Address, amount: coin / 2}, &half, errBroken}, // and the chain is extended, which fails
+			"whatever was due":           {paid{address: c.Address, amount: coin / 2}, nil, errBroken},
+			"another amount":             {paid{address: c.Address, amount: coin}, &half, card.ErrKeyReused},
+			"another card":               {paid{address: "elsewhere", amount: coin / 2}, &half, card.ErrKeyReused},
+			"nobody knows what was paid": {paid{address: c.Address, err: unknown}, &half, unknown},
+		} {
+			*before = tt.paid
+			if _, err := s.orders.SimulatePayment(t.Context(), s.account, c.UUID, order.SimulatedPayment{Amount: tt.amount, Key: "key"}); !errors.Is(err, tt.want) {
+				t.Errorf("%s: error %v, want %v", name, err, tt.want)
+			}
+		}
+	})
+}
