@@ -60,7 +60,7 @@ func TestServe_MetricsTellOfACard(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, "")
 	token := p.account(t)
-	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150", "--coins", "monero")
+	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150", "--coins", "monero", "--reconcile-every", "1s")
 	shop := newClient(t, s.url, token)
 	order := func() *client.Card {
 		t.Helper()
@@ -78,6 +78,7 @@ func TestServe_MetricsTellOfACard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.awaitMetric(t, "cardmint_reconcile_doubts", "0")
 	scraped := s.awaitMetric(t, "cardmint_open_cards", "1")
 	for series, want := range map[string]string{
 		`cardmint_requests_total{operation="createCard",status="201"}`:                     "2",
@@ -125,7 +126,7 @@ func TestServe_AnAPIExportsNoStateOfTheService(t *testing.T) {
 		return nil
 	})
 	scraped := s.scrape(t)
-	for _, name := range []string{"cardmint_intents", "cardmint_open_cards", "cardmint_addresses_free"} {
+	for _, name := range []string{"cardmint_intents", "cardmint_open_cards", "cardmint_addresses_free", "cardmint_reconcile_doubts"} {
 		if strings.Contains(scraped, name) {
 			t.Errorf("%s is exported by a process that is no worker", name)
 		}
