@@ -57,6 +57,7 @@ func TestAlarms_TheConfigurationOfThePageIsOne(t *testing.T) {
 // TestAlarms_AreProvoked causes every alarm of the shipped rules by what it is meant for, sees it fire in Prometheus, removes the cause and
 // sees it clear.
 func TestAlarms_AreProvoked(t *testing.T) {
+	t.Parallel()
 	var all sync.Map
 	t.Run("all", func(t *testing.T) {
 		for name, run := range map[string]func(*testing.T) *prometheus{"service": provokeService, "chain": provokeChain} {
@@ -112,7 +113,6 @@ type troubled struct {
 	rules                   []string // how the supplier behaves; none for well
 	gecko, kraken           atomic.Value
 	hang                    chan struct{} // closed when the receiver of webhooks answers
-	other                   *server       // of another database
 }
 
 func provokeService(t *testing.T) *prometheus {
@@ -123,7 +123,7 @@ func provokeService(t *testing.T) *prometheus {
 		provoke()
 	}
 	s.watch.clear(t, "CardmintPoolSaturated")
-	s.watch.forget(t, "cardmint_epoch", time.Now()) // another database had another one
+	s.watch.forget(t, "cardmint_epoch", time.Now()) // a worker that was away may have begun one
 	s.watch.quiet(t)
 	return s.watch
 }

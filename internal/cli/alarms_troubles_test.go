@@ -363,7 +363,9 @@ func (s *troubled) provokeProcesses() {
 			s.startWorker("--reconcile-every", "0")
 		}, "CardmintBooksUnread")
 	}, "CardmintEpochChanged")
-	w.fire(t, "CardmintEpochChanged", "CardmintBooksUnread")
+	w.fire(t, "CardmintEpochChanged")
+	s.provokeTargets() // the books take half a minute
+	w.fire(t, "CardmintBooksUnread")
 	w.provoke(t, "the only worker is killed", s.worker.Kill, "CardmintNoWorker", "CardmintInstanceDown")
 	w.mend(t, func() { s.startWorker() }, "CardmintNoWorker", "CardmintInstanceDown", "CardmintBooksUnread")
 	w.clear(t, "CardmintNoWorker", "CardmintInstanceDown", "CardmintBooksUnread")
@@ -375,21 +377,27 @@ func (s *troubled) provokeProcesses() {
 	w.clear(t, "CardmintStateUnknown")
 
 	w.provoke(t, "Prometheus has no processes to scrape", func() { w.target(t, "cardmint") }, "CardmintAllDown")
-	w.provoke(t, "Prometheus has no node_exporter to scrape", func() { w.target(t, "node") }, "CardmintDiskUnwatched")
-	w.mend(t, s.scrapeAll, "CardmintAllDown", "CardmintDiskUnwatched")
-	w.clear(t, "CardmintAllDown", "CardmintDiskUnwatched")
+	w.mend(t, s.scrapeAll, "CardmintAllDown")
+	w.clear(t, "CardmintAllDown")
+}
 
+// provokeTargets has Prometheus scrape too much and too little.
+func (s *troubled) provokeTargets() {
+	t, w := s.t, s.watch
+	other := newProgram(t, "")
+	other.account(t)
+	var second *server
+	w.provoke(t, "Prometheus has no node_exporter to scrape", func() { w.target(t, "node") }, "CardmintDiskUnwatched")
 	w.provoke(t, "a second service, with a database of its own, watches the same coin", func() {
-		other := newProgram(t, "")
-		other.account(t)
-		s.other = other.serve(t, "serve", "--simulated", "--rate", "monero=150", "--metrics-listen", "127.0.0.1:0")
-		w.target(t, "cardmint", s.apiMetrics, s.workMetrics, s.other.metricsAddress())
+		second = other.serve(t, "serve", "--simulated", "--rate", "monero=150", "--metrics-listen", "127.0.0.1:0", "--reconcile-every", "0")
+		w.target(t, "cardmint", s.apiMetrics, s.workMetrics, second.metricsAddress())
 	}, "CardmintTwoWorkers")
+	w.fire(t, "CardmintTwoWorkers", "CardmintDiskUnwatched")
 	w.mend(t, func() {
-		s.other.stop(t)
+		second.stop(t)
 		s.scrapeAll()
-	}, "CardmintTwoWorkers")
-	w.clear(t, "CardmintTwoWorkers")
+	}, "CardmintTwoWorkers", "CardmintDiskUnwatched")
+	w.clear(t, "CardmintTwoWorkers", "CardmintDiskUnwatched")
 }
 
 // provokeChain has the node and the wallet of a real chain freeze, and returns what saw it.
