@@ -108,7 +108,7 @@ var postgres = dialect{
 			return outOfReach // connection lost, out of resources, shutting down, or cancelled
 		case e.Code == "25P03", e.Code == "25P04":
 			return outOfReach // the transaction was idle, or ran, for too long, and the server ended it
-		case e.Code == readOnlyTransaction:
+		case cannotWrite(e):
 			return outOfReach
 		}
 		return otherError

@@ -249,6 +249,21 @@ func TestSeveralHosts_TheURLHasTheLastWord(t *testing.T) {
 	}
 }
 
+// A proxy in front of a cluster may still lead to the server that was the primary until a moment ago.
+func TestStandby_IsUnavailableForOrders(t *testing.T) {
+	t.Parallel()
+	primary := rig.NewCluster(t)
+	owner := newAccount(t, openNew(t, primary.URL("postgres")))
+	s, err := store.OpenImpatient(t.Context(), primary.Standby(t, "second").URL("postgres"), 2, time.Minute, chain.Currencies())
+	check(t, err)
+	defer func() { check(t, s.Close()) }()
+	_, err = s.InsertCard(t.Context(), newCard(owner))
+	wantError(t, err, card.ErrUnavailable)
+	_, err = s.TakeAddresses(t.Context(), "monero", 1)
+	wantError(t, err, card.ErrUnavailable)
+	wantUnready(t, s.Ping(t.Context()), "read only")
+}
+
 // New connections read the file of passwords again.
 func TestPassword_IsRotatedWithoutARestart(t *testing.T) {
 	c := rig.NewCluster(t)

@@ -11,8 +11,14 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// readOnlyTransaction is the code of the error of a statement that would write in a session that can't.
-const readOnlyTransaction = "25006"
+// Codes of the errors of statements that need a server that can be written to, in a session with one that can't.
+const (
+	readOnlyTransaction = "25006"
+	wrongState          = "55000" // a standby says so when it is asked for its place in the log of transactions
+)
+
+// cannotWrite reports whether an error means that the session can't write, and another one is to be tried.
+func cannotWrite(e *pq.Error) bool { return e.Code == readOnlyTransaction || e.Code == wrongState }
 
 var errReadOnly = errors.New("the session is read only")
 
@@ -53,7 +59,7 @@ func WhyUnready(err error) string {
 	case errors.Is(err, errReadOnly), strings.Contains(text, "session is read-only"), strings.Contains(text, "in hot standby mode"): // of lib/pq
 		return "read only"
 	case e == nil:
-	case e.Code == readOnlyTransaction:
+	case cannotWrite(e):
 		return "read only"
 	case e.Code.Class() == "28":
 		return "login refused"

@@ -94,7 +94,7 @@ func (s *session) start(ctx context.Context) (release func(), err error) {
 // end returns what came of a statement.
 func (s *session) end(err error) error {
 	var e *pq.Error
-	if errors.As(err, &e) && e.Code == readOnlyTransaction {
+	if errors.As(err, &e) && cannotWrite(e) {
 		s.all.distrust()
 	}
 	if s.unreplicated {
