@@ -25,6 +25,7 @@ type sessions struct {
 	runtime    map[string]string      // the startup parameters
 	settings   atomic.Pointer[string] // statements that a new session starts with, if a pooler swallows startup parameters
 	generation atomic.Int64           // sessions of earlier generations are given up
+	timelines  timelines
 }
 
 // Connect implements driver.Connector.
@@ -43,6 +44,13 @@ func (all *sessions) Connect(ctx context.Context) (driver.Conn, error) {
 			_ = s.Close()
 			return nil, fmt.Errorf("%w: %w", errConnect, err)
 		}
+	}
+	if s.timeline, err = s.askTimeline(ctx); err == nil && all.timelines.leftBehind(s.timeline, time.Now()) {
+		err = errLeftBehind
+	}
+	if err != nil {
+		_ = s.Close()
+		return nil, fmt.Errorf("%w: %w", errConnect, err)
 	}
 	return s, nil
 }
@@ -69,7 +77,8 @@ type session struct {
 	wire         *wire
 	all          *sessions
 	generation   int64
-	unreplicated bool // the server said so during the statement
+	timeline     int64 // of its server; 0 if that is not known
+	unreplicated bool  // the server said so during the statement
 }
 
 // notice hears the server's warnings. Their texts may be in any language, and a proxy may leave out the routine.
@@ -109,7 +118,7 @@ func (s *session) IsValid() bool { return s.generation == s.all.generation.Load(
 
 // ResetSession implements driver.SessionResetter.
 func (s *session) ResetSession(ctx context.Context) error {
-	if !s.IsValid() {
+	if !s.IsValid() || s.all.timelines.leftBehind(s.timeline, time.Now()) {
 		return driver.ErrBadConn
 	}
 	return s.conn.ResetSession(ctx)
