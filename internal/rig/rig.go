@@ -1,6 +1,6 @@
 // Package rig starts real servers for tests: PostgreSQL, PgBouncer, monerod and monero-wallet-rpc.
 //
-// It imports nothing of ours and is imported by tests only. Its servers listen on loopback, keep their data in a
+// It imports nothing of ours and is imported by tests only. Its servers listen on loopback, or in a Network; they keep their data in a
 // temporary directory, and end with the test, or with the test's process if that is killed. With -short it starts
 // none: tests that need a server are skipped.
 package rig
