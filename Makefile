@@ -72,6 +72,11 @@ SOAK ?= 12m
 soak: deps ## Sell cards for a day of a clock that runs 120 times as fast: fail if memory, goroutines, descriptors, tables or indexes grow without bound. SOAK=2m is a slice
 	tools/in-memory 4 go test -tags=nomsgpack,drill -count=1 -v -vet=off -timeout 24h -run TestSoak ./internal/cli -soak $(SOAK)
 
+ha: deps ## Set up three PostgreSQL under Patroni as documented, fail the leader in every way, ROUNDS times, and restore a backup; as root
+	@tools/deps ha
+	tools/in-memory 1 go test -tags=nomsgpack,drill -count=1 -v -vet=off -run TestMachine_ ./internal/rig
+	tools/in-memory 4 go test -tags=nomsgpack,drill -count=1 -v -vet=off -timeout 6h -run TestHA_ ./internal/cli -ha-rounds $(ROUNDS)
+
 bench: deps ## Measure, each figure side by side with its limit
 	go test -run '^$$' -bench . -benchtime 1x -count 1 -timeout 20m ./internal/cli
 
@@ -170,4 +175,4 @@ deps: ## Install what the tests need (PostgreSQL, PgBouncer, Monero, a C compile
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: run build quick test test-old-monero simulate mutants e2e drill chaos bench alarms plans browser generated-requests prism generate generate-typescript typescript release-typescript release release-check image lint compat compat-prose compat-check verify deps help test-client api api-check api-release soak
+.PHONY: run build quick test test-old-monero simulate mutants e2e drill chaos bench alarms plans browser generated-requests prism generate generate-typescript typescript release-typescript release release-check image lint compat compat-prose compat-check verify deps help test-client api api-check api-release soak ha

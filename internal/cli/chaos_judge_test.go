@@ -20,13 +20,13 @@ func (c *chaos) judge() {
 	t, s := c.t, c.shop
 	t.Helper()
 	ledger := c.ledger()
-	c.primary.Exec(t, "UPDATE intents SET due_at = 0 WHERE state IN ('open', 'pending')") // those that wait because the supplier was ill
+	c.database().Exec(t, "UPDATE intents SET due_at = 0 WHERE state IN ('open', 'pending')") // those that wait because the supplier was ill
 	cards := c.listed(ledger)
 	issued := c.judgeCards(cards, ledger)
 	c.judgeSupplier(cards, issued, ledger)
 	c.judgeEvents(issued)
 	wantOutput(t, c.program.reconcile(t), fmt.Sprintf("%d issued, %d paid", len(issued), len(issued)))
-	epochs := c.primary.Value(t, "SELECT count(*) FROM epochs")
+	epochs := c.database().Value(t, "SELECT count(*) FROM epochs")
 	t.Logf("%d cards, %d of them issued; %d events, %d of them feed.reset, %d forgotten; %s epochs", len(s.orders), len(issued),
 		len(s.meaning), s.resets, s.forgotten, epochs)
 }
@@ -139,7 +139,7 @@ func (c *chaos) ledger() ledger {
 	if c.nodes != nil {
 		return c.nodes.sent
 	}
-	rows, err := rig.OpenSQL(c.t, c.primary.URL("postgres")).Query("SELECT address, amount, count(*) FROM simulated_transfers GROUP BY 1, 2")
+	rows, err := rig.OpenSQL(c.t, c.database().URL("postgres")).Query("SELECT address, amount, count(*) FROM simulated_transfers GROUP BY 1, 2")
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -240,8 +240,8 @@ func (c *chaos) awaitWebhook(feed map[int64]*client.Event) {
 			return
 		}
 		if time.Since(start) > patience {
-			c.primary.Exec(t, "UPDATE deliveries SET due_at = 1 WHERE due_at > 0")
-			c.primary.Exec(t, "UPDATE webhooks SET claimed_until = 0, paused_until = 0")
+			c.database().Exec(t, "UPDATE deliveries SET due_at = 1 WHERE due_at > 0")
+			c.database().Exec(t, "UPDATE webhooks SET claimed_until = 0, paused_until = 0")
 		}
 		if time.Since(start) > patience+30*time.Second {
 			t.Errorf("%d of %d events did not come by the webhook", missing, len(feed))

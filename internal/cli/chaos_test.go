@@ -72,6 +72,7 @@ type chaos struct {
 	chance           *rand.Rand
 	program          *program
 	primary, standby *rig.Cluster
+	elsewhere        database     // instead of them, if others run it
 	lines            [2]*rig.Line // to the databases
 	supplier         *makes
 	nodes            *nodes // nil if the chain is simulated
@@ -81,6 +82,20 @@ type chaos struct {
 	began  time.Time
 	counts map[string]int           // of faults, by kind
 	pauses map[string]time.Duration // the longest from the end of faults to the next card, by their kinds
+}
+
+// database is what the judge asks.
+type database interface {
+	Exec(tb testing.TB, statement string, args ...any)
+	Value(tb testing.TB, query string, args ...any) string
+	URL(database string) string
+}
+
+func (c *chaos) database() database {
+	if c.elsewhere != nil {
+		return c.elsewhere
+	}
+	return c.primary
 }
 
 // replica is a process at an address that it keeps.
