@@ -77,13 +77,13 @@ func TestSoak(t *testing.T) {
 	for n := range 8 {
 		s.ended.Go(func() { s.shop(ctx, limit, n) })
 	}
-	var samples []sample
+	var samples []soakSample
 	every := time.NewTicker(*soakFor / soakSamples)
 	defer every.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-every.C:
-			samples = append(samples, s.sample())
+			samples = append(samples, s.soakSample())
 		case <-ctx.Done():
 		}
 	}
@@ -234,20 +234,20 @@ func (s *soak) shop(ctx context.Context, limit *rate.Limiter, n int) {
 	}
 }
 
-// sample is what there is at one time.
-type sample struct {
+// soakSample is what there is at one time.
+type soakSample struct {
 	hours  float64 // of the service's clock
 	cards  float64
 	values map[string]float64 // by what it is: bytes, or a number
 }
 
-func (s *soak) sample() sample {
+func (s *soak) soakSample() soakSample {
 	runtime.GC() // what is left is in use
 	var heap runtime.MemStats
 	runtime.ReadMemStats(&heap)
 	files, err := os.ReadDir("/proc/self/fd")
 	must(s.t, err)
-	x := sample{s.now().Sub(s.began).Hours(), float64(s.cards.Load()), map[string]float64{"heap": float64(heap.HeapAlloc), "resident": resident(s.t),
+	x := soakSample{s.now().Sub(s.began).Hours(), float64(s.cards.Load()), map[string]float64{"heap": float64(heap.HeapAlloc), "resident": resident(s.t),
 		"goroutines": float64(runtime.NumGoroutine()), "descriptors": float64(len(files))}}
 	rows, err := s.sql.Query(`SELECT CASE relkind WHEN 'i' THEN 'index ' ELSE 'table ' END || relname AS name, pg_relation_size(oid) AS size
 		FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'i')`)
@@ -287,7 +287,7 @@ func slope(x, y []float64) float64 {
 
 // judge returns the slopes of everything, and what grows without bound. The first quarter, in which pools and caches fill, does not count.
 // What a process holds must not grow. What a database holds may grow with the cards, but each card may not cost more and more.
-func judge(samples []sample) (report string, grows []string) {
+func judge(samples []soakSample) (report string, grows []string) {
 	samples = samples[len(samples)/4:]
 	if len(samples) < 8 {
 		return "", []string{"too few samples"}
@@ -324,7 +324,7 @@ func judge(samples []sample) (report string, grows []string) {
 	return b.String(), grows
 }
 
-func series(samples []sample, name string) (hours, cards, values []float64) {
+func series(samples []soakSample, name string) (hours, cards, values []float64) {
 	for _, s := range samples {
 		hours, cards, values = append(hours, s.hours), append(cards, s.cards), append(values, s.values[name])
 	}
@@ -348,9 +348,9 @@ func TestSoak_JudgesGrowth(t *testing.T) {
 		"a table of one row":     {"table leases", false, func(float64) float64 { return 8192 }},
 		"a table that was small": {"table rates", false, func(n float64) float64 { return float64(int(n)/20) * 65536 }},
 	} {
-		var samples []sample
+		var samples []soakSample
 		for n := range soakSamples {
-			samples = append(samples, sample{float64(n), float64(n) * 100, map[string]float64{tt.what: tt.at(float64(n))}})
+			samples = append(samples, soakSample{float64(n), float64(n) * 100, map[string]float64{tt.what: tt.at(float64(n))}})
 		}
 		if _, grows := judge(samples); (len(grows) > 0) != tt.grows {
 			t.Errorf("%s: %v", name, grows)
