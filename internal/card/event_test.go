@@ -83,6 +83,9 @@ func TestExampleEvent_IsWhatTheContractPromisesOfItsType(t *testing.T) {
 	for _, kind := range card.EventTypes() {
 		e := card.ExampleEvent(uuid.Must(uuid.NewV7()), uuid.New(), uuid.Must(uuid.NewV7()), kind)
 		payload := e.Payload()
+		if kind == card.EventFeedReset && !e.Since.Before(e.CreatedAt) {
+			t.Errorf("events are lost since %v, after %v", e.Since, e.CreatedAt)
+		}
 		if len(payload) > 20<<10 {
 			t.Errorf("%s: %d bytes are more than Standard Webhooks wants", kind, len(payload))
 		}

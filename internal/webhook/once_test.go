@@ -129,3 +129,19 @@ func TestOnce_ADamagedReplyIsNotRepeated(t *testing.T) {
 		}
 	})
 }
+
+// What was replied is remembered for two days, whatever is pruned meanwhile.
+func TestPrune_KeepsReplies(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		url := "https://shop.example.com/hooks"
+		for i, want := range []bool{false, true} {
+			hooks, o := s.once("create")
+			_, _, err := hooks.CreateWebhook(t.Context(), s.account, webhook.Request{URL: &url})
+			check(t, err)
+			if o.Replayed != want {
+				t.Errorf("time %d: replayed %v", i, o.Replayed)
+			}
+			check(t, s.sender.Prune(t.Context()))
+		}
+	})
+}
