@@ -30,17 +30,49 @@ func TestWatcher_AnEpochIsLaterThanAllBeforeWhateverTheClockShows(t *testing.T) 
 	b := newBranch(t)
 	b.pass()
 	check(t, b.watcher.Close(t.Context()))
-	b.purse.beacon.Epoch = time.Now().Add(24 * time.Hour).UnixMilli() // the wallet carries a later one
+	carried := time.Now().Add(24 * time.Hour).UnixMilli()
+	b.purse.beacon.Epoch = carried
 	b = openBranch(t, b.path, b.purse, b.account)
 	b.pass()
 	check(t, b.watcher.Close(t.Context()))
 	b = openBranch(t, b.path, &purse{made: b.purse.made}, b.account) // the database alone knows of it
 	b.pass()
 	numbers, reasons := b.epochs()
-	if len(numbers) != 3 || !slices.IsSorted(numbers) || numbers[1] <= numbers[0] || numbers[2] <= numbers[1] {
-		t.Errorf("epochs %v", numbers)
+	if len(numbers) != 3 || !slices.IsSorted(numbers) || numbers[1] <= carried || numbers[2] <= numbers[1] {
+		t.Errorf("epochs %v, of which the wallet carried %d before the second", numbers, carried)
 	}
 	if want := []string{"the first one", "the wallet knows a later time than the database"}; len(reasons) < 2 || !slices.Equal(reasons[:2], want) {
 		t.Errorf("reasons %q, want %q", reasons, want)
+	}
+}
+
+// What was lost may have used all addresses that the pace allows, so that the next loss could not be estimated if there were more at once.
+func TestWatcher_AnEpochThatSkipsAddressesMakesNoneAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBranch(t)
+	free := func() (int, int64) {
+		t.Helper()
+		check(t, b.watcher.Tick(t.Context()))
+		pool, err := b.store.AddressPool(t.Context(), "monero")
+		check(t, err)
+		return pool.Free, pool.LastEpoch
+	}
+	n, first := free()
+	if n == 0 {
+		t.Error("the first epoch, which skips none, has no addresses")
+	}
+	b.sell(30, map[string]bool{})
+	copied := b.backup()
+	older(t, copied, time.Minute)
+	check(t, b.store.Close())
+	b = openBranch(t, copied, b.purse, b.account)
+	epoch := first
+	for range 100 {
+		if n, epoch = free(); epoch != first {
+			break
+		}
+	}
+	if epoch == first || n != 0 {
+		t.Errorf("epoch %d after %d begins with %d addresses", epoch, first, n)
 	}
 }
