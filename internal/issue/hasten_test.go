@@ -1,10 +1,12 @@
 package issue_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/issue"
 )
 
@@ -35,4 +37,47 @@ func TestConfig_ARouteMayBeOfOneAmount(t *testing.T) {
 	if (&issue.Config{Routes: none}).Validate() == nil {
 		t.Error("amounts that end before they begin are valid")
 	}
+}
+
+func TestConfig_TheIndexIsOfARoute(t *testing.T) {
+	for index, ok := range map[int]bool{-1: false, 0: true, 1: false} {
+		cfg := issue.Config{Routes: issue.Only(&press{name: "press"}), Index: index}
+		if err := cfg.Validate(); (err == nil) != ok {
+			t.Errorf("index %d: %v", index, err)
+		}
+	}
+}
+
+// A supplier that names the amount of its card must have made one of what was paid.
+func TestIssue_ACardOfAnotherAmountIsLeftToAnOperator(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		for _, usd := range []card.USD{150_50, 150_49} {
+			r.press.submit = func(ctx context.Context, request issue.Request) (issue.Answer, error) {
+				answer, err := r.press.make(ctx, request)
+				answer.USD = usd
+				return answer, err
+			}
+			c := r.paid()
+			r.issue(1)
+			if parked := r.count("intents WHERE state = 'parked' AND card_uuid = '" + c.UUID.String() + "'"); (parked == 1) != (usd != c.USD) {
+				t.Errorf("a card of %s: parked %d", usd, parked)
+			}
+		}
+	})
+}
+
+// Who leaves a card to the next supplier wakes those who ask that one.
+func TestRoute_TheNextSupplierIsAskedAtOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		m := r.market(2, 0)
+		m.presses[0].submit = declined
+		c := m.paid()
+		if n := r.wokenIssuers.Load(); n != 0 {
+			t.Fatalf("woken %d times before", n)
+		}
+		m.work()
+		if got, n := m.made(c), r.wokenIssuers.Load(); got != "b" || n != 1 {
+			t.Errorf("made by %q, woken %d times", got, n)
+		}
+	})
 }
