@@ -179,6 +179,9 @@ func TestOperate_LinksResolve(t *testing.T) {
 			if path == "" {
 				path = e.Name()
 			}
+			if is, err := os.Stat("../../docs/operate/" + path); err == nil && is.IsDir() {
+				continue
+			}
 			content, err := os.ReadFile("../../docs/operate/" + path)
 			if err != nil {
 				t.Errorf("%s: %v", e.Name(), err)

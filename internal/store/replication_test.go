@@ -175,12 +175,22 @@ func TestReplication_ReadersDoNotWaitForWriters(t *testing.T) {
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			if _, err := s.InsertCard(ctx, newCard(owner)); !errors.Is(err, card.ErrUnavailable) {
-				t.Errorf("insert: %v", err)
+			err := s.Do(ctx, func(tx *store.Tx) error { return tx.InsertReply(ctx, newReply(owner, uuid.NewString())) })
+			if !errors.Is(err, card.ErrUnavailable) {
+				t.Errorf("insert a reply: %v", err)
 			}
 		})
 	}
 	waiting(t, primary, 7, "")
+	for range 20 {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := s.InsertCard(ctx, newCard(owner)); !errors.Is(err, card.ErrUnavailable) {
+				t.Errorf("insert a card: %v", err)
+			}
+		})
+	}
 	check(t, within(t, 5*time.Second, func(ctx context.Context) error {
 		_, err := s.CardByUUID(ctx, owner, c.UUID)
 		return errors.Join(err, s.Ping(ctx))
