@@ -24,7 +24,7 @@ build: ## Build bin/cardmint
 # A third of the time goes into linking, which is quicker without tables for debuggers. Tests wait more than they work, so that more run at
 # once than there are cores. Processes are short, and end before they need to collect much garbage.
 quick: ## Run every test that needs no server and no patience, on SQLite in memory, within 20 seconds
-	@GOGC=400 GOFLAGS="$$GOFLAGS -ldflags=-w" tools/in-memory 1 go test -short -vet=off -p 3 -parallel 8 ./server $(LONGEST) ./... $(CLIENT)
+	@GOGC=800 GOFLAGS="$$GOFLAGS -ldflags=-w" tools/in-memory 1 go test -short -vet=off -p 4 -parallel 8 ./server $(LONGEST) ./... $(CLIENT)
 
 # MONERO=system runs them on the Monero that is installed, MONERO=current insists on the current one: see tools/deps.
 test: deps ## Run every test, on SQLite, PostgreSQL and a private Monero network; installs what is missing where it can
