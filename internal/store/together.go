@@ -14,10 +14,11 @@ import (
 )
 
 // Cards that are inserted at the same time share statements, so that one commit stores many. A card never waits for others to come: while
-// connections may write, each card has a statement of its own at once. The cards that arrive during these go together into the next. If there
-// are many, fewer statements run at once, so that each has more.
+// connections may write, each card has a statement of its own at once. If many arrive during these, they go together into the next, and fewer
+// statements run at once, so that each has more.
 const (
 	mostTogether = 256 // cards in a statement
+	fewest       = 8   // cards that are worth a statement for several, which takes as long as five for one
 	fewAtOnce    = 3   // statements, if there are more than two cards for each connection
 )
 
@@ -84,6 +85,9 @@ func (q *queue) next(before int) []*insertion {
 		return nil
 	}
 	n := min(len(q.waiting), mostTogether)
+	if n < fewest {
+		n = 1
+	}
 	some := slices.Clone(q.waiting[:n])
 	q.waiting = slices.Delete(q.waiting, 0, n)
 	q.sent += n
