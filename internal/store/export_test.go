@@ -88,8 +88,8 @@ func OpenThrough(ctx context.Context, databaseURL string, conns int, coins []car
 	return s, nil
 }
 
-// HoldWrites lets nothing be written until release is called.
-func (s *Store) HoldWrites(ctx context.Context) (release func(), err error) {
+// HoldWrites lets a store write nothing until release is called.
+func HoldWrites(ctx context.Context, s *Store) (release func(), err error) {
 	if s.writers == nil {
 		conn, err := s.w.Connx(ctx)
 		return func() { _ = conn.Close() }, err
@@ -105,7 +105,7 @@ func (s *Store) HoldWrites(ctx context.Context) (release func(), err error) {
 }
 
 // Queued returns how many cards wait to be inserted.
-func (s *Store) Queued() int {
+func Queued(s *Store) int {
 	s.inserts.mu.Lock()
 	defer s.inserts.mu.Unlock()
 	return s.inserts.sent + len(s.inserts.waiting)

@@ -25,13 +25,13 @@ type attempt struct {
 // together has cards wait for a statement, so that they share it.
 func together(t *testing.T, s *store.Store, ctx context.Context, all []attempt) (stored []bool, errs []error, wait func()) {
 	t.Helper()
-	release, err := s.HoldWrites(t.Context())
+	release, err := store.HoldWrites(t.Context(), s)
 	check(t, err)
 	stored, errs = make([]bool, len(all)), make([]error, len(all))
 	var inserting sync.WaitGroup
 	for i, a := range all {
 		inserting.Go(func() { stored[i], errs[i] = s.InsertCardWithin(ctx, a.card, a.limit) })
-		for s.Queued() <= i { // one after the other
+		for store.Queued(s) <= i { // one after the other
 			runtime.Gosched()
 		}
 	}
@@ -147,7 +147,7 @@ func TestInsertCard_NotForACallerWhoHasGone(t *testing.T) {
 		_, errs, wait := together(t, s, ctx, all)
 		defer wait()
 		cancel()
-		for s.Queued() > 1 { // SQLite has the statement of one already
+		for store.Queued(s) > 1 { // SQLite has the statement of one already
 			runtime.Gosched()
 		}
 		wait()
