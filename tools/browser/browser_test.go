@@ -148,11 +148,17 @@ func eval[T any](x *tab, expression string) T {
 	return value
 }
 
-// await waits until an expression is true.
+// await waits until an expression is true. While one page replaces another, there is for a moment none to ask.
 func (x *tab) await(expression string) {
 	x.Helper()
-	if _, err := chromedp.Run(x.ctx, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(20*time.Second))); err != nil {
-		x.Fatalf("waiting for %s: %v", expression, err)
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		_, err := chromedp.Run(x.ctx, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(time.Until(deadline))))
+		if err == nil {
+			return
+		}
+		if !strings.Contains(err.Error(), "Cannot find context") || time.Now().After(deadline) {
+			x.Fatalf("waiting for %s: %v", expression, err)
+		}
 	}
 }
 
