@@ -144,8 +144,8 @@ func init() {
 	sqlx.BindDriver("sqlite", sqlx.QUESTION) // sqlx does not know the name of modernc's driver
 }
 
-// refused reports whether a statement failed because of the values of a row.
-func (d dialect) refused(err error) bool {
+// badRow reports whether a statement failed because of the values of a row.
+func (d dialect) badRow(err error) bool {
 	var e *pq.Error
 	var lite *modernc.Error
 	switch {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -37,6 +38,7 @@ type insertion struct {
 	ctx   context.Context // of the caller
 	card  *card.Card
 	limit card.USD
+	args  []any // of insertCard
 	done  chan inserted
 }
 
@@ -96,7 +98,11 @@ func (q *queue) next(before int) []*insertion {
 
 // insertCard stores a card, perhaps with others.
 func (s *Store) insertCard(ctx context.Context, c *card.Card, limit card.USD) (bool, error) {
-	i := &insertion{ctx: ctx, card: c, limit: limit, done: make(chan inserted, 1)}
+	args, err := insertArgs(ctx, c, limit)
+	if err != nil {
+		return false, err
+	}
+	i := &insertion{ctx: ctx, card: c, limit: limit, args: args, done: make(chan inserted, 1)}
 	if s.inserts.add(i) {
 		go s.insertQueued()
 	}
@@ -134,8 +140,8 @@ func (s *Store) insertTogether(some []*insertion) {
 		some[0].done <- inserted{stored, err}
 		return
 	}
-	stored, err := s.insertAll(some)
-	if err != nil && s.dialect.refused(err) {
+	stored, err := s.insertShared(some)
+	if err != nil && s.dialect.badRow(err) {
 		for _, i := range some {
 			stored, err := s.insertOne(i)
 			i.done <- inserted{stored, err}
@@ -149,13 +155,9 @@ func (s *Store) insertTogether(some []*insertion) {
 
 // insertOne inserts a card alone.
 func (s *Store) insertOne(i *insertion) (bool, error) {
-	args, err := insertArgs(i.ctx, i.card, i.limit)
-	if err != nil {
-		return false, err
-	}
 	ctx, cancel := outliving(i.ctx)
 	defer cancel()
-	result, err := s.hot.insertCard.to(i.limit).ExecContext(ctx, args...)
+	result, err := s.hot.insertCard.to(i.limit).ExecContext(ctx, i.args...)
 	if err != nil {
 		return false, err
 	}
@@ -163,20 +165,17 @@ func (s *Store) insertOne(i *insertion) (bool, error) {
 	return n == 1, err
 }
 
-// insertAll inserts cards by one statement, and returns which were stored.
-func (s *Store) insertAll(some []*insertion) (map[uuid.UUID]bool, error) {
+// insertShared inserts cards by one statement, and returns which were stored.
+func (s *Store) insertShared(some []*insertion) (map[uuid.UUID]bool, error) {
 	// Statements that insert the same keys in the same order don't wait for each other in a circle.
 	slices.SortStableFunc(some, func(a, b *insertion) int {
-		return cmp.Or(strings.Compare(string(a.card.AccountID[:]), string(b.card.AccountID[:])), strings.Compare(a.card.IdempotencyKey, b.card.IdempotencyKey))
+		return cmp.Or(bytes.Compare(a.card.AccountID[:], b.card.AccountID[:]), strings.Compare(a.card.IdempotencyKey, b.card.IdempotencyKey))
 	})
 	values := make([][]any, len(some))
+	columns := len(s.dialect.cardTypes())
 	var limit card.USD
 	for n, i := range some {
-		columns, err := cardValues(i.ctx, i.card)
-		if err != nil {
-			return nil, err
-		}
-		values[n] = append(columns, int64(i.limit), n)
+		values[n] = append(slices.Clone(i.args[:columns]), int64(i.limit), n)
 		limit = max(limit, i.limit)
 	}
 	ctx, cancel := outliving(context.Background())

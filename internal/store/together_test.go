@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/store"
@@ -107,6 +109,20 @@ func TestInsertCard_TogetherWithOneThatIsRefused(t *testing.T) {
 			if bad := i == 7; stored[i] == bad || (errs[i] != nil) != bad || errors.Is(errs[i], card.ErrUnavailable) {
 				t.Errorf("card %d: stored %t, error %v", i, stored[i], errs[i])
 			}
+		}
+	})
+}
+
+// What can be seen to be wrong with a card does not wait for a statement, which others may share.
+func TestInsertCard_WithARateThatCanNotBeStored(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		release, err := store.HoldWrites(t.Context(), s)
+		check(t, err)
+		defer release()
+		c := newCard(uuid.Nil)
+		c.Rate.USD = card.Decimal{Units: math.MaxInt64}
+		if stored, err := s.InsertCard(t.Context(), c); stored || err == nil {
+			t.Errorf("stored: %t, error %v", stored, err)
 		}
 	})
 }
