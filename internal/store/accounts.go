@@ -94,7 +94,7 @@ func (s *Store) Standing(ctx context.Context, account uuid.UUID, open bool) (ord
 	}
 	sum, args := "0", []any{account}
 	if open {
-		sum = "(SELECT CAST(COALESCE(SUM(usd_cents), 0) AS BIGINT) FROM cards WHERE account_id = ? AND payment_state IN ('unpaid', 'underpaid'))"
+		sum = "CAST(" + openUSD("?") + " AS BIGINT)"
 		args = append(args, account)
 	}
 	err := s.get(ctx, s.r, &row, "select standing", "SELECT "+sum+" AS open, EXISTS (SELECT 1 FROM cards c WHERE c.account_id = ? AND c.payment_state = 'reversed' AND "+isLost+") AS reversed", args...)

@@ -35,8 +35,8 @@ func (l limitable) to(limit card.USD) *sqlx.Stmt {
 }
 
 // insertCard returns a statement that stores nothing if the address has already received money, because nobody could tell whose that is; if
-// a card that was deleted had the address; if another request than an order had the idempotency key; if the statement is limited and the account's open cards would add up to more; or if
-// a further condition, which begins with AND, is not true.
+// a card that was deleted had the address; if another request than an order had the idempotency key; if the statement is limited and the
+// account's open cards would add up to more; or if a further condition, which begins with AND, is not true.
 func (d dialect) insertCard(limited bool, and string) string {
 	return "INSERT INTO cards (" + cardColumns + ") SELECT CAST(? AS " + strings.Join(d.cardTypes(), "), CAST(? AS ") + `)
 	WHERE NOT EXISTS (SELECT 1 FROM transfers t WHERE t.currency = ? AND t.address = ?)
