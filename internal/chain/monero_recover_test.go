@@ -15,10 +15,12 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// ownWallet returns a wallet of the test's own, the adapter that opens it, and n addresses it has made.
+// ownWallet returns a wallet of the test's own, the adapter that opens it, and n addresses it has made. Its keys are those of all wallets
+// of the network: it has seen first what other tests paid to addresses that they made, since it goes on behind these.
 func ownWallet(t *testing.T, net *rig.MoneroNet, n int) (*rig.MoneroWallet, *chain.Monero, []settle.Address) {
 	t.Helper()
 	wallet := net.NewWallet(t, "", "")
+	wallet.Call(t, "refresh", nil, nil)
 	m := newMonero(t, chain.MoneroConfig{WalletURL: wallet.URL, DaemonURL: net.DaemonURL, WalletFile: "wallet"})
 	made, err := m.NewAddresses(t.Context(), settle.NoPosition, n)
 	if err != nil {
