@@ -148,8 +148,8 @@ func sinceAfter[T any](cards []T, filter order.Filter, id func(T) uuid.UUID) []T
 }
 
 // thatMatch returns the cards of an account with a status, a state of their payment, a currency and a reference, as far as the filter has
-// them. There is an index for each alone, but none for the currency. What they combine to is made of kinds of cards, those with one status,
-// state and currency: one more index has these, and another these of each reference.
+// them. What they combine to is made of kinds of cards, those with one status, state and currency: one index has these, and another these of
+// each reference.
 func (s *Store) thatMatch(filter order.Filter) []part {
 	of := []equal{{"c.account_id", filter.AccountID}}
 	if filter.Reference != "" {
@@ -158,20 +158,24 @@ func (s *Store) thatMatch(filter order.Filter) []part {
 	switch {
 	case filter.State == card.Canceled:
 		return []part{canceledOnes(filter, of)}
-	case filter.Currency != "":
-	case filter.Status == "" && filter.State == "":
+	case filter.Status == "" && filter.State == "" && filter.Currency == "":
 		return []part{{equal: of}}
-	case filter.State == "" && filter.Reference == "":
-		return []part{{equal: append(of, equal{"c.status", filter.Status})}}
-	case filter.Status == "" && filter.Reference == "":
-		return []part{inState(filter.AccountID, filter.State)}
 	}
+	return s.ofKinds(of, filter.Status, filter.State, filter.Currency)
+}
+
+// ofKinds returns the cards of every kind that a status, a state and a currency leave, each of which may be empty. of are the columns that the
+// index of kinds begins with.
+func (s *Store) ofKinds(of []equal, status card.Status, state card.PaymentState, currency string) []part {
 	stored := slices.DeleteFunc(card.PaymentStates(), func(state card.PaymentState) bool { return storedState(state) != state })
-	where := inState(filter.AccountID, filter.State).where
+	where := ""
+	if state == card.Expired {
+		where = " AND c.canceled_at IS NULL"
+	}
 	var parts []part
-	for _, status := range one(filter.Status, card.AwaitingPayment, card.Generated) {
-		for _, state := range one(filter.State, stored...) {
-			for _, currency := range one(filter.Currency, slices.Sorted(maps.Keys(s.coins))...) {
+	for _, status := range one(status, card.AwaitingPayment, card.Generated) {
+		for _, state := range one(state, stored...) {
+			for _, currency := range one(currency, slices.Sorted(maps.Keys(s.coins))...) {
 				parts = append(parts, part{equal: append(slices.Clone(of), equal{"c.status", status}, equal{"c.payment_state", state}, equal{"c.currency", currency}), where: where})
 			}
 		}
@@ -182,8 +186,7 @@ func (s *Store) thatMatch(filter order.Filter) []part {
 // canceledOnes returns the cards that match a filter for canceled ones, and begin with columns of which an index has them. COALESCE keeps
 // PostgreSQL from using an index of the other conditions, which would have the many cards that expired.
 func canceledOnes(filter order.Filter, of []equal) part {
-	p := inState(filter.AccountID, card.Canceled)
-	p.equal = of
+	p := part{equal: of, where: " AND c.canceled_at IS NOT NULL AND COALESCE(c.payment_state, '') = ?", args: []any{storedState(card.Canceled)}}
 	if filter.Status != "" {
 		p.where, p.args = p.where+" AND COALESCE(c.status, '') = ?", append(p.args, filter.Status)
 	}
@@ -210,6 +213,8 @@ func (s *Store) FindCards(ctx context.Context, search operator.Search) ([]*card.
 		return s.cards(ctx, operation, s.needOperator(search), false, uuid.Nil, search.Limit)
 	case search.State == "" && search.AccountID == uuid.Nil:
 		return s.cards(ctx, operation, []part{{}}, true, uuid.Nil, search.Limit)
+	case search.State == card.Late && search.AccountID == uuid.Nil:
+		return s.cards(ctx, operation, []part{allLate}, true, uuid.Nil, search.Limit)
 	case search.State == "":
 		return s.Cards(ctx, order.Filter{AccountID: search.AccountID, Limit: search.Limit})
 	}
@@ -222,9 +227,9 @@ func (s *Store) FindCards(ctx context.Context, search operator.Search) ([]*card.
 	}
 	var cards []*card.Card
 	for some := range slices.Chunk(accounts, someAccounts) {
-		parts := make([]part, len(some))
-		for i, account := range some {
-			parts[i] = inState(account, search.State)
+		var parts []part
+		for _, account := range some {
+			parts = append(parts, s.thatMatch(order.Filter{AccountID: account, State: search.State})...)
 		}
 		these, err := s.cards(ctx, operation, parts, true, uuid.Nil, search.Limit)
 		if err != nil {
@@ -237,20 +242,12 @@ func (s *Store) FindCards(ctx context.Context, search operator.Search) ([]*card.
 	return cards, nil
 }
 
-// someAccounts is how many accounts one statement searches. The index of payment states is by account; a second one would cost every card
+// someAccounts is how many accounts one statement searches. The index of kinds is by account; a second one would cost every card
 // as much again whenever its state changes.
-const someAccounts = 100
+const someAccounts = 25
 
-// inState returns the cards of an account with a state of their payment.
-func inState(account uuid.UUID, state card.PaymentState) part {
-	switch state {
-	case card.Expired:
-		return part{equal: []equal{{"c.account_id", account}, {"c.payment_state", state}}, where: " AND c.canceled_at IS NULL"}
-	case card.Canceled:
-		return part{equal: []equal{{"c.account_id", account}}, where: " AND c.canceled_at IS NOT NULL AND COALESCE(c.payment_state, '') = ?", args: []any{storedState(state)}}
-	}
-	return part{equal: []equal{{"c.account_id", account}, {"c.payment_state", state}}}
-}
+// allLate are the late cards of every account. An index has these few alone.
+var allLate = part{where: " AND c.payment_state = 'late'"}
 
 // longestLock is how long a card may wait for locked money before it needs an operator, in milliseconds.
 const longestLock = "86400000"
@@ -260,15 +257,15 @@ const longestLock = "86400000"
 // that has more cards than these few.
 func (s *Store) needOperator(search operator.Search) []part {
 	const state = "COALESCE(c.payment_state, '')"
-	late := part{where: " AND c.payment_state = 'late'"}
+	late := []part{allLate}
 	if search.AccountID != uuid.Nil {
-		late = inState(search.AccountID, card.Late)
+		late = s.thatMatch(order.Filter{AccountID: search.AccountID, State: card.Late})
 	}
-	of := map[card.PaymentState]part{
+	of := map[card.PaymentState][]part{
 		card.Late: late,
-		card.Paid: {from: "intents i JOIN cards c ON c.uuid = i.card_uuid", uuid: "i.card_uuid", where: " AND i.state IN ('parked', 'refund_due') AND " + state + " = 'paid'"},
-		card.Confirming: {from: "(SELECT DISTINCT t.currency, t.address FROM transfers t" + s.dialect.by("transfers_locked") + " WHERE t.counted AND t.locked AND t.first_seen_at < " + s.dialect.now + " - " + longestLock +
-			") AS l JOIN cards c ON c.currency = l.currency AND c.address = l.address", where: " AND " + state + " = 'confirming'"},
+		card.Paid: {{from: "intents i JOIN cards c ON c.uuid = i.card_uuid", uuid: "i.card_uuid", where: " AND i.state IN ('parked', 'refund_due') AND " + state + " = 'paid'"}},
+		card.Confirming: {{from: "(SELECT DISTINCT t.currency, t.address FROM transfers t" + s.dialect.by("transfers_locked") + " WHERE t.counted AND t.locked AND t.first_seen_at < " + s.dialect.now + " - " + longestLock +
+			") AS l JOIN cards c ON c.currency = l.currency AND c.address = l.address", where: " AND " + state + " = 'confirming'"}},
 	}
 	lost := part{where: " AND " + isLost}
 	if search.State != "" {
@@ -277,7 +274,7 @@ func (s *Store) needOperator(search operator.Search) []part {
 	parts := []part{lost}
 	for _, state := range []card.PaymentState{card.Late, card.Paid, card.Confirming} {
 		if search.State == "" || search.State == state {
-			parts = append(parts, of[state])
+			parts = append(parts, of[state]...)
 		}
 	}
 	for i, p := range parts {

@@ -172,9 +172,9 @@ func noticed(t *testing.T, url string, n int) {
 	t.Helper()
 	db := rig.OpenSQL(t, url)
 	for _, missing := range []struct{ index, method string }{
-		{"cards_status", "Cards "}, {"cards_state", "FindCards "}, {"cards_losses", "FindCards all  attention"}, {"intents_waiting", "FindCards all  attention"},
+		{"cards_kinds", "FindCards "}, {"cards_losses", "FindCards all  attention"}, {"intents_waiting", "FindCards all  attention"},
 		{"transfers_unattributed", "Unattributed"}, {"transfers_stray", "Strays"}, {"deliveries_delivered", "Deliveries "}, {"transfers_seen", "ReadBooks"},
-		{"cards_kind", "Filtered "}, {"cards_reference", "Filtered "}, {"cards_reference_kind", "Filtered "},
+		{"cards_kinds", "Filtered "}, {"cards_reference", "Filtered "}, {"cards_reference_kind", "Filtered "},
 		{"credentials_key", "SealedBy credentials"}, {"cards_key", "SealedBy refund address"}, {"stock_key", "SealedBy stock"}, {"credentials_issued", "PurgeCredentials"},
 	} {
 		if missing.index == "cards_losses" && strings.HasPrefix(url, "sqlite:") {

@@ -66,7 +66,7 @@ func TestMigrate_BothDialectsHaveTheSameTables(t *testing.T) {
 }
 
 // newestSchema is the number of the last migration.
-const newestSchema = 25
+const newestSchema = 26
 
 func TestMigrate_SeveralProcessesAtOnce(t *testing.T) {
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
