@@ -19,8 +19,15 @@ import (
 // mostTransfers is how many transfers are read with a card.
 const mostTransfers = 100
 
-// selectOneCard is selectCards with the transfers of the card.
-func (d dialect) selectOneCard() string {
+// cardReader reads one card. PostgreSQL takes as long to set up what only few cards need, such as their transfers, as for all else. So a card is
+// read alone first, and once more, with everything, if something has happened to it.
+type cardReader struct{ alone, whole *sqlx.Stmt }
+
+// selectCardAlone selects what cards has of a card.
+const selectCardAlone = "SELECT " + cardsAlone + ownSelected + " FROM cards c"
+
+// selectWholeCard is selectCards with the client's own data and the transfers of the card.
+func (d dialect) selectWholeCard() string {
 	return "SELECT " + cardsSelected + ownSelected + ", " + d.transfersOfCard() + " AS transfers " + fromCards
 }
 
@@ -38,10 +45,12 @@ const selectCards = "SELECT " + cardsSelected + " " + fromCards
 // ownSelected is the client's own data. It can be long: only what is for clients selects it, one card or a page of them.
 const ownSelected = ", c.reference, c.metadata "
 
-const cardsSelected = ` c.uuid, c.account_id, c.created_at, c.usd_cents, c.currency, c.amount, c.address, c.rate, c.rate_at,
+const cardsAlone = ` c.uuid, c.account_id, c.created_at, c.usd_cents, c.currency, c.amount, c.address, c.rate, c.rate_at,
 	c.rate_source, c.expires_at, c.confirmations_required, COALESCE(c.idempotency_key, '') AS idempotency_key, c.request_hash,
-	c.status, c.payment_state, c.received, c.settled, c.height, COALESCE(k.height, 0) AS tip_height, c.accepted, c.refunded, c.written_off, c.canceled_at,
-	c.credit_paid, c.credit_held, c.credit_surplus, c.credit_refunded, c.credit_lost, c.credit_written_off, c.refund_address, c.credentials_purged_at,
+	c.status, c.payment_state, c.received, c.settled, c.height, c.accepted, c.refunded, c.written_off, c.canceled_at,
+	c.credit_paid, c.credit_held, c.credit_surplus, c.credit_refunded, c.credit_lost, c.credit_written_off, c.refund_address, c.credentials_purged_at`
+
+const cardsSelected = cardsAlone + `, COALESCE(k.height, 0) AS tip_height,
 	CASE WHEN c.refunded > 0 THEN ` + refundedAt + ` END AS refunded_at,
 	CASE WHEN c.refunded > 0 THEN ` + refundTxID + ` END AS refund_txid,
 	` + refused + ` AS refused,
@@ -106,6 +115,14 @@ type cardRow struct {
 	Metadata              sql.NullString    `db:"metadata"`
 }
 
+// happened is what cardRow.happened reports of card c.
+const happened = "c.status <> 'awaiting_payment' OR c.payment_state = 'paid' OR c.received > 0 OR c.height > 0 OR c.refunded > 0"
+
+// happened reports whether something has happened to the card since its order that is not in cards.
+func (r *cardRow) happened() bool {
+	return r.Status != card.AwaitingPayment || r.State == card.Paid || r.Received > 0 || r.Height > 0 || r.Refunded > 0
+}
+
 // card decodes a row. The error says why that is not possible.
 func (s *Store) card(r *cardRow) (*card.Card, error) {
 	coin, known := s.coins[r.Currency]
@@ -153,7 +170,7 @@ func (r *cardRow) sealed() *card.Sealed {
 
 func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// CardByUUID implements order.Store. It is one round trip.
+// CardByUUID implements order.Store. It is one round trip, and two if something has happened to the card.
 func (s *Store) CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {
 	return s.oneCard(ctx, s.hot.cardByUUID, account, id)
 }
@@ -163,12 +180,16 @@ func (s *Store) CardByIdempotencyKey(ctx context.Context, account uuid.UUID, key
 	return s.oneCard(ctx, s.hot.cardByKey, account, key)
 }
 
-func (s *Store) oneCard(ctx context.Context, stmt *sqlx.Stmt, args ...any) (*card.Card, error) {
+func (s *Store) oneCard(ctx context.Context, read cardReader, args ...any) (*card.Card, error) {
 	var row struct {
 		cardRow
 		Transfers []byte `db:"transfers"`
 	}
-	if err := stmt.GetContext(ctx, &row, args...); err != nil {
+	err := read.alone.GetContext(ctx, &row.cardRow, args...)
+	if err == nil && row.happened() {
+		err = read.whole.GetContext(ctx, &row, args...)
+	}
+	if err != nil {
 		return nil, s.fail("select card", err)
 	}
 	c, err := s.card(&row.cardRow)

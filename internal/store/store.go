@@ -35,8 +35,9 @@ type Store struct {
 	pg      *sessions                // nil on SQLite
 	writers chan struct{}            // has an element for each connection that writes; nil for no limit
 	hot     struct {
-		insertCard, insertCards, reserveCard                                       limitable
-		cardByUUID, cardByKey, cardTag, tokenByHash, dueDeliveries, saveDeliveries *sqlx.Stmt
+		insertCard, insertCards, reserveCard       limitable
+		cardByUUID, cardByKey, cardTag             cardReader
+		tokenByHash, dueDeliveries, saveDeliveries *sqlx.Stmt
 	}
 	inserts queue
 	witness *witness
@@ -123,9 +124,12 @@ func (s *Store) prepare(ctx context.Context) error {
 	all := []preparation{
 		{&s.hot.insertCard.unlimited, s.w, s.dialect.insertCard(false, "")},
 		{&s.hot.insertCard.limited, s.w, s.dialect.insertCard(true, "")},
-		{&s.hot.cardByUUID, s.r, s.dialect.selectOneCard() + " WHERE c.account_id = ? AND c.uuid = ?"},
-		{&s.hot.cardByKey, s.r, s.dialect.selectOneCard() + " WHERE c.account_id = ? AND c.idempotency_key = ?"},
-		{&s.hot.cardTag, s.r, "SELECT " + changing + ", " + s.dialect.transfersOfCard() + " FROM cards c WHERE c.account_id = ? AND c.uuid = ?"},
+		{&s.hot.cardByUUID.alone, s.r, selectCardAlone + " WHERE c.account_id = ? AND c.uuid = ?"},
+		{&s.hot.cardByUUID.whole, s.r, s.dialect.selectWholeCard() + " WHERE c.account_id = ? AND c.uuid = ?"},
+		{&s.hot.cardByKey.alone, s.r, selectCardAlone + " WHERE c.account_id = ? AND c.idempotency_key = ?"},
+		{&s.hot.cardByKey.whole, s.r, s.dialect.selectWholeCard() + " WHERE c.account_id = ? AND c.idempotency_key = ?"},
+		{&s.hot.cardTag.alone, s.r, "SELECT " + changingAlone + ", " + happened + " FROM cards c WHERE c.account_id = ? AND c.uuid = ?"},
+		{&s.hot.cardTag.whole, s.r, "SELECT " + changing + ", " + s.dialect.transfersOfCard() + " FROM cards c WHERE c.account_id = ? AND c.uuid = ?"},
 		{&s.hot.tokenByHash, s.r, selectTokens + " WHERE t.hash = ?"},
 		{&s.hot.dueDeliveries, s.r, selectDeliveries("AND d.due_at <= ?", "d.due_at, d.seq")},
 	}

@@ -16,11 +16,18 @@ import (
 // text of what it is made of. A column of cards that may change, and that a client sees something of, must be in changing.
 
 // changing is an expression for that part of card c, without its transfers, that may change. The tip matters only where something has arrived.
-const changing = `c.uuid || ' ' || c.status || ' ' || c.payment_state || ' ' || c.received || ' ' || c.settled || ' ' || c.height || ' ' ||
-	CASE WHEN c.received > 0 OR c.height > 0 THEN COALESCE((SELECT k.height FROM chains k WHERE k.currency = c.currency), 0) ELSE 0 END || ' ' ||
-	c.accepted || ' ' || c.refunded || ' ' || c.written_off || ' ' || COALESCE(c.canceled_at, 0) || ' ' || COALESCE(c.credentials_purged_at, 0) || ' ' ||
+const changing = changingBefore + `CASE WHEN c.received > 0 OR c.height > 0 THEN COALESCE((SELECT k.height FROM chains k WHERE k.currency = c.currency), 0) ELSE 0 END` +
+	changingAfter + ` || ' ' ||
 	CASE WHEN c.status = 'generated' AND (SELECT s.card_uuid FROM credentials s WHERE s.card_uuid = c.uuid) IS NOT NULL THEN 1 ELSE 0 END || ' ' ||
 	CASE WHEN c.refunded > 0 THEN COALESCE(` + refundedAt + `, 0) ELSE 0 END || ' ' || CASE WHEN c.refunded > 0 THEN COALESCE(` + refundTxID + `, '') ELSE '' END || ' ' || ` + refused
+
+// changingAlone is what changing is of a card to which nothing has happened (cardReader).
+const changingAlone = changingBefore + "0" + changingAfter + " || ' 0 0  0'"
+
+const (
+	changingBefore = `c.uuid || ' ' || c.status || ' ' || c.payment_state || ' ' || c.received || ' ' || c.settled || ' ' || c.height || ' ' || `
+	changingAfter  = ` || ' ' || c.accepted || ' ' || c.refunded || ' ' || c.written_off || ' ' || COALESCE(c.canceled_at, 0) || ' ' || COALESCE(c.credentials_purged_at, 0)`
+)
 
 // changingOf returns what changing is of a card that was read.
 func changingOf(c *card.Card) []byte {
@@ -53,10 +60,15 @@ func tag(changing, transfers []byte) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:15])
 }
 
-// CardTag implements order.Tags. It is one round trip.
+// CardTag implements order.Tags. It is one round trip, and two if something has happened to the card.
 func (s *Store) CardTag(ctx context.Context, account, id uuid.UUID) (string, error) {
 	var x, transfers []byte
-	if err := s.hot.cardTag.QueryRowContext(ctx, account, id).Scan(&x, &transfers); err != nil {
+	var happened bool
+	err := s.hot.cardTag.alone.QueryRowContext(ctx, account, id).Scan(&x, &happened)
+	if err == nil && happened {
+		err = s.hot.cardTag.whole.QueryRowContext(ctx, account, id).Scan(&x, &transfers)
+	}
+	if err != nil {
 		return "", s.fail("select tag of card", err)
 	}
 	return tag(x, transfers), nil
