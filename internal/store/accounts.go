@@ -86,7 +86,7 @@ func (s *Store) Accounts(ctx context.Context) ([]account.Account, error) {
 	return accounts, err
 }
 
-// Standing implements order.Store.
+// Standing implements order.Store. COALESCE leaves the databases the index of the few cards that lost money alone.
 func (s *Store) Standing(ctx context.Context, account uuid.UUID, open bool) (order.Standing, error) {
 	var row struct {
 		Open     int64 `db:"open"`
@@ -97,7 +97,7 @@ func (s *Store) Standing(ctx context.Context, account uuid.UUID, open bool) (ord
 		sum = "CAST(" + openUSD("?") + " AS BIGINT)"
 		args = append(args, account)
 	}
-	err := s.get(ctx, s.r, &row, "select standing", "SELECT "+sum+" AS open, EXISTS (SELECT 1 FROM cards c WHERE c.account_id = ? AND c.payment_state = 'reversed' AND "+isLost+") AS reversed", args...)
+	err := s.get(ctx, s.r, &row, "select standing", "SELECT "+sum+" AS open, EXISTS (SELECT 1 FROM cards c WHERE COALESCE(c.account_id, c.account_id) = ? AND COALESCE(c.payment_state, '') = 'reversed' AND "+isLost+") AS reversed", args...)
 	return order.Standing{OpenUSD: card.USD(row.Open), Reversed: row.Reversed}, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 
 	"github.com/jmoiron/sqlx"
@@ -51,22 +52,40 @@ func (d dialect) table(values [][]any, types ...string) (string, []any) {
 	}
 	columns, names := make([]string, len(types)), make([]string, len(types))
 	for i, kind := range types {
-		texts := make([]sql.NullString, len(values))
+		texts, known := make([]string, len(values)), 0
+		nullable := make([]sql.NullString, len(values))
 		for j, row := range values {
-			switch value := row[i].(type) {
-			case nil:
-			case []byte:
-				texts[j] = sql.NullString{String: `\x` + hex.EncodeToString(value), Valid: value != nil}
-			case sql.NullString:
-				texts[j] = value
-			default:
-				texts[j] = sql.NullString{String: fmt.Sprint(value), Valid: true}
+			var valid bool
+			if texts[j], valid = element(row[i]); valid {
+				known++
 			}
+			nullable[j] = sql.NullString{String: texts[j], Valid: valid}
 		}
 		columns[i], names[i] = "CAST(? AS "+kind+"[])", fmt.Sprintf("column%d", i+1)
-		args = append(args, pq.Array(texts))
+		if known == len(texts) {
+			args = append(args, pq.StringArray(texts)) // takes a fifth as long
+		} else {
+			args = append(args, pq.Array(nullable))
+		}
 	}
 	return "UNNEST(" + strings.Join(columns, ", ") + ") AS v (" + strings.Join(names, ", ") + ")", args
+}
+
+// element returns a value as an element of an array; or false if it is NULL.
+func element(value any) (string, bool) {
+	switch value := value.(type) {
+	case nil:
+		return "", false
+	case []byte:
+		return `\x` + hex.EncodeToString(value), value != nil
+	case sql.NullString:
+		return value.String, value.Valid
+	case string:
+		return value, true
+	case int64:
+		return strconv.FormatInt(value, 10), true
+	}
+	return fmt.Sprint(value), true
 }
 
 type class int

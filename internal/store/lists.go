@@ -158,7 +158,7 @@ func (s *Store) thatMatch(filter order.Filter) []part {
 	switch {
 	case filter.State == card.Canceled:
 		return []part{canceledOnes(filter, of)}
-	case filter.Status == "" && filter.State == "" && filter.Currency == "":
+	case filter.Status == "" && filter.State == "" && filter.Currency == "" && filter.Reference == "":
 		return []part{{equal: of}}
 	}
 	return s.ofKinds(of, filter.Status, filter.State, filter.Currency)

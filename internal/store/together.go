@@ -15,17 +15,16 @@ import (
 )
 
 // Cards that are inserted at the same time share statements, so that one commit stores many. A card never waits for others to come: while
-// connections may write, each card has a statement of its own at once. If many arrive during these, they go together into the next, and fewer
-// statements run at once, so that each has more.
+// fewer statements run than may, it has one of its own at once. If more arrive during these, they go together into the next.
 const (
 	mostTogether = 256 // cards in a statement
-	fewest       = 8   // cards that are worth a statement for several, which takes as long as five for one
-	fewAtOnce    = 3   // statements, if there are more than two cards for each connection
+	fewest       = 3   // cards that are worth a statement for several, which takes as long as two and a half for one
+	atOnce       = 4   // statements: the fewer there are, the more cards each has, and the less they wait for each other
 )
 
 // queue has the cards that are to be inserted.
 type queue struct {
-	most int // statements at once; 0 is 1
+	most int // statements at once
 
 	mu      sync.Mutex
 	waiting []*insertion
@@ -48,20 +47,12 @@ type inserted struct {
 	err    error
 }
 
-// atOnce returns how many statements may run.
-func (q *queue) atOnce() int {
-	if most := max(q.most, 1); most <= fewAtOnce || q.sent+len(q.waiting) <= 2*most {
-		return most
-	}
-	return fewAtOnce
-}
-
 // add adds an insertion, and reports whether the caller must have the queue emptied.
 func (q *queue) add(i *insertion) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiting = append(q.waiting, i)
-	if q.running >= q.atOnce() {
+	if q.running >= q.most {
 		return false
 	}
 	q.running++
@@ -77,12 +68,12 @@ func (q *queue) remove(i *insertion) bool {
 	return len(q.waiting) < n
 }
 
-// next returns the insertions for one statement, after one with so many; none if others see to those that wait.
+// next returns the insertions for one statement, after one with so many; none if nothing waits.
 func (q *queue) next(before int) []*insertion {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.sent -= before
-	if len(q.waiting) == 0 || q.running > q.atOnce() {
+	if len(q.waiting) == 0 {
 		q.running--
 		return nil
 	}
@@ -117,7 +108,7 @@ func (s *Store) insertCard(ctx context.Context, c *card.Card, limit card.USD) (b
 	}
 }
 
-// insertQueued inserts the cards of the queue until it is empty, or others see to the rest.
+// insertQueued inserts the cards of the queue until it is empty.
 func (s *Store) insertQueued() {
 	n := 0
 	for {
@@ -180,7 +171,7 @@ func (s *Store) insertShared(some []*insertion) (map[uuid.UUID]bool, error) {
 	}
 	ctx, cancel := outliving(context.Background())
 	defer cancel()
-	table, args := s.dialect.table(values, s.dialect.queuedTypes()...)
+	table, args := s.dialect.queued(values)
 	var ids []uuid.UUID
 	var err error
 	if hot := s.hot.insertCards.to(limit); hot != nil {

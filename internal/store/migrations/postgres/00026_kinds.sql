@@ -28,10 +28,22 @@ DROP INDEX CONCURRENTLY IF EXISTS cards_status;
 DROP INDEX CONCURRENTLY IF EXISTS cards_reference_kind;
 CREATE INDEX CONCURRENTLY cards_reference_kind ON cards (account_id, reference, status, payment_state, currency, uuid) WHERE reference IS NOT NULL;
 
+-- The kinds make up those with one reference, too.
+DROP INDEX CONCURRENTLY IF EXISTS cards_reference;
+-- Beside cards_late and cards_losses, which have few cards.
+DROP INDEX CONCURRENTLY IF EXISTS cards_attention;
+DROP INDEX CONCURRENTLY IF EXISTS cards_lost;
+
 -- Programs of before go on. Their lists of one status or state, and the limit of what an account may have open, read all cards of the account.
 UPDATE schema_compatibility SET oldest = 6;
 
 -- +goose Down
+DROP INDEX CONCURRENTLY IF EXISTS cards_lost;
+CREATE INDEX CONCURRENTLY cards_lost ON cards (account_id) WHERE credit_lost > credit_written_off;
+DROP INDEX CONCURRENTLY IF EXISTS cards_attention;
+CREATE INDEX CONCURRENTLY cards_attention ON cards (account_id) WHERE payment_state IN ('late', 'reversed');
+DROP INDEX CONCURRENTLY IF EXISTS cards_reference;
+CREATE INDEX CONCURRENTLY cards_reference ON cards (account_id, reference, uuid) WHERE reference IS NOT NULL;
 DROP INDEX CONCURRENTLY IF EXISTS cards_status;
 CREATE INDEX CONCURRENTLY cards_status ON cards (account_id, status, uuid);
 DROP INDEX CONCURRENTLY IF EXISTS cards_state;
