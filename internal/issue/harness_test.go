@@ -394,6 +394,8 @@ type disk struct {
 	claimFails    error
 	reading       func() error // what happens before cards are read
 	commits       func(ctx context.Context, commit func() error) error
+	prolongFails  error
+	prolonged     []int // intents in each prolongation
 	saveFails     error
 	sealFails     error
 	digestFails   error
@@ -413,6 +415,14 @@ func (d *disk) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl t
 		intents = d.claims(intents, n, ttl)
 	}
 	return intents, err
+}
+
+func (d *disk) ProlongIntents(ctx context.Context, intents []issue.Intent, ttl time.Duration) error {
+	d.prolonged = append(d.prolonged, len(intents))
+	if d.prolongFails != nil {
+		return d.prolongFails
+	}
+	return d.Store.ProlongIntents(ctx, intents, ttl)
 }
 
 func (d *disk) CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {

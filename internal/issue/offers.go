@@ -62,9 +62,6 @@ func (o *Offers) Tick(ctx context.Context) error {
 
 // forget deletes the offers of suppliers that there are no more, once there are others: without any, everything is sold.
 func (o *Offers) forget(ctx context.Context) error {
-	if o.index != 0 {
-		return nil
-	}
 	var names []string
 	for _, r := range o.routes {
 		names = append(names, r.Supplier.Name())

@@ -257,13 +257,13 @@ func TestCreateCard_ThreeAddressesAreTried(t *testing.T) {
 	for _, key := range []string{"", "key"} {
 		t.Run("key "+key, func(t *testing.T) {
 			onEach(t, setup{}, func(t *testing.T, s *counter) {
-				s.stock("monero", 6)
+				s.stock("monero", 8)
 				check(t, s.orders.Prepare(t.Context()))
-				s.arrive("monero-5", "monero-4")
-				if c := s.create("150", key); c.Address != "monero-3" {
+				s.arrive("monero-7", "monero-6")
+				if c := s.create("150", key); c.Address != "monero-5" {
 					t.Errorf("paid to %s", c.Address)
 				}
-				s.arrive("monero-2", "monero-1", "monero-0")
+				s.arrive("monero-4", "monero-3", "monero-2") // the others stay for other orders
 				s.spy.asked()
 				s.refused("150", key+"other", card.ErrNoAddress)
 				inserted := 0

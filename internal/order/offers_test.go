@@ -68,6 +68,30 @@ func TestListOffers_EverythingUntilAWorkerSaysWhatThereIs(t *testing.T) {
 	})
 }
 
+func TestCreateCard_TheRefusalNamesTwentyOffersAtMost(t *testing.T) {
+	for name, tt := range map[string]struct {
+		offered int
+		want    string // how the list ends
+	}{
+		"all that there are": {20, "118, 119 US dollars."},
+		"one too many":       {21, "118, 119, and more US dollars."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, setup{}, func(t *testing.T, s *counter) {
+				var offers []card.Offer
+				for i := range tt.offered {
+					usd := card.USD(100+i) * 100
+					offers = append(offers, card.Offer{Min: usd, Max: usd, Left: 1})
+				}
+				s.offer("one", 0, offers...)
+				if text := s.refused("75", "", card.ErrNoAmount).Error(); !strings.Contains(text, "There are cards of 100, 101, ") || !strings.Contains(text, tt.want) {
+					t.Error(text)
+				}
+			})
+		})
+	}
+}
+
 // The offers of a supplier that no longer answers are withdrawn, and not forgotten: then everything would be sold.
 func TestListOffers_OldOnesAreWithdrawn(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {

@@ -127,6 +127,27 @@ func TestCreateCard_FrozenWithoutALimitCountsNothing(t *testing.T) {
 	})
 }
 
+// Orders of one account wait for each other only where a limit has to count them.
+func TestCreateCard_WithoutALimitOrdersDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	url := databases.SQLite(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, url, setup{config: func(c *order.Config) { c.FreezeReversed = true }})
+		s.ready()
+		stored := false
+		s.spy.inserting = func(*card.Card) error {
+			s.spy.inserting = nil
+			s.create("100", "") // while the other is being stored
+			stored = true
+			return nil
+		}
+		s.create("200", "")
+		if !stored {
+			t.Error("the second order was not stored during the first")
+		}
+	})
+}
+
 func TestCreateCard_WhatIsNotSoldIsNotOpen(t *testing.T) {
 	onEach(t, limited(500_00), func(t *testing.T, s *counter) {
 		s.ready()

@@ -105,6 +105,32 @@ func TestAwaitEvents_OfOneCard(t *testing.T) {
 	})
 }
 
+func TestListEvents_OfOneCardInPages(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.happen(3)
+		for _, tt := range []struct {
+			after int64
+			limit int
+			want  []int64
+			more  bool
+		}{
+			{0, 2, []int64{1, 2}, true},
+			{1, 2, []int64{2, 3}, false},
+			{2, 2, []int64{3}, false},
+		} {
+			es, more, err := s.webhooks.ListEvents(t.Context(), s.account, webhook.EventFilter{CardUUID: s.card.UUID, After: tt.after, Limit: tt.limit})
+			check(t, err)
+			var got []int64
+			for _, e := range es {
+				got = append(got, e.Seq)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" || more != tt.more {
+				t.Errorf("after %d: more is %t, want %t; events %s", tt.after, more, tt.more, diff)
+			}
+		}
+	})
+}
+
 // The numbers jump ahead when a database has gone back. Who waits learns of it, whatever it had seen before.
 func TestAwaitEvents_SeesTheFeedReset(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {

@@ -11,14 +11,9 @@ import (
 
 // causes returns the traces of the cards that deliveries are about.
 func (s *Sender) causes(ctx context.Context, due []Delivery) trace.Causes {
-	if s.cfg.Tracer == nil {
-		return nil
-	}
-	ids := make([]uuid.UUID, 0, len(due))
-	for _, d := range due {
-		if d.Event.CardUUID != uuid.Nil {
-			ids = append(ids, d.Event.CardUUID)
-		}
+	ids := make([]uuid.UUID, len(due)) // the zero UUID, of no card, has none
+	for i, d := range due {
+		ids[i] = d.Event.CardUUID
 	}
 	return s.cfg.Tracer.Causes(ctx, ids)
 }

@@ -83,6 +83,9 @@ func unleash(tree, pkg string) ([]mutant, error) {
 	}
 	var mutants []mutant
 	for _, file := range all.Files {
+		if strings.Contains(file.Name, "/") || strings.HasSuffix(file.Name, ".gen.go") { // of a package within, or generated
+			continue
+		}
 		for _, mutation := range file.Mutations {
 			m := mutant{file: path.Join(pkg, file.Name), line: mutation.Line, column: mutation.Column, status: mutation.Status}
 			counts, err := p.describe(&m, mutation.Type)

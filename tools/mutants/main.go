@@ -1,8 +1,9 @@
-// Command mutants breaks packages on purpose, by gremlins, and fails if their own tests notice too little of it.
+// Command mutants breaks packages on purpose, by gremlins, and fails if their own tests notice too little of it, or a mutant lives that
+// nobody has judged.
 //
 // Each package is tested alone and with -short, so that no server is started. Mutants that lived are compared with
 // survivors.txt, the list of those that may. Not counted are mutants that do not compile, which gremlins takes for killed,
-// and those outside of functions, which it takes for not covered.
+// those outside of functions, which it takes for not covered, and those of generated files.
 package main
 
 import (
@@ -151,14 +152,24 @@ func report(tallies []tally, verbose bool) bool {
 	}
 	good := true
 	for _, t := range tallies {
-		if t.coverage < minCoverage {
-			fmt.Printf("%s: the tests reach %.1f %% of the mutants, want %.0f %%\n", t.pkg, t.coverage, minCoverage)
-			good = false
-		}
-		if t.efficacy < minEfficacy {
-			fmt.Printf("%s: %.1f %% of those that are reached are killed or listed, want %.0f %%\n", t.pkg, t.efficacy, minEfficacy)
+		for _, fault := range t.faults() {
+			fmt.Printf("%s: %s\n", t.pkg, fault)
 			good = false
 		}
 	}
 	return good
+}
+
+// faults returns why a package is not good enough.
+func (t tally) faults() (all []string) {
+	if t.coverage < minCoverage {
+		all = append(all, fmt.Sprintf("the tests reach %.1f %% of the mutants, want %.0f %%", t.coverage, minCoverage))
+	}
+	if t.efficacy < minEfficacy {
+		all = append(all, fmt.Sprintf("%.1f %% of those that are reached are killed or listed, want %.0f %%", t.efficacy, minEfficacy))
+	}
+	if n := len(t.survivors); n > 0 {
+		all = append(all, fmt.Sprintf("%d lived that are not listed", n))
+	}
+	return all
 }

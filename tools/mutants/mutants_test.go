@@ -102,6 +102,23 @@ func TestCount_ListedSurvivorsAreFine(t *testing.T) {
 	}
 }
 
+func TestFaults_OneUnlistedSurvivorIsOneTooMany(t *testing.T) {
+	for name, tt := range map[string]struct {
+		tally tally
+		want  []string
+	}{
+		"all is well":         {tally{coverage: 80, efficacy: 95, lived: 1, listed: 1}, nil},
+		"one is not listed":   {tally{coverage: 100, efficacy: 99, lived: 2, listed: 1, survivors: make([]mutant, 1)}, []string{"1 lived that are not listed"}},
+		"too little is tried": {tally{coverage: 79.9, efficacy: 100}, []string{"the tests reach 79.9 % of the mutants, want 80 %"}},
+		"too much lives": {tally{coverage: 100, efficacy: 50, lived: 1, survivors: make([]mutant, 1)},
+			[]string{"50.0 % of those that are reached are killed or listed, want 95 %", "1 lived that are not listed"}},
+	} {
+		if diff := cmp.Diff(tt.want, tt.tally.faults()); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
 func TestParseSurvivors_NeedsAReasonForEach(t *testing.T) {
 	for _, text := range []string{"a/x.go F: i++ => i--\n", "a/x.go F: i++ => i-- -- \n", "a/x.go F: i++ => i-- -- x\na/x.go F: i++ => i-- -- y\n"} {
 		if _, err := parseSurvivors(text); err == nil {

@@ -1,0 +1,105 @@
+package issue_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/codes"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/trace"
+)
+
+// A span that failed is what an operator looks for: nobody else gets the customer the card, or the supplier gave no clear answer.
+func TestIssue_SpansSayWhatCameOfAnAttempt(t *testing.T) {
+	flawed := these(issue.Answer{Outcome: issue.Issued, Credentials: card.Credentials{CardNumber: "1"}}, nil)
+	for name, tt := range map[string]struct {
+		submit says
+		breaks func(*disk)
+		want   []string
+	}{
+		"issued":     {want: []string{"supplier submit: issued", "issue card: issued"}},
+		"pending":    {submit: pending, want: []string{"supplier submit: pending", "issue card: pending"}},
+		"unclear":    {submit: hangs, want: []string{"supplier submit: error, failed", "issue card: open"}},
+		"declined":   {submit: declined, want: []string{"supplier submit: declined", "issue card: refund_due, failed"}},
+		"parked":     {submit: flawed, want: []string{"supplier submit: issued", "issue card: parked, failed"}},
+		"not sealed": {breaks: func(d *disk) { d.sealFails = errFault }, want: []string{"supplier submit: issued", "issue card: , failed"}},
+		"not stored": {breaks: func(d *disk) { d.commits = func(context.Context, func() error) error { return errFault } },
+			want: []string{"supplier submit: issued", "issue card: "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, r *room) {
+				ended := tracetest.NewSpanRecorder()
+				r.with = func(c *issue.Config) {
+					c.Tracer = trace.New(sdk.NewTracerProvider(sdk.WithSpanProcessor(ended)).Tracer("test"), nil)
+				}
+				r.start()
+				r.paid()
+				if r.press.submit = tt.submit; tt.breaks != nil {
+					tt.breaks(r.disk)
+				}
+				if _, err := r.issuer.IssueDue(t.Context()); (err != nil) != (tt.breaks != nil) {
+					t.Error(err)
+				}
+				if diff := cmp.Diff(tt.want, told(ended)); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+// told returns the spans that have ended: their names, their outcomes, and which failed.
+func told(ended *tracetest.SpanRecorder) (all []string) {
+	for _, s := range ended.Ended() {
+		text := s.Name() + ": "
+		for _, a := range s.Attributes() {
+			if a.Key == "cardmint.outcome" {
+				text += a.Value.AsString()
+			}
+		}
+		if s.Status().Code == codes.Error {
+			text += ", failed"
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+// While a supplier takes its time, the claim is prolonged every other second. That it could not be is logged, and only that.
+func TestIssue_OnlyAClaimThatCanNotBeProlongedIsLogged(t *testing.T) {
+	for name, tt := range map[string]struct {
+		fails error
+		want  int // lines
+	}{
+		"prolonged":     {nil, 0},
+		"not prolonged": {errFault, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := databases.SQLite(t)
+			synctest.Test(t, func(t *testing.T) {
+				r := newRoom(t, url)
+				r.disk.prolongFails = tt.fails
+				c := r.paid()
+				r.press.submit = after(func() { time.Sleep(5 * time.Second) }, r.press.make)
+				r.issue(1)
+				r.wantCard(c)
+				if n := strings.Count(string(r.log.bytes()), "prolong claims"); n != tt.want {
+					t.Errorf("%d lines, want %d", n, tt.want)
+				}
+				if want := []int{1, 1}; !slices.Equal(r.disk.prolonged, want) {
+					t.Errorf("prolonged %v claims, want %v", r.disk.prolonged, want)
+				}
+			})
+		})
+	}
+}
