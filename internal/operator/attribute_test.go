@@ -305,11 +305,13 @@ func TestAttribute_WhatCantBeDecidedIsRefused(t *testing.T) {
 		s.pay(paid, coin, 10)
 		s.tick()
 		good, locked, gone, tiny, attributed := s.stray(coin, 10), s.stray(7, 10), s.stray(coin, 10), s.stray(1, 10), s.stray(3, 10)
+		nothing := s.stray(2, 10)
 		s.attribute(s.toCard(attributed, open))
 		shallow, pool := s.stray(coin, 9), s.stray(coin, 0)
 		// What the simulated chain does not show.
 		s.exec("UPDATE transfers SET locked = TRUE WHERE txid = '" + locked.TxID + "'")
 		s.exec("UPDATE transfers SET counted = FALSE WHERE txid = '" + gone.TxID + "'")
+		s.exec("UPDATE transfers SET amount = 0 WHERE txid = '" + nothing.TxID + "'")
 		s.exec("INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at) VALUES ('bitcoin', 'b', 0, 'b', 5, 1, FALSE, TRUE, 0)")
 		s.exec("INSERT INTO chains (currency, fingerprint, height, hash, time) VALUES ('bitcoin', 'f', 100, 'h', 0)")
 		bitcoin := s.toCard(operator.Arrival{Transfer: card.Transfer{TxID: "b"}}, open)
@@ -339,6 +341,7 @@ func TestAttribute_WhatCantBeDecidedIsRefused(t *testing.T) {
 			"of a card":        {s.about(operator.Arrival{Transfer: record.Transfers[0]}, operator.GiveBack), operator.ErrOfCard},
 			"of another coin":  {bitcoin, operator.ErrAnotherCoin},
 			"too small":        {s.toNew(tiny), operator.ErrNoPrice},
+			"of nothing":       {s.toNew(nothing), operator.ErrNoPrice},
 			"another amount":   {with(s.toCard(good, open), func(d *operator.AttributionDecision) { d.Amount = &saw }), operator.ErrAnotherAmount},
 			"to another card":  {s.toCard(attributed, paid), operator.ErrAttributed},
 			"to a new card":    {s.toNew(attributed), operator.ErrAttributed},
@@ -365,6 +368,20 @@ func TestAttribute_WhatCantBeDecidedIsRefused(t *testing.T) {
 		}
 		s.exec("DELETE FROM transfers WHERE currency = 'bitcoin'")
 		s.exec("UPDATE transfers SET counted = TRUE")
+		s.settle()
+	})
+}
+
+// An operator may choose what a client may: the balances at both ends, too.
+func TestAttribute_ToANewCardOfTheLeastAndTheMostUSD(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		for _, usd := range []card.USD{card.MinUSD, card.MaxUSD} {
+			d := s.toNew(s.stray(coin, 10))
+			d.USD = usd
+			if done := s.attribute(d); done.Card.USD != usd || done.After != card.Paid {
+				t.Errorf("of %s US dollars: %+v", usd, done)
+			}
+		}
 		s.settle()
 	})
 }

@@ -1,7 +1,10 @@
 package operator_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -107,6 +110,46 @@ func TestReconcile_ForgetsNoneOfManyDamagedCards(t *testing.T) {
 		check(t, err)
 		if len(books.Doubts) != 20 || len(f.kept.Doubted) != n {
 			t.Errorf("%d doubts, %d cards to be read again", len(books.Doubts), len(f.kept.Doubted))
+		}
+	})
+}
+
+// sealed is a store with encrypted cards of its own.
+type sealed struct {
+	faulty
+	cards []operator.SealedCard // by uuid
+}
+
+func (s *sealed) SealedCards(_ context.Context, from uuid.UUID, n int) ([]operator.SealedCard, error) {
+	first := slices.IndexFunc(s.cards, func(c operator.SealedCard) bool { return bytes.Compare(c.UUID[:], from[:]) >= 0 })
+	if first < 0 {
+		return nil, nil
+	}
+	return s.cards[first:min(first+n, len(s.cards))], nil
+}
+
+func (s *sealed) KeepBooks(_ context.Context, r operator.Reading) error {
+	s.kept = r
+	return nil
+}
+
+// Every encrypted card is tried, however many are read at once, and only what is damaged is read again next time.
+func TestReconcile_TriesEveryEncryptedCard(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		for _, n := range []int{0, 1, 499, 500, 501, 1000, 1001} {
+			on := &sealed{faulty: faulty{Store: s.store}}
+			for i := range n {
+				c := operator.SealedCard{UUID: uuid.UUID{14: byte(i >> 8), 15: byte(i)}, AccountID: s.account}
+				on.cards = append(on.cards, c)
+			}
+			if n > 0 { // the last of all is damaged
+				on.cards[n-1].RefundAddress = []byte("canary")
+			}
+			books, err := operator.New(on, s.rates, nil).Reconcile(t.Context(), operator.Audit{Vault: s.vault})
+			check(t, err)
+			if len(books.Doubts) != min(n, 1) || len(on.kept.Doubted) != min(n, 1) {
+				t.Errorf("of %d cards, %d are said to be damaged and %d read again, want %d", n, len(books.Doubts), len(on.kept.Doubted), min(n, 1))
+			}
 		}
 	})
 }

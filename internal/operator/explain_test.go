@@ -80,6 +80,9 @@ func TestExplain_WhatACardWaitsForAndWhatCanBeDecided(t *testing.T) {
 		"declined, and cheaper since": {card.Card{State: card.Paid, Received: 100, Settled: 100}, transfers{in("a", 100, 100)},
 			&operator.IntentRecord{State: "refund_due", Attempts: 1}, at(100), operator.Explanation{Wait: operator.ForDecision,
 				Worth: worth(at(100), 100_00, 0, 0), Choices: choices{{Kind: operator.Retry, Cost: 50_00}, refund(100, none)}}},
+		"declined, and a part was given back": {card.Card{State: card.Paid, Received: 200, Refunded: 100, Settled: 100}, transfers{in("a", 200, 100)},
+			&operator.IntentRecord{State: "refund_due", Attempts: 1}, at(100), operator.Explanation{Wait: operator.ForDecision,
+				Worth: worth(at(100), 100_00, 0, 0), Choices: choices{{Kind: operator.Retry, Cost: 50_00}, refund(100, none)}}},
 		"issued": {card.Card{Status: card.Generated, State: card.Paid, Received: 100, Settled: 100}, transfers{in("a", 100, 100)},
 			&operator.IntentRecord{State: "done", Attempts: 1}, at(150), operator.Explanation{Wait: operator.ForNothing}},
 		"issued, with a surplus": {card.Card{Status: card.Generated, State: card.Paid, Received: 150, Settled: 100}, transfers{in("a", 130, 100), in("b", 20, 0)},
@@ -99,6 +102,28 @@ func TestExplain_WhatACardWaitsForAndWhatCanBeDecided(t *testing.T) {
 		c.Credit = card.CreditOf(&c)
 		if diff := cmp.Diff(tt.want, operator.Explain(operator.Record{Card: &c, Transfers: tt.in, Intent: tt.intent}, tt.rate), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// A customer who waits for a refund has waited since the account was told of it last.
+func TestExplain_SinceWhenARefundIsDue(t *testing.T) {
+	at := func(hour int) time.Time { return time.Date(2026, 11, 20, hour, 0, 0, 0, time.UTC) }
+	told := func(kind card.EventType, hour int) card.Event { return card.Event{Type: kind, CreatedAt: at(hour)} }
+	for name, tt := range map[string]struct {
+		intent string
+		events []card.Event
+		want   time.Time
+	}{
+		"told":                {"refund_due", []card.Event{told(card.EventDetected, 9), told(card.EventRefundDue, 10), told(card.EventLate, 11)}, at(10)},
+		"told again":          {"refund_due", []card.Event{told(card.EventRefundDue, 10), told(card.EventRefundDue, 12)}, at(12)},
+		"not told":            {"refund_due", []card.Event{told(card.EventDetected, 9)}, time.Time{}},
+		"no refund, but told": {"parked", []card.Event{told(card.EventRefundDue, 10)}, time.Time{}},
+	} {
+		c := card.Card{State: card.Paid, Received: 100, Settled: 100, Amount: 100, USD: 150_00, Coin: card.Currency{Code: "monero", Decimals: 2}}
+		record := operator.Record{Card: &c, Intent: &operator.IntentRecord{State: tt.intent}, Events: tt.events}
+		if x := operator.Explain(record, card.Rate{}); x.Wait != operator.ForDecision || !x.Since.Equal(tt.want) {
+			t.Errorf("%s: waits for %s since %s, want %s", name, x.Wait, x.Since, tt.want)
 		}
 	}
 }

@@ -52,6 +52,21 @@ func TestWatcher_TwoDatabasesWithOneWalletStop(t *testing.T) {
 	}
 }
 
+// A wallet that carries the epoch of the database itself has nobody to tell. It would take the mark to the next database that opens it.
+func TestWatcher_AConflictIsNotToldToAWalletThatCarriesTheOwnEpoch(t *testing.T) {
+	t.Parallel()
+	b := newBranch(t)
+	b.pass()
+	check(t, b.store.NoteConflict(t.Context(), "monero", "as told by a pass before"))
+	before := b.purse.beacon
+	if err := b.watcher.Tick(t.Context()); !errors.Is(err, card.ErrWalletShared) {
+		t.Errorf("error %v", err)
+	}
+	if b.purse.beacon != before || before.Epoch == 0 {
+		t.Errorf("the wallet carried %+v, and now %+v", before, b.purse.beacon)
+	}
+}
+
 // A process that has stood by goes on with the epoch, so that nothing is skipped when it takes over.
 func TestWatcher_WhoeverStoodByGoesOnWithTheEpoch(t *testing.T) {
 	t.Parallel()

@@ -76,3 +76,25 @@ func TestWatcher_AnEpochThatSkipsAddressesMakesNoneAtOnce(t *testing.T) {
 		t.Errorf("epoch %d after %d begins with %d addresses", epoch, first, n)
 	}
 }
+
+// A database of a version that kept no marks lost no time that could be estimated: nothing is skipped, and the shop sells at once.
+func TestWatcher_TheFirstEpochOfAnOldDatabaseMakesAddressesAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBranch(t)
+	b.sell(5, map[string]bool{})
+	check(t, b.watcher.Close(t.Context()))
+	db := rig.OpenSQL(t, "sqlite:"+b.path)
+	for _, statement := range []string{"DELETE FROM leases", "DELETE FROM epochs", "UPDATE address_pools SET paced_until = 0"} {
+		_, err := db.Exec(statement)
+		check(t, err)
+	}
+	before, err := b.store.AddressPool(t.Context(), "monero")
+	check(t, err)
+	b = openBranch(t, b.path, &purse{made: b.purse.made}, b.account)
+	check(t, b.watcher.Tick(t.Context()))
+	after, err := b.store.AddressPool(t.Context(), "monero")
+	check(t, err)
+	if after.Free != branchPool || after.Newest.Position != before.Newest.Position+branchPool {
+		t.Errorf("%d addresses are free, the newest is %d after %d", after.Free, after.Newest.Position, before.Newest.Position)
+	}
+}

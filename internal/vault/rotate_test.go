@@ -159,6 +159,24 @@ func testKeyThatComesLater(t *testing.T) {
 	}
 }
 
+// Whoever has the other key files is asked for every key that a ciphertext names and this file does not have. Damaged ciphertexts, which may
+// name any, fill no memory: after a thousand it begins anew.
+func TestStrangers_AllOfAThousandAreKept(t *testing.T) {
+	v, _ := newVault(t)
+	id, met := uuid.New(), 0
+	for _, tt := range []struct{ named, want int }{{1, 1}, {2, 2}, {1000, 1000}, {1001, 1}} {
+		for ; met < tt.named; met++ {
+			unknown := v.Keys().Primary ^ card.KeyID(met+1)
+			if _, err := v.Open(id, id, "f", append(unknown.Prefix(), "sealed"...)); !errors.Is(err, card.ErrUnavailable) {
+				t.Fatal(err)
+			}
+		}
+		if got := len(v.Strangers()); got != tt.want {
+			t.Errorf("after %d keys, %d are in doubt, want %d", tt.named, got, tt.want)
+		}
+	}
+}
+
 func TestReread_AFileThatCantBeUsedChangesNothing(t *testing.T) {
 	v, path := newVault(t)
 	other, otherPath := newVault(t)
