@@ -268,3 +268,29 @@ func BenchmarkRequest(b *testing.B) {
 		meterOnce(m)
 	}
 }
+
+// Whatever a handler answers, there are no more labels than HTTP has statuses.
+func TestEnd_OnlyAStatusOfHTTPIsALabel(t *testing.T) {
+	for status, want := range map[int]string{-1: none, 0: none, 99: none, 100: "100", 404: "404", 599: "599", 600: none, 1000: none} {
+		m := New("v1")
+		m.Begin()
+		m.End("getCard", status, time.Millisecond)
+		if n := testutil.ToFloat64(m.requests.WithLabelValues("getCard", want)); n != 1 {
+			t.Errorf("status %d: %v requests with the label %q, want 1", status, n, want)
+		}
+	}
+}
+
+// A pool without a limit has no most, not one of 0: an alarm compares it with what is in use.
+func TestWatchPools_WithoutALimitThereIsNoMost(t *testing.T) {
+	m := New("v1")
+	m.WatchPools(func() map[string]sql.DBStats {
+		return map[string]sql.DBStats{"limited": {MaxOpenConnections: 1}, "not limited": {OpenConnections: 3}}
+	})
+	text := scrape(t, m)
+	for name, want := range map[string]bool{"limited": true, "not limited": false} {
+		if got := strings.Contains(text, `cardmint_db_connections_max{pool="`+name+`"}`); got != want {
+			t.Errorf("the most of the pool %q is told: %t, want %t", name, got, want)
+		}
+	}
+}

@@ -18,13 +18,12 @@ const (
 	largestHeaders = 64 << 10
 )
 
-// newClient returns the client that all sources share. It checks certificates, follows no redirects and uses no proxy.
+// newClient returns the client that all sources share. It checks certificates, follows no redirects and uses no proxy. How long a request may
+// take, with its connection, is up to its context.
 func newClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
-			DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 			ForceAttemptHTTP2:      true,
-			TLSHandshakeTimeout:    10 * time.Second,
 			IdleConnTimeout:        90 * time.Second,
 			MaxResponseHeaderBytes: largestHeaders,
 			DisableCompression:     true,

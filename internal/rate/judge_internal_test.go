@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
 )
@@ -323,6 +324,17 @@ func TestJudge_IsComparedWithWhatIsStored(t *testing.T) {
 	}
 }
 
+// What another process accepted may be far from a rate that goes on. That one is withdrawn only if the market is below it.
+func TestJudge_ARateThatIsHeldIsWithdrawnOnlyIfTheMarketIsBelowIt(t *testing.T) {
+	for quote, withdrawn := range map[string]bool{"151": false, "150": false, "149.99999999": true} {
+		before := standing{past: accepted(t, "100@40m 150@20m"), last: card.Rate{USD: usd(t, "150"), At: noon}}
+		after := judge("monero", said(t, "a="+quote+" b="+quote), before, noon, config(nil))
+		if after.why == nil || after.withdrawn != withdrawn {
+			t.Errorf("%s after 150: withdrawn %t, held because %v", quote, after.withdrawn, after.why)
+		}
+	}
+}
+
 func TestJudge_WithoutKnowingWhatWasAcceptedNothingIs(t *testing.T) {
 	before := standing{unread: errors.New("database out of reach")}
 	after := judge("monero", said(t, "a=150 b=150"), before, noon, config(nil))
@@ -353,6 +365,28 @@ func TestPast_KeepsWhatBoundsTheNextRate(t *testing.T) {
 	if len(same) != 9 {
 		t.Errorf("a rate that stays the same is kept %d times in 500 seconds", len(same))
 	}
+	if again := same[:1].with(card.AcceptedRate{USD: usd(t, "150"), At: noon.Add(time.Minute)}); len(again) != 2 {
+		t.Error("a rate that stays the same is not kept after a minute")
+	}
+}
+
+// What could not be stored yet is added to what was read, each rate once and oldest first.
+func TestPast_MergedWithWhatIsNotStoredYet(t *testing.T) {
+	row := func(id byte) card.AcceptedRate {
+		return card.AcceptedRate{ID: uuid.UUID{id}, At: noon.Add(time.Duration(id) * time.Minute)}
+	}
+	one, two, three := row(1), row(2), row(3)
+	for name, tt := range map[string]struct{ stored, others, want past }{
+		"nothing is stored":   {nil, past{one}, past{one}},
+		"nothing is unstored": {past{one}, nil, past{one}},
+		"another":             {past{one}, past{two}, past{one, two}},
+		"the same":            {past{one}, past{one}, past{one}},
+		"an older one":        {past{one, three}, past{two, three}, past{one, two, three}},
+	} {
+		if diff := cmp.Diff(tt.want, tt.stored.merge(tt.others)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
 }
 
 func TestJudge_AJumpIsHeldHoweverOldTheLastRateIs(t *testing.T) {
@@ -371,6 +405,11 @@ func TestJudge_ReasonsAreBounded(t *testing.T) {
 	got := judge("monero", []quoted{{"a", Quote{Err: errors.New(strings.Repeat("é", 10_000) + "\xff")}}}, standing{}, noon, config(nil))
 	if len(got.why.Error()) > 300 {
 		t.Errorf("%d bytes", len(got.why.Error()))
+	}
+	for length, want := range map[int]string{200: "a: " + strings.Repeat("x", 200), 201: "a: " + strings.Repeat("x", 200) + "..."} {
+		if got := (dropped{"a", errors.New(strings.Repeat("x", length))}).String(); got != want {
+			t.Errorf("%d letters become %q", length, got)
+		}
 	}
 }
 

@@ -388,3 +388,21 @@ func TestNew_WhatCanNotWorkIsRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestNew_TheBoundsThemselvesWork(t *testing.T) {
+	a, b := &script{name: "a"}, &script{name: "b"}
+	for name, change := range map[string]func(*rate.Config){
+		"a quorum of one":       func(c *rate.Config) { c.Quorum = 1 },
+		"no jump is held":       func(c *rate.Config) { c.HoldTicks = 1 },
+		"a timeout of a minute": func(c *rate.Config) { c.Timeout = time.Minute },
+		"the floor is the ceiling": func(c *rate.Config) {
+			c.Floor, c.Ceiling = map[string]card.Decimal{"monero": {Units: 2}}, map[string]card.Decimal{"monero": {Units: 20, Scale: 1}}
+		},
+	} {
+		cfg := rate.Config{Coins: []string{"monero"}}
+		change(&cfg)
+		if _, err := rate.New([]rate.Source{a, b}, slog.Default(), cfg); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

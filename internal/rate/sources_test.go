@@ -159,6 +159,8 @@ func TestKraken_AnErrorIsAFailureWhateverElseIsThere(t *testing.T) {
 		`{"error":["EQuery:Unknown asset pair"]}`:                                             "answers with the error EQuery:Unknown asset pair",
 		`{"error":["EAPI:Rate limit exceeded"],"result":{"XXMRZUSD":{"c":["152.52","0.1"]}}}`: "answers with the error EAPI:Rate limit exceeded",
 		`{"error":["<script>\n` + strings.Repeat("x", 1000) + `"],"result":{}}`:               "answers with an error",
+		`{"error":["` + strings.Repeat("x", 60) + `"]}`:                                       "answers with the error " + strings.Repeat("x", 60),
+		`{"error":["` + strings.Repeat("x", 61) + `"]}`:                                       "answers with an error",
 		`{"error":[""]}`:           "answers with an error",
 		`{"error":"EGeneral"}`:     "answer is not what the source documents",
 		`{"error":{},"result":{}}`: "answer is not what the source documents",
@@ -250,6 +252,17 @@ func TestLive_RedirectTLSErrorAndEndlessBodyAreDropped(t *testing.T) {
 	}
 	if sent.Load() > 32<<20 {
 		t.Errorf("%d bytes were read", sent.Load())
+	}
+}
+
+func TestSources_AnAnswerOfAMegabyteIsRead(t *testing.T) {
+	const most = 1 << 20
+	fill := strings.Repeat(" ", most-len(rate.KrakenAnswer))
+	if quotes, err := open(t, "kraken", answering(t, rate.KrakenAnswer+fill).URL).Fetch(t.Context(), coins); err != nil || quotes["monero"].Err != nil {
+		t.Error(show(coins, quotes, err))
+	}
+	if _, err := open(t, "kraken", answering(t, rate.KrakenAnswer+fill+" ").URL).Fetch(t.Context(), coins); err == nil || err.Error() != "answer is longer than 1048576 bytes" {
+		t.Error(err)
 	}
 }
 

@@ -26,6 +26,7 @@ func TestCallback_OnlyGenuineOnesWake(t *testing.T) {
 		}
 		return w.Code
 	}
+	longest := strings.Repeat("k", 64)
 	good := secrets(t, secret).SignMessage("m", now, []byte(body))
 	signed := func(body string) http.Header { return s.SignMessage("m", now, []byte(body)) }
 	without := func(name string) http.Header { h := good.Clone(); h.Del(name); return h }
@@ -38,6 +39,7 @@ func TestCallback_OnlyGenuineOnesWake(t *testing.T) {
 		"genuine":                         {"POST", body, good, 204, vectorKey},
 		"with the newer secret":           {"POST", body, secrets(t, otherSecret).SignMessage("m", now, []byte(body)), 204, vectorKey},
 		"of a request made again":         {"POST", `{"key":"` + vectorKey + `.2"}`, signed(`{"key":"` + vectorKey + `.2"}`), 204, vectorKey},
+		"with the longest key":            {"POST", `{"key":"` + longest + `"}`, signed(`{"key":"` + longest + `"}`), 204, longest},
 		"with more than the key":          {"POST", `{"status":"issued","key":"k"}`, signed(`{"status":"issued","key":"k"}`), 204, "k"},
 		"forged":                          {"POST", body, secrets(t, "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA").SignMessage("m", now, []byte(body)), 401, ""},
 		"altered":                         {"POST", strings.Replace(body, "019", "018", 1), good, 401, ""},

@@ -71,17 +71,20 @@ func TestHTTP_OnlyATrustedCertificateIsTalkedTo(t *testing.T) {
 	old.Config.ErrorLog = quiet
 	old.StartTLS()
 	defer old.Close()
-	for name, s := range map[string]*supplier.HTTP{
-		"self-signed":           connect(t, server.URL),
-		"for another host":      connect(t, strings.Replace(server.URL, "127.0.0.1", "localhost", 1), trusting),
-		"TLS 1.1":               connect(t, old.URL, trusting),
-		"no TLS":                connect(t, strings.Replace(start(t, server.Config.Handler.ServeHTTP), "http:", "https:", 1), trusting),
-		"a name that is nobody": connect(t, "https://supplier.invalid", trusting),
-		"nobody there":          connect(t, "https://127.0.0.1:1", trusting),
+	for name, tt := range map[string]struct {
+		s    *supplier.HTTP
+		want string
+	}{
+		"self-signed":           {connect(t, server.URL), "the certificate is not signed by an authority that is trusted"},
+		"for another host":      {connect(t, strings.Replace(server.URL, "127.0.0.1", "localhost", 1), trusting), "the certificate is not for the supplier's host"},
+		"TLS 1.1":               {connect(t, old.URL, trusting), "the TLS handshake failed"},
+		"no TLS":                {connect(t, strings.Replace(start(t, server.Config.Handler.ServeHTTP), "http:", "https:", 1), trusting), "the TLS handshake failed"},
+		"a name that is nobody": {connect(t, "https://supplier.invalid", trusting), ""}, // that depends on who resolves it
+		"nobody there":          {connect(t, "https://127.0.0.1:1", trusting), "the connection was refused, or broke off"},
 	} {
-		a, err := s.Submit(t.Context(), asked)
-		if err == nil || requests.Load() != 0 {
-			t.Errorf("%s: %s after %d requests", name, a.Outcome, requests.Load())
+		a, err := tt.s.Submit(t.Context(), asked)
+		if err == nil || !strings.HasPrefix(err.Error(), tt.want) || requests.Load() != 0 {
+			t.Errorf("%s: %s after %d requests, error %v, want %s", name, a.Outcome, requests.Load(), err, tt.want)
 		}
 		wantHarmless(t, err)
 	}
@@ -161,6 +164,7 @@ func TestHTTP_Offers(t *testing.T) {
 		"no retention":             {`{"offers":[]}`, 0, -1},
 		"a retention of nothing":   {`{"offers":[],"key_retention_seconds":0}`, 0, -1},
 		"a negative one":           {`{"offers":[],"key_retention_seconds":-1}`, 0, -1},
+		"a retention of a second":  {`{"offers":[],"key_retention_seconds":1}`, 0, time.Second},
 		"a fraction":               {`{"offers":[],"key_retention_seconds":1.5}`, 0, -1},
 		"no offers":                {`{"key_retention_seconds":null}`, 0, -1},
 		"null offers":              {`{"offers":null,"key_retention_seconds":null}`, 0, -1},
@@ -170,6 +174,8 @@ func TestHTTP_Offers(t *testing.T) {
 		"no least":                 {`{"offers":[{"max_usd":"50","left":1}],"key_retention_seconds":null}`, 0, -1},
 		"least above most":         {`{"offers":[{"min_usd":"51","max_usd":"50","left":1}],"key_retention_seconds":null}`, 0, -1},
 		"an odd amount":            {`{"offers":[{"min_usd":"5e1","max_usd":"50","left":1}],"key_retention_seconds":null}`, 0, -1},
+		"as many as may be":        {`{"offers":[` + strings.TrimSuffix(strings.Repeat(`{"min_usd":"50","max_usd":"50","left":1},`, 100), ",") + `],"key_retention_seconds":60}`, 0, time.Minute},
+		"one too many":             {`{"offers":[` + strings.TrimSuffix(strings.Repeat(`{"min_usd":"50","max_usd":"50","left":1},`, 101), ",") + `],"key_retention_seconds":60}`, 0, -1},
 		"too many":                 {`{"offers":[` + strings.TrimSuffix(strings.Repeat(`{},`, 101), ",") + `],"key_retention_seconds":null}`, 0, -1},
 	} {
 		s := connect(t, start(t, says(tt.body)), func(c *supplier.HTTPConfig) { c.KeyRetention = tt.configured })

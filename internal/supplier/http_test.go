@@ -8,6 +8,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"regexp"
 	"strings"
 	"testing"
@@ -108,7 +109,10 @@ func TestHTTP_AnswersAreReadAsTheContractSays(t *testing.T) {
 		"with fields of the future":    {but(t, pendingBody, `"key"`, `"x":[{"a":1,"a":2}],"Key2":null,"key"`), issue.Answer{Outcome: issue.Pending, Reference: "ord_1"}},
 		"a number as reference":        {but(t, pendingBody, "ord_1", "no 4242-4242 4242 4242"), issue.Answer{Outcome: issue.Pending}},
 		"a number within a reference":  {but(t, pendingBody, "ord_1", "1234242424242424242"), issue.Answer{Outcome: issue.Pending}},
+		"a short number":               {but(t, pendingBody, "ord_1", "42424242424"+card.LuhnDigit("42424242424")), issue.Answer{Outcome: issue.Pending}},
+		"a number after another":       {but(t, pendingBody, "ord_1", "111111111111/4242424242424242"), issue.Answer{Outcome: issue.Pending}},
 		"other digits as a reference":  {but(t, pendingBody, "ord_1", "111111111111"), issue.Answer{Outcome: issue.Pending, Reference: "111111111111"}},
+		"as long as it may be":         {says(pendingBody + strings.Repeat(" ", 64<<10-len(pendingBody))), issue.Answer{Outcome: issue.Pending, Reference: "ord_1"}},
 		"with spaces and a line break": {says(" " + pendingBody + "\n"), issue.Answer{Outcome: issue.Pending, Reference: "ord_1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -298,6 +302,40 @@ func wantHarmless(t *testing.T, err error, texts ...string) {
 	for _, text := range texts {
 		if regexp.MustCompile(`\d([ -]?\d){11,}`).MatchString(text) || strings.Contains(text, secret.Reveal()[6:]) || strings.Contains(text, "whsec_") {
 			t.Errorf("it shows too much: %s", text)
+		}
+	}
+}
+
+// What an operator reads tells a supplier that is in trouble from an address that is wrong.
+func TestHTTP_ErrorsSayWhatWasAnswered(t *testing.T) {
+	for want, answers := range map[string]http.HandlerFunc{
+		"HTTP status 200 with another type of content than the contract says": gives(200, "text/html", pendingBody),
+		"HTTP status 404": gives(404, "text/html", "<p>not found"),
+		"HTTP status 500": gives(500, problem, unknownBody),
+	} {
+		if _, err := connect(t, start(t, answers)).Submit(t.Context(), asked); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+func TestHTTP_KeysAreAsLongAsTheContractAllows(t *testing.T) {
+	s := connect(t, start(t, func(w http.ResponseWriter, r *http.Request) {
+		says(strings.Replace(pendingBody, vectorKey, path.Base(r.URL.Path), 1))(w, r)
+	}))
+	for name, tt := range map[string]struct {
+		r    issue.Request
+		good bool
+	}{
+		"64 letters":                     {issue.Request{Key: strings.Repeat("k", 64)}, true},
+		"65 letters":                     {issue.Request{Key: strings.Repeat("k", 65)}, false},
+		"64 with the declines":           {issue.Request{Key: strings.Repeat("k", 62), Declines: 9}, true},
+		"65 with the declines":           {issue.Request{Key: strings.Repeat("k", 62), Declines: 10}, false},
+		"what is no path's end":          {issue.Request{Key: "../x"}, false},
+		"declines of its own are no key": {issue.Request{Key: "k.1"}, false},
+	} {
+		if _, err := s.Lookup(t.Context(), tt.r); (err == nil) != tt.good {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package supplier_test
 
 import (
 	"context"
+	"encoding/base64"
 	"net/http"
 	"os"
 	"regexp"
@@ -148,6 +149,15 @@ func TestSignature_CallbacksAreStandardWebhooks(t *testing.T) {
 	header.Set("Webhook-Signature", theirs)
 	if err := secrets(t, secret).VerifyMessage(header, body, now); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestSignature_SecretsOf24To64Bytes(t *testing.T) {
+	for n, good := range map[int]bool{23: false, 24: true, 64: true, 65: false} {
+		_, err := supplier.ParseSecrets(card.Secret("whsec_" + base64.StdEncoding.EncodeToString(make([]byte, n))))
+		if (err == nil) != good {
+			t.Errorf("%d bytes: %v", n, err)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -139,6 +140,35 @@ func TestStock_CancelsWhatIsNotIssued(t *testing.T) {
 	})
 }
 
+// Only what was given out is a card's. Unknown has it asked for again, which after a fault would be too early to say.
+func TestStock_LooksUpWhatWasGivenOut(t *testing.T) {
+	onShelf(t, func(t *testing.T, s *shelf) {
+		s.shelve(row("100", 1, "11/27"))
+		r := request(100_00)
+		_, err := rig.OpenSQL(t, s.url).Exec("UPDATE stock SET state = 'reserved', card_uuid = $1", uuid.MustParse(r.Key))
+		need(t, err)
+		want(t, s.Lookup, r, issue.Unknown)
+		want(t, s.Submit, r, issue.Issued)
+		want(t, s.Lookup, r, issue.Issued)
+		stock, err := supplier.NewStock("shelf", brokenStore{s.db}, s.v, supplier.StockConfig{})
+		need(t, err)
+		for what, f := range map[string]call{"look up": stock.Lookup, "cancel": stock.Cancel} {
+			if a, err := f(t.Context(), r); !errors.Is(err, errBroken) || a != (issue.Answer{}) {
+				t.Errorf("%s: %s, error %v", what, a.Outcome, err)
+			}
+		}
+	})
+}
+
+// brokenStore is a store that can't find an item.
+type brokenStore struct{ *store.Store }
+
+var errBroken = errors.New("broken pipe")
+
+func (brokenStore) StockItem(context.Context, string, uuid.UUID) (card.StockItem, error) {
+	return card.StockItem{}, errBroken
+}
+
 // Whatever was wiped is not given out a second time, and nothing else in its place.
 func TestStock_AWipedItemIsNotReplaced(t *testing.T) {
 	onShelf(t, func(t *testing.T, s *shelf) {
@@ -211,6 +241,9 @@ func TestStock_TellsTheLogOnceThatItIsLow(t *testing.T) {
 		tick("")
 		s.shelve(row("100", 3, "11/27"), row("100", 4, "11/27"))
 		tick(`msg="stock is no longer low" supplier=shelf usd=100 left=2`)
+		// They expire as December begins, and are sold no more once one could expire before it is paid for and used.
+		s.now = time.Date(2027, 12, 1, 0, 0, 0, 0, time.UTC).Add(-961 * time.Hour)
+		tick(`level=WARN msg="stock is low: import cards" supplier=shelf usd=100 left=0 limit=2`)
 	})
 }
 
@@ -249,6 +282,32 @@ func TestImport_NamesEveryBadLineAndQuotesNothing(t *testing.T) {
 		}
 		if found.Wrong != len(want) || found.Cards[100_00] != 1 {
 			t.Errorf("%d wrong, %d good", found.Wrong, found.Cards[100_00])
+		}
+	})
+}
+
+// Whoever imports cards learns how many of them are about to expire, and may use the amounts at both ends.
+func TestImport_CountsWhatExpiresSoon(t *testing.T) {
+	onShelf(t, func(t *testing.T, s *shelf) {
+		i, wrong := s.importing()
+		file := header + row("50", 1, "12/26") + row("750", 2, "12/26") + row("750", 3, "12/27")
+		found, err := i.Check(t.Context(), strings.NewReader(file))
+		need(t, err)
+		if found.Soon != 2 || found.Cards[50_00] != 1 || found.Cards[750_00] != 2 || len(*wrong) > 0 {
+			t.Errorf("%d expire soon, want 2; of 50 US dollars %d, of 750 %d; wrong: %q", found.Soon, found.Cards[50_00], found.Cards[750_00], *wrong)
+		}
+	})
+}
+
+func TestImport_TellsHowFarItIsEveryTenThousandLines(t *testing.T) {
+	onShelf(t, func(t *testing.T, s *shelf) {
+		i, wrong := s.importing()
+		var told []int
+		i.Progress = func(lines int) { told = append(told, lines) }
+		_, err := i.Check(t.Context(), strings.NewReader(header+strings.Repeat("bad\n", 20_001)))
+		need(t, err)
+		if !slices.Equal(told, []int{10_000, 20_000}) || len(*wrong) != 20_001 {
+			t.Errorf("told %v, %d lines are wrong", told, len(*wrong))
 		}
 	})
 }

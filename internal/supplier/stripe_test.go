@@ -257,6 +257,24 @@ func TestStripe_JudgesTheCardAsItIs(t *testing.T) {
 	}
 }
 
+func TestStripe_ACardExpiresWhenStripeSays(t *testing.T) {
+	for _, tt := range []struct {
+		year, month int
+		want        card.Secret // "" if it can't be on a card
+	}{
+		{2030, 1, "01/30"}, {2030, 12, "12/30"}, {2099, 12, "12/99"},
+		{2030, 0, ""}, {2030, 13, ""}, {1999, 12, ""}, {2100, 1, ""},
+	} {
+		f := newFakeStripe(t)
+		s := f.supplier(t)
+		r, c := f.submitted(t, s, ordered())
+		c["exp_year"], c["exp_month"] = tt.year, tt.month
+		if a := want(t, s.Lookup, r, issue.Issued); a.Credentials.ExpirationDate != tt.want {
+			t.Errorf("%d/%d: %q, want %q", tt.month, tt.year, a.Credentials.ExpirationDate.Reveal(), tt.want.Reveal())
+		}
+	}
+}
+
 func TestStripe_NothingThatStripeWritesIsToldOrPrinted(t *testing.T) {
 	out, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
@@ -345,6 +363,7 @@ func TestStripeConfig_IsChecked(t *testing.T) {
 		"a secret key":   {func(c *supplier.StripeConfig) { c.Key = "sk_live_1" }, "stripe: the API key must be a restricted one, rk_live_...: a secret key may do everything with the account"},
 		"no cardholder":  {func(c *supplier.StripeConfig) { c.Cardholder = "" }, "stripe: the cardholder must be an id such as ich_1MsKAB2eZvKYlo2C3eZ2BdvK"},
 		"a path":         {func(c *supplier.StripeConfig) { c.Cardholder = "ich_1/../x" }, "stripe: the cardholder must be an id such as ich_1MsKAB2eZvKYlo2C3eZ2BdvK"},
+		"32 bytes":       {func(c *supplier.StripeConfig) { c.PageSecret = "12345678901234567890123456789012" }, ""},
 		"a short secret": {func(c *supplier.StripeConfig) { c.PageSecret = "1234567890123456789012345678901" }, "stripe: the secret of the page must have at least 32 bytes"},
 		"an http page":   {func(c *supplier.StripeConfig) { c.Page = "http://cards.example" }, "stripe: the page must be an https address without user, query and fragment"},
 		"a query":        {func(c *supplier.StripeConfig) { c.Page = "https://cards.example?a=b" }, "stripe: the page must be an https address without user, query and fragment"},
