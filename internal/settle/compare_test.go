@@ -17,6 +17,7 @@ import (
 // watched records what was read of a chain, hides a transaction, and adds others.
 type watched struct {
 	settle.Chain
+	asked  settle.Query // last
 	last   settle.View
 	blocks int64 // how many newest ones were read
 	shown  int   // how many transfers the last view had
@@ -39,7 +40,7 @@ func (c *watched) Scan(ctx context.Context, q settle.Query) (settle.View, error)
 		}
 	}
 	v.Transfers = append(kept, c.listed...)
-	c.last, c.blocks, c.shown = v, v.Tip.Height-v.Since, len(v.Transfers)
+	c.asked, c.last, c.blocks, c.shown = q, v, v.Tip.Height-v.Since, len(v.Transfers)
 	return v, err
 }
 
@@ -378,6 +379,11 @@ func TestWatcher_OlderBlocksWithLockedTransfersAreComparedInTurn(t *testing.T) {
 				if chain.last.Covers(h) {
 					older++
 					read[h]++
+				}
+			}
+			for i, b := range chain.asked.Again[1:] {
+				if before := chain.asked.Again[i]; b.First == before.Last+1 {
+					t.Errorf("blocks %d to %d are asked for in two stretches", before.First, b.Last)
 				}
 			}
 			if older > 10 {

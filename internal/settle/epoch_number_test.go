@@ -1,7 +1,9 @@
 package settle_test
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -96,5 +98,24 @@ func TestWatcher_TheFirstEpochOfAnOldDatabaseMakesAddressesAtOnce(t *testing.T) 
 	check(t, err)
 	if after.Free != branchPool || after.Newest.Position != before.Newest.Position+branchPool {
 		t.Errorf("%d addresses are free, the newest is %d after %d", after.Free, after.Newest.Position, before.Newest.Position)
+	}
+}
+
+// Whoever reads the log learns why nothing is sold meanwhile, but not with each pass, and how much was skipped in the end.
+func TestWatcher_TheLogSaysWhatAnEpochSkips(t *testing.T) {
+	t.Parallel()
+	b := newBranch(t)
+	b.sell(30, map[string]bool{})
+	newest := b.purse.beacon.Position
+	copied := b.backup()
+	older(t, copied, time.Minute)
+	check(t, b.store.Close())
+	b = openBranch(t, copied, &purse{made: newest + 1}, b.account) // which has none of the addresses of that minute yet
+	b.pass()
+	pool, err := b.store.AddressPool(t.Context(), "monero")
+	check(t, err)
+	skipped := pool.Newest.Position - int64(pool.Free) - newest
+	if log := b.log.String(); skipped < 600 || strings.Count(log, "no cards are sold meanwhile") != 1 || !strings.Contains(log, fmt.Sprintf(" skipped=%d\n", skipped)) {
+		t.Errorf("%d addresses were skipped; the log says\n%s", skipped, log)
 	}
 }

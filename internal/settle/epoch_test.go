@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -94,8 +95,9 @@ type branch struct {
 	watcher *settle.Watcher
 	purse   *purse
 	account uuid.UUID
-	woken   bool          // it wants another pass at once
-	later   time.Duration // how much time has passed that the machine's clock does not show
+	log     strings.Builder // the watcher's
+	woken   bool            // it wants another pass at once
+	later   time.Duration   // how much time has passed that the machine's clock does not show
 }
 
 const branchPool = 20
@@ -112,7 +114,7 @@ func openBranch(t *testing.T, path string, p *purse, account uuid.UUID) *branch 
 	check(t, err)
 	wake := nobody()
 	wake.Pass = func() { b.woken = true }
-	b.watcher, err = settle.New(b.store, &dial{usd: "150"}, p, wake, quiet, settle.Config{PoolSize: branchPool, FillBatch: 64, AddressRate: 10, Beacon: true,
+	b.watcher, err = settle.New(b.store, &dial{usd: "150"}, p, wake, slog.New(slog.NewTextHandler(&b.log, nil)), settle.Config{PoolSize: branchPool, FillBatch: 64, AddressRate: 10, Beacon: true,
 		Quiet: time.Second})
 	check(t, err)
 	return b
