@@ -17,5 +17,8 @@ func (p Pace) Spent(now time.Time) time.Time { return p.spent(now) }
 // After is after.
 func (p Pace) After(until, now time.Time, n int) time.Time { return p.after(until, now, n) }
 
+// Since is since.
+func (p Pace) Since(until, then, now time.Time) int64 { return p.since(until, then, now) }
+
 // Proves is proves.
 func (b Beacon) Proves(pool Pool, markedAt, now time.Time) bool { return b.proves(pool, markedAt, now) }

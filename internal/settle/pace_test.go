@@ -32,10 +32,31 @@ func TestPace_ABurstAtOnceAndThenItsRate(t *testing.T) {
 	allows(until, 20)
 }
 
+// However addresses were made in a time that is lost, there are no more of them than are skipped for it; and hardly fewer, if it was fast.
+func TestPace_ALostTimeCanHaveMadeNoMoreThanAreSkipped(t *testing.T) {
+	p, then := settle.NewPace(10, 20), time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC)
+	for name, before := range map[string]time.Time{"nothing of the burst was used": {}, "half of it": p.After(time.Time{}, then, 10), "all of it": p.Spent(then)} {
+		for _, lost := range []time.Duration{0, time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, time.Second, time.Minute} {
+			var made int64
+			until := before
+			for now := then; !now.After(then.Add(lost)); now = now.Add(time.Millisecond) {
+				n := p.Allows(until, now)
+				made, until = made+int64(n), p.After(until, now, n)
+			}
+			if skipped := p.Since(before, then, then.Add(lost)); skipped < made || skipped > made+1 {
+				t.Errorf("%s, %s: %d addresses are skipped, and %d can have been made", name, lost, skipped, made)
+			}
+		}
+	}
+}
+
 func TestPace_NoLimit(t *testing.T) {
 	p, now := settle.NewPace(0, 20), time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC)
 	if until := p.After(now, now, 1000); !until.Equal(now) || p.Allows(until, now) < 1_000_000 {
 		t.Errorf("%v, allows %d", until, p.Allows(until, now))
+	}
+	if skipped := p.Since(now, now, now.Add(time.Hour)); skipped != 0 { // it can't be estimated
+		t.Errorf("%d addresses are skipped", skipped)
 	}
 }
 
