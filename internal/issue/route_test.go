@@ -109,6 +109,7 @@ func TestRoute_AnotherSupplierIsAskedOnlyAfterAClearRefusal(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			onEach(t, func(t *testing.T, r *room) {
 				m := r.market(n, time.Hour)
+				m.disk.patient = true // or all that were silent would come again in a row, and their supplier be taken for ill
 				combinations := 1
 				for range n {
 					combinations *= kinds
