@@ -62,7 +62,7 @@ var refusals = map[string][]string{
 	"letters, digits, hyphens and dots": {
 		"https://shop_1.example.com/", "https://shop..example.com/", "https://.example.com/", "https://-shop.example.com/", "https://shop-.example.com/",
 		"https://*.example.com/", "https://shop,example.com/", "https://shop!.example.com/", "https://%EF%BC%91.example.com/",
-		"https://" + strings.Repeat("a", 64) + ".example.com/", "https://" + strings.Repeat("a.", 126) + "com/", "https://$(id).example.com/",
+		"https://" + strings.Repeat("a", 64) + ".example.com/", "https://" + strings.Repeat("a.", 126) + "com/", "https://a" + strings.Repeat("a.", 125) + "com/", "https://$(id).example.com/",
 	},
 	"the internet can reach": {
 		"https://localhost/", "https://LocalHost:8443/", "https://a.localhost/", "https://printer.local/", "https://metadata.google.internal/",
@@ -105,6 +105,7 @@ func TestGuard_AcceptsURLs(t *testing.T) {
 		"https://shop.example.com:1024/", "https://shop.example.com:65535/hooks?shop=1&x=%20", "https://shop.example.com?x", "https://a.co/@me",
 		"https://xn--bcher-kva.example/", "https://1.example.com/", "https://0x7f.example.com/", "https://a--b.example.com/", "https://localhost.example.com/",
 		"https://internal.example.com/", "https://93.184.216.34/", "https://8.8.8.8:8443/", "https://[2606:4700::1111]/", "https://[2606:4700::1111]:8443/x",
+		"https://AZaz09.example.com/", "https://" + strings.Repeat("a", 63) + ".example.com/", "https://" + strings.Repeat("a.", 125) + "com/",
 		"https://shop.example.com/?next=http://127.0.0.1/", "https://shop.example.com/%2e%2e/%0d%0a", "https://shop.example.com/" + strings.Repeat("a", 2048-25),
 	} {
 		if err := (Guard{}).CheckURL(raw); err != nil {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -102,6 +103,69 @@ func TestKeeper(t *testing.T) {
 			if name == "everything that is old" && !strings.Contains(log.String(), "events=450 expired_cards=300") {
 				t.Errorf("logged: %s", &log)
 			}
+		})
+	}
+}
+
+// Whoever reads the log learns of what is gone, and nothing where nothing was due.
+func TestKeeper_LogsWhatItDeleted(t *testing.T) {
+	for name, tt := range map[string]struct {
+		events, cards int
+		want          string // "" for no line
+	}{
+		"nothing":     {0, 0, ""},
+		"events only": {3, 0, "events=3 expired_cards=0"},
+		"cards only":  {0, 2, "events=0 expired_cards=2"},
+	} {
+		var log bytes.Buffer
+		s := &shelf{held: true, events: map[uuid.UUID]int{{1}: tt.events}, cards: map[uuid.UUID]int{{2}: tt.cards}}
+		keeper, err := retain.New(s, slog.New(slog.NewTextHandler(&log, nil)), retain.Config{Policy: retain.Policy{Expired: 365 * day, Events: 90 * day}, Currencies: []string{"monero"}})
+		if err == nil {
+			err = keeper.Tick(t.Context())
+		}
+		if got := log.String(); err != nil || (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: error %v, logged: %s", name, err, got)
+		}
+	}
+}
+
+// slowShelf is a store that takes its time to delete.
+type slowShelf struct{ *shelf }
+
+func (s slowShelf) PruneEvents(ctx context.Context, account uuid.UUID, age time.Duration, n int) (int, error) {
+	time.Sleep(10 * time.Millisecond)
+	return s.shelf.PruneEvents(ctx, account, age, n)
+}
+
+// Requests come first: the database has nine times as long for them as for what is deleted.
+func TestKeeper_LeavesTheDatabaseToOthersMostOfTheTime(t *testing.T) {
+	for name, own := range map[string]bool{"by its own timer": false, "by a timer of the test": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := retain.Config{Policy: retain.Policy{Events: 90 * day}}
+				var paused []time.Duration
+				if own {
+					cfg.Pause = func(_ context.Context, length time.Duration) { paused = append(paused, length) }
+				}
+				began := time.Now()
+				keeper, err := retain.New(slowShelf{&shelf{held: true, events: map[uuid.UUID]int{{1}: 450}}}, slog.New(slog.DiscardHandler), cfg)
+				if err == nil {
+					err = keeper.Tick(t.Context())
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, deleting := 2*90*time.Millisecond, 4*10*time.Millisecond // three pages of the first account, and none of the second
+				if own {
+					if diff := cmp.Diff([]time.Duration{90 * time.Millisecond, 90 * time.Millisecond}, paused); diff != "" {
+						t.Error(diff)
+					}
+					want = 0
+				}
+				if got := time.Since(began) - deleting; got != want {
+					t.Errorf("paused for %s, want %s", got, want)
+				}
+			})
 		})
 	}
 }

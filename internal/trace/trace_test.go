@@ -90,6 +90,58 @@ func TestServe_HonoursOnlyAValidParent(t *testing.T) {
 	}
 }
 
+// parents has the traces of cards, until it breaks.
+type parents struct {
+	found map[uuid.UUID]string
+	err   error
+	asked int
+}
+
+func (p *parents) TraceParents(context.Context, []uuid.UUID) (map[uuid.UUID]string, error) {
+	p.asked++
+	return p.found, p.err
+}
+
+// Work on a card continues the trace of the request that ordered it. If that can't be found out, it has a trace of its own: work goes on.
+func TestWork_ContinuesTheTraceOfItsCard(t *testing.T) {
+	card := uuid.New()
+	known := map[uuid.UUID]string{card: parent}
+	for name, tt := range map[string]struct {
+		cards *parents
+		ids   []uuid.UUID
+		card  uuid.UUID
+		asked int
+		joins bool
+	}{
+		"known":            {&parents{found: known}, []uuid.UUID{card}, card, 1, true},
+		"not known":        {&parents{}, []uuid.UUID{card}, card, 1, false},
+		"out of reach":     {&parents{found: known, err: context.DeadlineExceeded}, []uuid.UUID{card}, card, 1, false},
+		"nobody asks":      {&parents{found: known}, nil, card, 0, false},
+		"of no card":       {&parents{found: known}, []uuid.UUID{uuid.Nil}, uuid.Nil, 1, false},
+		"nobody remembers": {nil, []uuid.UUID{card}, card, 0, false},
+	} {
+		tracer, spans := recording(t)
+		if tt.cards != nil {
+			tracer = tracer.With(tt.cards)
+		}
+		pass := tracer.Passed(t.Context(), "pass", time.Time{})
+		_, work := tracer.Work(t.Context(), tracer.Causes(t.Context(), tt.ids), tt.card, "work", pass)
+		work.End()
+		_, alone := tracer.Send(t.Context(), nil, tt.card, "send")
+		alone.End()
+		s := spans.Ended()
+		if joined := s[0].SpanContext().TraceID().String() == parent[3:35]; joined != tt.joins || len(s[0].Links()) != 1 || len(s[1].Links()) != 0 {
+			t.Errorf("%s: joins %t, want %t; links to %v and %v", name, joined, tt.joins, s[0].Links(), s[1].Links())
+		}
+		if tt.cards != nil && tt.cards.asked != tt.asked {
+			t.Errorf("%s: asked %d times, want %d", name, tt.cards.asked, tt.asked)
+		}
+		if said := len(s[0].Attributes()) == 1 && s[0].Attributes()[0].Value.AsString() == tt.card.String(); said != (tt.card != uuid.Nil) {
+			t.Errorf("%s: attributes %v", name, s[0].Attributes())
+		}
+	}
+}
+
 func BenchmarkEverything(b *testing.B) {
 	ctx, h, cards := b.Context(), http.Header{"Traceparent": {parent}}, []uuid.UUID{uuid.New()}
 	for name, sampler := range map[string]sdk.Sampler{"off": nil, "not sampled": sdk.NeverSample(), "on": sdk.AlwaysSample()} {
