@@ -88,7 +88,7 @@ func newSide(t *testing.T, change ...func(*reference.Config)) *side {
 	t.Helper()
 	secrets, err := supplier.ParseSecrets(secret)
 	check(t, err)
-	s := &side{t: t, clock: &clock{now: time.Now()}, log: &lines{}, file: filepath.Join(t.TempDir(), "supplier.db")}
+	s := &side{t: t, clock: &clock{now: time.Now().Truncate(time.Millisecond)}, log: &lines{}, file: filepath.Join(t.TempDir(), "supplier.db")}
 	cfg := reference.Config{File: s.file, Secrets: secrets, Now: s.clock.Now, Log: slog.New(slog.NewTextHandler(s.log, nil)), Slowness: time.Second}
 	for _, f := range change {
 		f(&cfg)

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -58,6 +60,9 @@ func TestServer_TheSameKeyIsTheSameCard(t *testing.T) {
 	first := s.submit(asked, issue.Issued)
 	if first != s.submit(asked, issue.Issued) || first != s.lookup(asked, issue.Issued) || flaw(first, s.clock.Now()) != "" {
 		t.Errorf("another card, or one that is flawed: %s", flaw(first, s.clock.Now()))
+	}
+	if first.Reference != "ref_k_1" { // the first of its key
+		t.Errorf("its reference is %s", first.Reference)
 	}
 	if a, err := s.http.Submit(t.Context(), issue.Request{Key: "k", USD: 101_00}); err == nil { // a conflict
 		t.Errorf("%s", a.Outcome)
@@ -148,8 +153,10 @@ func TestServer_DeclinesAreFinalForTheirKey(t *testing.T) {
 	offers(1)
 	s.submit(issue.Request{Key: "n", USD: 55_00}, issue.Issued)
 	offers(0)
-	if a := s.submit(issue.Request{Key: "o", USD: 55_00}, issue.Declined); !a.Temporary {
-		t.Error("not temporary")
+	for key, usd := range map[string]card.USD{"o": 50_00, "p": 55_00, "q": 60_00} {
+		if a := s.submit(issue.Request{Key: key, USD: usd}, issue.Declined); !a.Temporary {
+			t.Errorf("that there is no card of %s is not temporary", usd)
+		}
 	}
 	s.wantLedger("l", "asked", "declined")
 }
@@ -215,8 +222,9 @@ func TestServer_TellsOfPendingCards(t *testing.T) {
 	defer receiver.Close()
 	s := newSide(t, func(c *reference.Config) { c.CallbackURL = receiver.URL + supplier.CallbackPath("acme") })
 	now = s.clock.Now
-	s.behave("pending=1x")
+	s.behave("pending=2x")
 	s.submit(issue.Request{Key: "k", USD: 100_00, Declines: 3}, issue.Pending)
+	s.submit(issue.Request{Key: "l", USD: 100_00}, issue.Pending)
 	s.submit(issue.Request{Key: "prompt", USD: 100_00}, issue.Issued)
 	tick := func(want ...string) {
 		t.Helper()
@@ -227,9 +235,12 @@ func TestServer_TellsOfPendingCards(t *testing.T) {
 	}
 	tick()
 	s.clock.pass(3 * time.Second)
-	tick() // it is refused
-	tick("k")
-	tick("k")
+	tick("l") // the other one is refused
+	tick("l", "k")
+	tick("l", "k")
+	if log := s.log.text(); strings.Count(log, "callback") != 1 || !strings.Contains(log, `msg="callback refused" key=k.3 status=500`) {
+		t.Errorf("the log says %s", log)
+	}
 	s.lookup(issue.Request{Key: "k", USD: 100_00, Declines: 3}, issue.Issued)
 }
 
@@ -296,11 +307,38 @@ func TestRule_TextsAndBack(t *testing.T) {
 			t.Errorf("%s: %s, %v", text, r, err)
 		}
 	}
+	if r, err := reference.ParseRule("slow=1"); err != nil || r.String() != "slow" {
+		t.Errorf("always: %s, %v", r, err)
+	}
 	for _, text := range []string{"", "fast", "slow=", "slow=x", "slow=0x", "slow=-1x", "slow=1.5", "slow=-0.1", "slow=NaN", "Slow"} {
 		if r, err := reference.ParseRule(text); err == nil {
 			t.Errorf("%s: %s", text, r)
 		}
 	}
+}
+
+func TestRule_AProbabilityOfNothingIsNever(t *testing.T) {
+	s := newSide(t)
+	s.behave("declining=0", "out-of-stock=0")
+	s.submit(asked, issue.Issued)
+	s.behave("declining=1")
+	s.submit(issue.Request{Key: "l", USD: 100_00}, issue.Declined)
+}
+
+func TestServer_SlowTakesTwoSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		secrets, err := supplier.ParseSecrets(secret)
+		check(t, err)
+		s, err := reference.Open(reference.Config{File: filepath.Join(t.TempDir(), "supplier.db"), Secrets: secrets, Rules: []reference.Rule{{Behaviour: reference.Slow, Probability: 1}}})
+		check(t, err)
+		defer func() { check(t, s.Close()) }()
+		began, r, w := time.Now(), httptest.NewRequest("GET", "/offers", nil), httptest.NewRecorder()
+		r.Header = secrets.SignRequest("GET", "/offers", began, nil)
+		s.ServeHTTP(w, r)
+		if took := time.Since(began); w.Code != 200 || took != 2*time.Second {
+			t.Errorf("status %d after %s", w.Code, took)
+		}
+	})
 }
 
 // The same seed makes the same supplier.
