@@ -115,7 +115,9 @@ func TestWatcher_TheLogSaysWhatAnEpochSkips(t *testing.T) {
 	pool, err := b.store.AddressPool(t.Context(), "monero")
 	check(t, err)
 	skipped := pool.Newest.Position - int64(pool.Free) - newest
-	if log := b.log.String(); skipped < 600 || strings.Count(log, "no cards are sold meanwhile") != 1 || !strings.Contains(log, fmt.Sprintf(" skipped=%d\n", skipped)) {
+	log := b.log.String()
+	lines := strings.Count(log, "no cards are sold meanwhile") // of nine passes or more
+	if skipped < 600 || lines < 1 || lines > 2 || !strings.Contains(log, fmt.Sprintf(" skipped=%d\n", skipped)) {
 		t.Errorf("%d addresses were skipped; the log says\n%s", skipped, log)
 	}
 }
