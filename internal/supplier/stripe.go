@@ -42,7 +42,6 @@ type Stripe struct {
 	cfg     StripeConfig
 	page    *url.URL
 	backend stripe.Backend
-	api     *stripe.Client
 }
 
 var _ issue.Supplier = (*Stripe)(nil)
@@ -56,8 +55,7 @@ func NewStripe(cfg StripeConfig) (*Stripe, error) {
 	if err != nil {
 		return nil, errors.New("stripe: the page is not a web address") // Validate has seen to that
 	}
-	backend := newStripeBackend(cfg.URL)
-	return &Stripe{cfg: cfg, page: page, backend: backend, api: stripe.NewClient(cfg.Key.Reveal(), stripe.WithBackends(&stripe.Backends{API: backend}))}, nil
+	return &Stripe{cfg: cfg, page: page, backend: newStripeBackend(cfg.URL)}, nil
 }
 
 // Name implements issue.Supplier.
@@ -77,7 +75,8 @@ func (s *Stripe) Submit(ctx context.Context, r issue.Request) (issue.Answer, err
 			return found, err
 		}
 	}
-	created, err := s.api.V1IssuingCards.Create(ctx, s.order(r))
+	created := &stripe.IssuingCard{}
+	err := s.call(ctx, http.MethodPost, stripeCards, s.order(r), created)
 	if reason, temporary, is := declined(err); is {
 		return issue.Answer{Outcome: issue.Declined, Reason: reason, Temporary: temporary}, nil
 	}
@@ -115,11 +114,12 @@ func (s *Stripe) Cancel(ctx context.Context, r issue.Request) (issue.Answer, err
 		return issue.Answer{}, errors.New("stripe: cancel: " + othersCard)
 	}
 	if c.Status != stripe.IssuingCardStatusCanceled {
-		c, err = s.api.V1IssuingCards.Update(ctx, c.ID, &stripe.IssuingCardUpdateParams{Status: stripe.String(string(stripe.IssuingCardStatusCanceled))})
-		if err != nil {
+		params := &stripe.IssuingCardUpdateParams{Status: stripe.String(string(stripe.IssuingCardStatusCanceled))}
+		now := &stripe.IssuingCard{}
+		if err := s.call(ctx, http.MethodPost, stripeCards+"/"+url.PathEscape(c.ID), params, now); err != nil {
 			return issue.Answer{}, fmt.Errorf("stripe: cancel: %w", plainStripe(ctx, err))
 		}
-		if c.Status != stripe.IssuingCardStatusCanceled {
+		if now.Status != stripe.IssuingCardStatusCanceled {
 			return issue.Answer{}, errors.New("stripe: cancel: the card is not canceled yet")
 		}
 	}
@@ -129,8 +129,8 @@ func (s *Stripe) Cancel(ctx context.Context, r issue.Request) (issue.Answer, err
 // Offers returns what cards can be had for: up to the Issuing balance in US dollars, if the cardholder is active. Stripe sets nothing aside
 // for a card, so that the balance also has to last for the cards that are not used up yet.
 func (s *Stripe) Offers(ctx context.Context) ([]card.Offer, error) {
-	holder, err := s.api.V1IssuingCardholders.Retrieve(ctx, s.cfg.Cardholder, nil)
-	if err != nil {
+	holder, balance := &stripe.IssuingCardholder{}, &stripe.Balance{}
+	if err := s.call(ctx, http.MethodGet, "/v1/issuing/cardholders/"+url.PathEscape(s.cfg.Cardholder), &stripe.IssuingCardholderRetrieveParams{}, holder); err != nil {
 		return nil, fmt.Errorf("stripe: cardholder: %w", plainStripe(ctx, err))
 	}
 	if holder.ID != s.cfg.Cardholder || holder.Status == "" {
@@ -139,8 +139,7 @@ func (s *Stripe) Offers(ctx context.Context) ([]card.Offer, error) {
 	if holder.Status != stripe.IssuingCardholderStatusActive || holder.Requirements != nil && holder.Requirements.DisabledReason != "" {
 		return nil, nil
 	}
-	balance, err := s.api.V1Balance.Retrieve(ctx, nil)
-	if err != nil {
+	if err := s.call(ctx, http.MethodGet, "/v1/balance", &stripe.BalanceRetrieveParams{}, balance); err != nil {
 		return nil, fmt.Errorf("stripe: balance: %w", plainStripe(ctx, err))
 	}
 	if balance.Issuing == nil {
@@ -217,7 +216,7 @@ func (s *Stripe) search(ctx context.Context, r issue.Request) (string, error) {
 			Data    []*stripe.IssuingCard `json:"data"`
 			HasMore *bool                 `json:"has_more"`
 		}
-		err := s.backend.CallRaw(http.MethodGet, "/v1/issuing/cards", s.cfg.Key.Reveal(), []byte(query.Encode()), &stripe.Params{Context: ctx}, &list)
+		err := s.backend.CallRaw(http.MethodGet, stripeCards, s.cfg.Key.Reveal(), []byte(query.Encode()), &stripe.Params{Context: ctx}, &list)
 		switch {
 		case err != nil:
 			return "", fmt.Errorf("stripe: list cards: %w", plainStripe(ctx, err))
@@ -249,8 +248,8 @@ func (s *Stripe) retrieve(ctx context.Context, id string, expand ...string) (*st
 	for _, field := range expand {
 		params.AddExpand(field)
 	}
-	c, err := s.api.V1IssuingCards.Retrieve(ctx, id, params)
-	if err != nil {
+	c := &stripe.IssuingCard{}
+	if err := s.call(ctx, http.MethodGet, stripeCards+"/"+url.PathEscape(id), params, c); err != nil {
 		return nil, fmt.Errorf("stripe: retrieve the card: %w", plainStripe(ctx, err))
 	}
 	if c.Object != "issuing.card" || c.ID != id {

@@ -102,6 +102,16 @@ func newStripeBackend(api string) stripe.Backend {
 	})
 }
 
+// stripeCards is where Stripe's cards are.
+const stripeCards = "/v1/issuing/cards"
+
+// call sends a request of stripe-go's, and reads the answer. The methods of stripe.Client do the same, but with them all that Stripe sells
+// would be linked into the program.
+func (s *Stripe) call(ctx context.Context, method, path string, params stripe.ParamsContainer, answer stripe.LastResponseSetter) error {
+	params.GetParams().Context = ctx
+	return s.backend.Call(method, path, s.cfg.Key.Reveal(), params, answer)
+}
+
 func newStripeTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:                  nil, // that of the environment would see card numbers if it is trusted
