@@ -125,8 +125,12 @@ release-check: ## Build a release twice and compare every byte; install the pack
 	cd tools/release && go test -count=1 ./...
 	tools/release/check
 
-image: ## Pack the archive of 'make release' as a container's image into dist/, and run it; needs buildah, and podman with runc
-	tools/release/image
+install-check: ## Follow the pages about installing and reverse proxies, in a clean Debian that is booted, up to an alarm that is seen; as root
+	@tools/deps install
+	tools/release/install-check
+
+image: ## Pack the archives of 'make release' as containers' images into dist/, and run this machine's; needs buildah, and podman with runc
+	@for arch in $${ARCHES:-amd64 arm64}; do ARCH=$$arch tools/release/image || exit; done
 
 lint: ## Check style: gofmt, vet, module files, and the contracts by Redocly and Spectral
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; exit 1; }
@@ -176,4 +180,4 @@ deps: ## Install what the tests need (PostgreSQL, PgBouncer, Monero, a C compile
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: run build quick test test-old-monero simulate mutants e2e drill chaos bench alarms plans browser generated-requests prism generate generate-typescript typescript release-typescript release release-check image lint compat compat-prose compat-check verify deps help test-client api api-check api-release soak ha
+.PHONY: run build quick test test-old-monero simulate mutants e2e drill chaos bench alarms plans browser generated-requests prism generate generate-typescript typescript release-typescript release release-check install-check image lint compat compat-prose compat-check verify deps help test-client api api-check api-release soak ha
