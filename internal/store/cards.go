@@ -45,12 +45,16 @@ const selectCards = "SELECT " + cardsSelected + " " + fromCards
 // ownSelected is the client's own data. It can be long: only what is for clients selects it, one card or a page of them.
 const ownSelected = ", c.reference, c.metadata "
 
-const cardsAlone = ` c.uuid, c.account_id, c.created_at, c.usd_cents, c.currency, c.amount, c.address, c.rate, c.rate_at,
-	c.rate_source, c.expires_at, c.confirmations_required, COALESCE(c.idempotency_key, '') AS idempotency_key, c.request_hash,
-	c.status, c.payment_state, c.received, c.settled, c.height, c.accepted, c.refunded, c.written_off, c.canceled_at,
-	c.credit_paid, c.credit_held, c.credit_surplus, c.credit_refunded, c.credit_lost, c.credit_written_off, c.refund_address, c.credentials_purged_at`
+// cardsListed is what cards has of a card that its client sees.
+const cardsListed = ` c.uuid, c.account_id, c.created_at, c.usd_cents, c.currency, c.amount, c.address, c.rate, c.expires_at, c.confirmations_required,
+	c.status, c.payment_state, c.received, c.settled, c.height, c.accepted, c.refunded, c.written_off, c.canceled_at, c.refund_address, c.credentials_purged_at`
 
-const cardsSelected = cardsAlone + `, COALESCE(k.height, 0) AS tip_height,
+const cardsAlone = cardsListed + `, c.rate_at, c.rate_source, COALESCE(c.idempotency_key, '') AS idempotency_key, c.request_hash,
+	c.credit_paid, c.credit_held, c.credit_surplus, c.credit_refunded, c.credit_lost, c.credit_written_off`
+
+const cardsSelected = cardsAlone + cardsElsewhere
+
+const cardsElsewhere = `, COALESCE(k.height, 0) AS tip_height,
 	CASE WHEN c.refunded > 0 THEN ` + refundedAt + ` END AS refunded_at,
 	CASE WHEN c.refunded > 0 THEN ` + refundTxID + ` END AS refund_txid,
 	` + refused + ` AS refused,

@@ -85,13 +85,13 @@ func page(d dialect, columns, joined string, parts []part, newestFirst bool, bey
 		" LIMIT ?)" + order, append(args, limit)
 }
 
-// cards returns up to limit cards of all parts, newest or oldest first, that are beyond a card. It reads on where rows are damaged, so that
-// there are no more cards if it returns fewer.
-func (s *Store) cards(ctx context.Context, operation string, parts []part, newestFirst bool, beyond uuid.UUID, limit int) ([]*card.Card, error) {
+// cards returns up to limit cards of all parts with some columns, newest or oldest first, that are beyond a card. It reads on where rows are
+// damaged, so that there are no more cards if it returns fewer.
+func (s *Store) cards(ctx context.Context, operation, columns string, parts []part, newestFirst bool, beyond uuid.UUID, limit int) ([]*card.Card, error) {
 	var cards []*card.Card
 	for {
 		n := limit - len(cards)
-		query, args := page(s.dialect, cardsSelected+ownSelected, joinedToCards, parts, newestFirst, beyond, n)
+		query, args := page(s.dialect, columns, joinedToCards, parts, newestFirst, beyond, n)
 		var found []cardRow
 		if err := s.list(ctx, s.r, &found, operation, query, args...); err != nil {
 			return nil, err
@@ -106,13 +106,13 @@ func (s *Store) cards(ctx context.Context, operation string, parts []part, newes
 	}
 }
 
-// Cards implements order.Store.
+// Cards implements order.Store. The cards have what their clients see; the rest is as if nothing was stored.
 func (s *Store) Cards(ctx context.Context, filter order.Filter) ([]*card.Card, error) {
 	beyond, none := begin(filter)
 	if none {
 		return nil, nil
 	}
-	cards, err := s.cards(ctx, "select cards", s.thatMatch(filter), true, beyond, filter.Limit)
+	cards, err := s.cards(ctx, "select cards", cardsListed+cardsElsewhere+ownSelected, s.thatMatch(filter), true, beyond, filter.Limit)
 	cards = sinceAfter(cards, filter, func(c *card.Card) uuid.UUID { return c.UUID })
 	if filter.Tagged {
 		for _, c := range cards {
@@ -210,13 +210,13 @@ func (s *Store) FindCards(ctx context.Context, search operator.Search) ([]*card.
 	const operation = "find cards"
 	switch {
 	case search.NeedsOperator:
-		return s.cards(ctx, operation, s.needOperator(search), false, uuid.Nil, search.Limit)
+		return s.cards(ctx, operation, cardsSelected+ownSelected, s.needOperator(search), false, uuid.Nil, search.Limit)
 	case search.State == "" && search.AccountID == uuid.Nil:
-		return s.cards(ctx, operation, []part{{}}, true, uuid.Nil, search.Limit)
+		return s.cards(ctx, operation, cardsSelected+ownSelected, []part{{}}, true, uuid.Nil, search.Limit)
 	case search.State == card.Late && search.AccountID == uuid.Nil:
-		return s.cards(ctx, operation, []part{allLate}, true, uuid.Nil, search.Limit)
+		return s.cards(ctx, operation, cardsSelected+ownSelected, []part{allLate}, true, uuid.Nil, search.Limit)
 	case search.State == "":
-		return s.Cards(ctx, order.Filter{AccountID: search.AccountID, Limit: search.Limit})
+		return s.cards(ctx, operation, cardsSelected+ownSelected, s.thatMatch(order.Filter{AccountID: search.AccountID}), true, uuid.Nil, search.Limit)
 	}
 	accounts := []uuid.UUID{search.AccountID}
 	if search.AccountID == uuid.Nil {
@@ -231,7 +231,7 @@ func (s *Store) FindCards(ctx context.Context, search operator.Search) ([]*card.
 		for _, account := range some {
 			parts = append(parts, s.thatMatch(order.Filter{AccountID: account, State: search.State})...)
 		}
-		these, err := s.cards(ctx, operation, parts, true, uuid.Nil, search.Limit)
+		these, err := s.cards(ctx, operation, cardsSelected+ownSelected, parts, true, uuid.Nil, search.Limit)
 		if err != nil {
 			return nil, err
 		}
