@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,8 +20,24 @@ import (
 // there is a release it is the subject of the first commit that runs on a newer schema. Whoever makes a release writes its tag there.
 const previousRelease = "testdata/previous-release"
 
+// previous is the previous release, which is built once.
+var previous struct {
+	sync.Mutex
+	path string
+}
+
 // buildPrevious builds the previous release from the history of the repository.
 func buildPrevious(t *testing.T) (path string) {
+	t.Helper()
+	previous.Lock()
+	defer previous.Unlock()
+	if previous.path == "" {
+		previous.path = buildFromHistory(t)
+	}
+	return previous.path
+}
+
+func buildFromHistory(t *testing.T) (path string) {
 	t.Helper()
 	git := rig.Need(t, "git", "git")
 	text, err := os.ReadFile(previousRelease)
@@ -44,7 +61,8 @@ func buildPrevious(t *testing.T) (path string) {
 	if commit == "" {
 		t.Fatalf("%s names %q, which is not in the history", previousRelease, name)
 	}
-	dir := t.TempDir()
+	dir := filepath.Join(filepath.Dir(binary), "previous")
+	must(t, os.MkdirAll(dir, 0o700))
 	source, path := filepath.Join(dir, "source.tar"), filepath.Join(dir, "cardmint")
 	for _, c := range []*exec.Cmd{
 		exec.Command(git, "-C", "../..", "archive", "--output", source, commit),
@@ -64,10 +82,10 @@ func TestUpgrade_ThePreviousReleaseRunsOnANewerSchema(t *testing.T) {
 		t.Skip("left out by -short: builds the previous release")
 	}
 	t.Parallel()
-	previous := buildPrevious(t)
+	release := buildPrevious(t)
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		now := newProgram(t, url)
-		old := &program{path: previous, env: now.env}
+		old := &program{path: release, env: now.env}
 		token := now.account(t)
 		check := func(want ...string) {
 			t.Helper()

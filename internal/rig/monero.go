@@ -44,6 +44,7 @@ type MoneroNet struct {
 	DaemonURL string // of monerod, without login
 	WalletURL string // of the merchant's wallet, without login
 	Address   string // primary address of the merchant's wallet
+	ViewKey   string // its secret view key
 	Daemon    *MoneroDaemon
 	Wallet    *MoneroWallet // the merchant's
 	Payer     *MoneroWallet
@@ -58,8 +59,8 @@ type MoneroNet struct {
 func Monero(tb testing.TB) *MoneroNet {
 	tb.Helper()
 	notShort(tb, "Monero")
-	moneroProgram(tb, "monerod")
-	moneroProgram(tb, "monero-wallet-rpc")
+	MoneroProgram(tb, "monerod")
+	MoneroProgram(tb, "monero-wallet-rpc")
 	n := idleMonero(tb)
 	tb.Cleanup(func() { monero.idle <- n })
 	n.mend(tb)
@@ -101,7 +102,7 @@ func startMonero(tb testing.TB) *MoneroNet {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	n := &MoneroNet{dir: dir, Address: merchantAddress}
+	n := &MoneroNet{dir: dir, Address: merchantAddress, ViewKey: merchantViewKey}
 	ready := false
 	defer func() { // runs even if tb.Fatal ends the goroutine
 		if !ready {

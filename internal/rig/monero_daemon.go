@@ -22,7 +22,7 @@ func newMoneroDaemon(tb testing.TB, dir string, network ...string) *MoneroDaemon
 func Stagenet(tb testing.TB) *MoneroDaemon {
 	tb.Helper()
 	notShort(tb, "Monero")
-	moneroProgram(tb, "monerod")
+	MoneroProgram(tb, "monerod")
 	dir, err := os.MkdirTemp("", "rig-stagenet")
 	if err != nil {
 		tb.Fatal(err)

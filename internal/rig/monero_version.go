@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// moneroProgram returns the path of monerod or monero-wallet-rpc. With MONERO=current in the environment it is that of the version that
+// MoneroProgram returns the path of monerod or monero-wallet-rpc. With MONERO=current in the environment it is that of the version that
 // tools/monero unpacks, with MONERO=system the installed one. Otherwise it is the current one if that has been unpacked.
-func moneroProgram(tb testing.TB, program string) string {
+func MoneroProgram(tb testing.TB, program string) string {
 	tb.Helper()
 	switch version := os.Getenv("MONERO"); version {
 	case "system":

@@ -28,7 +28,7 @@ func TestMoneroProgram_IsOfTheVersionThatIsAskedFor(t *testing.T) {
 	want := func(version, program string) {
 		t.Helper()
 		t.Setenv("MONERO", version)
-		if got := moneroProgram(t, "monerod"); got != program {
+		if got := MoneroProgram(t, "monerod"); got != program {
 			t.Errorf("MONERO=%q: got %s, want %s", version, got, program)
 		}
 	}

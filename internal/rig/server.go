@@ -51,7 +51,7 @@ func (s *server) path(tb testing.TB) string {
 	if s.old {
 		return Need(tb, s.program, "monero")
 	}
-	return moneroProgram(tb, s.program)
+	return MoneroProgram(tb, s.program)
 }
 
 // Freeze suspends the process, until Thaw.

@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+)
+
+// operatorPages returns the pages of docs/operate, by their names.
+func operatorPages(t *testing.T) map[string]string {
+	t.Helper()
+	found, err := filepath.Glob("../../docs/operate/*.md")
+	if err != nil || len(found) < 15 {
+		t.Fatalf("%d pages, %v", len(found), err)
+	}
+	pages := map[string]string{}
+	for _, path := range found {
+		pages[filepath.Base(path)] = page(t, "docs/operate/"+filepath.Base(path))
+	}
+	return pages
+}
+
+// notProcedures are the pages that say how things are, or how to make them, not what to do when something is wrong.
+var notProcedures = []string{"README.md", "alarms.md", "backup-pgbackrest.md", "capacity.md", "first-wallet.md", "growth.md", "high-availability.md", "install.md", "logs.md",
+	"security.md", "traces.md"}
+
+func TestRunbook_PagesAreComplete(t *testing.T) {
+	pages, flags, metrics := operatorPages(t), known(t), slices.Collect(maps.Keys(exported(t)))
+	for name, text := range pages {
+		if name != "README.md" && !strings.Contains(pages["README.md"], "]("+name) {
+			t.Errorf("the index does not lead to %s", name)
+		}
+		for _, part := range []string{"\n**You see:** ", "\n**Money:** ", "\n1. ", "\n**Over when:** ", "\n**Never:**\n\n- "} {
+			if !slices.Contains(notProcedures, name) && !strings.Contains(text, part) {
+				t.Errorf("%s lacks %q", name, part)
+			}
+		}
+		for _, fence := range regexp.MustCompile("(?m)^ *```(.+)$").FindAllStringSubmatch(text, -1) {
+			if !slices.Contains([]string{"sh", "yaml", "toml", "nginx", "sql", "text"}, fence[1]) {
+				t.Errorf("%s has a block of %s, which no test runs", name, fence[1])
+			}
+		}
+		if strings.Count(text, "\n```")%2 != 0 {
+			t.Errorf("%s has a block that does not end", name)
+		}
+		// What is indented, or named within a sentence, is not run.
+		for _, line := range regexp.MustCompile("(?m)`((?:cm|cardmint) [a-z][^`]+)`|^ {4,}((?:cm|cardmint) .+)$").FindAllStringSubmatch(text, -1) {
+			parses(t, name, line[1]+line[2])
+		}
+		for _, flag := range regexp.MustCompile("`(--[a-z-]+)[ `]").FindAllStringSubmatch(text, -1) {
+			if !flags[flag[1]] {
+				t.Errorf("%s names the flag %s, which no command has", name, flag[1])
+			}
+		}
+		for _, metric := range metricNames.FindAllString(text, -1) {
+			if !slices.ContainsFunc(metrics, func(is string) bool { return strings.HasPrefix(is, metric) }) {
+				t.Errorf("%s names %s, which is not exported", name, metric)
+			}
+		}
+	}
+}
+
+// parses fails unless there is such a command. What follows "..." or a capital letter is the operator's to fill in.
+func parses(t *testing.T, name, line string) {
+	t.Helper()
+	parser, err := kong.New(newCommands(), coinVars(), kong.Exit(func(int) {}), kong.Writers(os.Stderr, os.Stderr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var args []string
+	for _, w := range regexp.MustCompile(`"[^"]*"|'[^']*'|\S+`).FindAllString(line, -1)[1:] {
+		args = append(args, strings.Trim(strings.ReplaceAll(w, "UUID", "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"), `"'`))
+	}
+	t.Setenv("CARDMINT_SUPPLIERS", "suppliers.toml")
+	if _, err := parser.Parse(args); err != nil && !begins(t, args) {
+		t.Errorf("%s: %s: %v", name, line, err)
+	}
+}
+
+// begins reports whether arguments are the name of a command, as a sentence has it.
+func begins(t *testing.T, args []string) (found bool) {
+	t.Helper()
+	eachCommand(model(t), func(n *kong.Node) {
+		_, path, _ := strings.Cut(n.FullPath(), " ")
+		found = found || path == strings.Join(args, " ")
+	})
+	return found
+}
+
+// known returns the flags of all commands, and of other programs that the pages name.
+func known(t *testing.T) map[string]bool {
+	t.Helper()
+	flags := map[string]bool{"--read-only": true, "--cap-drop": true, "--restricted-rpc": true, "--rpc-login": true, "--enable-feature": true, "--delta": true,
+		"--type": true, "--output": true}
+	eachCommand(model(t), func(n *kong.Node) {
+		for _, group := range n.AllFlags(false) {
+			for _, f := range group {
+				flags["--"+f.Name] = true
+			}
+		}
+	})
+	return flags
+}

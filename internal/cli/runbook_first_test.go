@@ -1,0 +1,99 @@
+package cli_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/rig"
+)
+
+// installed starts what a unit that was installed starts, and waits until it listens. more are flags for a private network.
+func (h *host) installed(unit, address string, more ...string) *rig.Process {
+	text, err := os.ReadFile(filepath.Join(h.dir, "etc/systemd/system", unit+".service"))
+	if err != nil {
+		h.Error(err)
+	}
+	start := strings.Fields(regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/(.*)$`).FindStringSubmatch(string(text))[1])
+	cmd := exec.Command(rig.MoneroProgram(h, start[0]))
+	for _, arg := range append(start[1:], more...) {
+		cmd.Args = append(cmd.Args, strings.Replace(arg, "/etc/monero", h.here["/etc/monero"], 1))
+	}
+	cmd.Dir = h.dir
+	cmd.Env = append(os.Environ(), "HOME="+h.here["/var/lib/monero"])
+	p := rig.Start(h, cmd)
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if c, err := net.Dial("tcp", address); err == nil {
+			_ = c.Close()
+			break
+		}
+	}
+	return p
+}
+
+// openFirstWallet prepares a host for node and wallet of its own, with files of the package.
+func (h *host) openFirstWallet() (node string) {
+	h.Helper()
+	rig.Need(h, "monero-wallet-cli", "monero")
+	node, wallet := fmt.Sprintf("127.0.0.1:%d", rig.FreePort(h)), fmt.Sprintf("127.0.0.1:%d", rig.FreePort(h))
+	for _, dir := range []string{"etc/monero", "etc/systemd/system", "var/lib/monero"} {
+		h.here["/"+dir] = filepath.Join(h.dir, dir)
+		must(h, os.MkdirAll(h.here["/"+dir], 0o700))
+	}
+	for documented, here := range map[string]string{"18081": node, "18083": wallet} {
+		_, port, _ := strings.Cut(here, ":")
+		h.here["127.0.0.1:"+documented], h.here["rpc-bind-port="+documented] = here, "rpc-bind-port="+port
+	}
+	h.set("CARDMINT_MONERO_DAEMON_URL", "http://"+node)
+	h.set("CARDMINT_MONERO_WALLET_URL", "http://"+wallet)
+	files, err := filepath.Glob("../../docs/operate/monero/*")
+	must(h, err)
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		must(h, err)
+		h.write("/"+filepath.Base(path), string(text), 0o644)
+	}
+	h.unit("monerod", nil, func() *rig.Process {
+		return h.installed("monerod", node, "--regtest", "--offline", "--fixed-difficulty=1", "--no-zmq", "--rpc-ssl=disabled", "--check-updates=disabled",
+			"--disable-dns-checkpoints", "--disable-rpc-ban")
+	})
+	h.unit("monero-wallet-rpc", nil, func() *rig.Process {
+		return h.installed("monero-wallet-rpc", wallet, "--rpc-ssl=disabled", "--daemon-ssl=disabled", "--no-dns", "--allow-mismatched-daemon-version")
+	})
+	return node
+}
+
+func (h *host) firstWallet() {
+	const cold, theNode, view, login = "The wallet that can spend", "The node", "The view-only wallet", "Changing the login"
+	node := h.openFirstWallet()
+	h.env = append(h.env, "HOME="+h.dir)
+	h.run(cold)
+	said := h.run(cold)
+	address := regexp.MustCompile(`\b4[1-9A-HJ-NP-Za-km-z]{94}\b`).FindString(said)
+	key := regexp.MustCompile(`secret: ([0-9a-f]{64})`).FindStringSubmatch(said)
+	if address == "" || key == nil {
+		h.Fatalf("no address or view key:\n%s", said)
+	}
+	h.run(theNode)
+	h.until(`"synchronized": true`, theNode)
+	if out, code := h.shell(`curl -sS --fail http://` + node + `/json_rpc --data '{"method":"generateblocks","params":{"amount_of_blocks":5,"wallet_address":"` + address + `"}}'`); code != 0 || strings.Contains(out, "error") {
+		h.Fatal(out)
+	}
+	h.run(view)
+	h.run(view)
+	if out := h.run(view, "ADDRESS=4...", "ADDRESS="+address, "VIEWKEY=...", "VIEWKEY="+key[1]); strings.Contains(out, `"error"`) {
+		h.Fatal(out)
+	}
+	wantOutput(h.T, h.run(view), "view-only: yes", address)
+	h.open()
+	h.order(50)
+	h.run(login)
+	wantOutput(h.T, h.run(login), "view-only: yes")
+	h.ready()
+	h.order(50)
+}
