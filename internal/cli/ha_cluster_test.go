@@ -46,22 +46,11 @@ func commands(t *testing.T, page, heading string) string {
 // headed returns the commands of a page by their headings. There may be one block below each.
 func headed(t *testing.T, page string) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("../../docs", page))
-	if err != nil {
-		t.Fatal(err)
-	}
 	blocks := map[string]string{}
-	for _, section := range strings.Split(string(text), "\n#")[1:] {
-		heading, rest, _ := strings.Cut(strings.TrimLeft(section, "# "), "\n")
-		_, block, found := strings.Cut(rest, "```sh\n")
-		if !found {
-			continue
+	for heading, all := range headedBlocks(t, page) {
+		if blocks[heading] = all[0]; len(all) > 1 {
+			t.Errorf("%s: there are %d blocks of commands below %q", page, len(all), heading)
 		}
-		block, rest, _ = strings.Cut(block, "```")
-		if strings.Contains(rest, "```sh\n") {
-			t.Errorf("%s: there are two blocks of commands below %q", page, heading)
-		}
-		blocks[heading] = block
 	}
 	return blocks
 }

@@ -62,9 +62,11 @@ func (h *host) openFirstWallet() (node string) {
 		return h.installed("monerod", node, "--regtest", "--offline", "--fixed-difficulty=1", "--no-zmq", "--rpc-ssl=disabled", "--check-updates=disabled",
 			"--disable-dns-checkpoints", "--disable-rpc-ban")
 	})
-	h.unit("monero-wallet-rpc", nil, func() *rig.Process {
-		return h.installed("monero-wallet-rpc", wallet, "--rpc-ssl=disabled", "--daemon-ssl=disabled", "--no-dns", "--allow-mismatched-daemon-version")
-	})
+	private := []string{"--rpc-ssl=disabled", "--daemon-ssl=disabled", "--no-dns"}
+	if anyFork := "--allow-mismatched-daemon-version"; rig.KnowsFlag(h, rig.MoneroProgram(h, "monero-wallet-rpc"), anyFork) {
+		private = append(private, anyFork)
+	}
+	h.unit("monero-wallet-rpc", nil, func() *rig.Process { return h.installed("monero-wallet-rpc", wallet, private...) })
 	return node
 }
 

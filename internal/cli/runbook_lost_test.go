@@ -170,6 +170,9 @@ func (h *host) splitBrain() {
 	h.run(steps)
 	h.await(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
 	wantOutput(h.T, h.run(steps), net.Address) // the first block of the chain pays the wallet
+	if out, code := other.shell(h.script(steps, "ADDRESS", c.Payment.Address)); code != 0 || !strings.Contains(out, c.UUID.String()) {
+		h.Errorf("exit code %d\n%s", code, out)
+	}
 	h.until(`cardmint_chain_leading{coin="monero"} 1`, steps)
 	h.order(50)
 }

@@ -30,6 +30,7 @@ func (h *host) money() {
 
 	const cards, transfers = "Cards that wait", "Money to addresses of no card"
 	wantOutput(h.T, h.run(cards), late.UUID.String(), back.UUID.String())
+	wantOutput(h.T, h.run(cards, "ADDRESS", late.Payment.Address), late.UUID.String())
 	wantOutput(h.T, h.run(cards, "UUID", late.UUID.String()), "accept", "refund")
 	said := h.run(cards, "UUID", late.UUID.String())
 	wantOutput(h.T, said, "Nothing was changed", "--yes")

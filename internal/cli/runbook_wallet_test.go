@@ -60,10 +60,10 @@ func (h *host) worker() {
 	h.await(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
 
 	c = h.order(150)
-	wallet.Freeze(h)
+	wallet.Kill()
 	check := h.script(steps)
 	if out, code := h.shell(check); code != 1 || !strings.Contains(out, "hint: ") {
-		h.Errorf("wallet check with a frozen wallet: exit code %d\n%s", code, out)
+		h.Errorf("wallet check without a wallet: exit code %d\n%s", code, out)
 	}
 	h.run(steps)
 	h.run(steps)

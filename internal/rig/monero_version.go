@@ -37,8 +37,8 @@ func MoneroProgram(tb testing.TB, program string) string {
 
 var helpTexts sync.Map // by path of the program
 
-// knowsFlag reports whether a program's help names a flag.
-func knowsFlag(tb testing.TB, path, flag string) bool {
+// KnowsFlag reports whether a program's help names a flag.
+func KnowsFlag(tb testing.TB, path, flag string) bool {
 	tb.Helper()
 	text, known := helpTexts.Load(path)
 	if !known {

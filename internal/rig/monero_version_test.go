@@ -39,7 +39,7 @@ func TestMoneroProgram_IsOfTheVersionThatIsAskedFor(t *testing.T) {
 	want("current", current)
 	want("system", system)
 
-	if !knowsFlag(t, system, "--old-flag") || knowsFlag(t, system, "--new-flag") {
+	if !KnowsFlag(t, system, "--old-flag") || KnowsFlag(t, system, "--new-flag") {
 		t.Error("the help was not asked for its flags")
 	}
 }

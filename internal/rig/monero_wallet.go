@@ -50,7 +50,7 @@ func (w *MoneroWallet) Launch(tb testing.TB) {
 		"--rpc-ssl=disabled", "--daemon-ssl=disabled", // each would create an RSA key first, which takes seconds
 		"--shared-ringdb-dir=" + filepath.Join(w.dir, "ring"), "--log-level=0", "--log-file=" + filepath.Join(w.dir, "log")}
 	const anyFork = "--allow-mismatched-daemon-version" // a new wallet takes a regtest node, with every fork at block 1, for an outdated one
-	if knowsFlag(tb, w.path(tb), anyFork) {
+	if KnowsFlag(tb, w.path(tb), anyFork) {
 		args = append(args, anyFork)
 	}
 	w.run(tb, args...)
