@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -95,9 +94,9 @@ func (h *host) failover() {
 func (h *host) diskFull() {
 	const before, steps = "Before it happens", "What to do"
 	disk := filepath.Join(h.dir, "var/lib/cardmint")
-	small := syscall.Mount("disk", disk, "tmpfs", 0, "size=16m,mode=700") == nil
+	small := exec.Command("mount", "-t", "tmpfs", "-o", "size=16m,mode=700", "disk", disk).Run() == nil
 	if small {
-		h.Cleanup(func() { _ = syscall.Unmount(disk, syscall.MNT_DETACH) })
+		h.Cleanup(func() { _ = exec.Command("umount", "-l", disk).Run() })
 	} else {
 		h.Log("no file system can be mounted here: the commands are run, but no disk is full")
 	}
