@@ -112,6 +112,9 @@ func (h *host) supply() {
 	wantOutput(h.T, h.run(parked, "UUID", c.UUID.String()), "recorded: ask the supplier again")
 	h.await(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
 
+	if out, code := h.shell("cm stock list"); code != 0 || !strings.Contains(out, "nothing was ever in the stock of shelf") {
+		h.Errorf("an empty stock: exit code %d\n%s", code, out)
+	}
 	one, _ := stockFile(h, "150", 100, 1)
 	if out, code := h.shell("cm stock import " + one + " --supplier shelf --yes"); code != 0 {
 		h.Fatal(out)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -81,6 +83,11 @@ func (c stockListCommand) Run(ctx context.Context, g *globals) error {
 		}
 		if err := c.write(g, data, func(table io.Writer) { printStock(g, table, data) }); err != nil {
 			return err
+		}
+		for _, name := range slices.Sorted(maps.Keys(stocks)) {
+			if !slices.ContainsFunc(data.Amounts, func(l stockLine) bool { return l.Supplier == name }) {
+				fmt.Fprintf(g.stderr, "nothing was ever in the stock of %s; import cards with: cardmint stock import\n", name)
+			}
 		}
 		if low > 0 {
 			return hint(fmt.Errorf("amounts of which little is left: %d", low), "import cards with: cardmint stock import")
