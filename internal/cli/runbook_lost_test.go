@@ -66,6 +66,10 @@ func (h *host) walletLost() {
 	paid(second)
 	h.run(cache)
 
+	if out, code := h.shell("systemctl restart cardmint"); code != 0 { // a worker has a wallet rescan once a minute
+		h.Fatal(out)
+	}
+	h.ready()
 	third := h.order(50)
 	h.loseWallet()
 	h.makeWallet(net, 0)
