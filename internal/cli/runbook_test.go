@@ -133,7 +133,7 @@ type host struct {
 	blocks map[string][]string
 	next   map[string]int
 
-	mu    sync.Mutex
+	mu    sync.Mutex                     // held by systemctl
 	units map[string]func() *rig.Process // how services start
 	stops map[string]func()              // how they stop, if not by SIGTERM
 	runs  map[string]*rig.Process
@@ -238,6 +238,8 @@ func (h *host) shell(script string) (out string, code int) {
 	cmd.Env = append(os.Environ(), append(h.env, "PATH="+filepath.Join(h.dir, "bin")+":"+os.Getenv("PATH"))...)
 	var text bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &text, &text
+	h.meet()
+	defer h.meet()
 	if err := cmd.Start(); err != nil {
 		h.Fatal(err)
 	}
@@ -245,6 +247,13 @@ func (h *host) shell(script string) (out string, code int) {
 	_ = cmd.Wait()
 	ended.Stop()
 	return text.String(), cmd.ProcessState.ExitCode()
+}
+
+// meet has what was written before it be seen by whoever holds the lock after it, and the other way round: a script asks serveControl, which
+// the race detector can't know.
+func (h *host) meet() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 }
 
 // script returns the next commands below a heading. Of changes, pairs of old and new, each old text must be in them.
