@@ -36,7 +36,7 @@ func (h *host) upgrade() {
 	wantOutput(h.T, h.run(up), "wrote ")
 	h.run(up)
 	h.ready()
-	wantOutput(h.T, h.run(up), `"status":"ready"`)
+	h.until(`"status":"ready"`, up)
 	if got, err := h.shop().GetCard(h.Context(), card.UUID); err != nil || got.Credentials != card.Credentials {
 		h.Errorf("%+v, %v", got, err)
 	}
@@ -47,7 +47,7 @@ func (h *host) upgrade() {
 	h.ready()
 	sellCard(h.T, h.shop())
 	wantOutput(h.T, h.run(back), "everything agrees")
-	wantOutput(h.T, h.run(back), `"status":"ready"`)
+	h.until(`"status":"ready"`, back)
 }
 
 // postgresql makes a server of the rig a unit, and the one that the user postgres asks.
@@ -84,7 +84,7 @@ func (h *host) failover() {
 	h.epochs(2)
 	h.run(steps)
 	wantOutput(h.T, h.run(steps), "no transfer waits", "everything agrees")
-	h.run(steps)
+	h.until(`"status":"ready"`, steps)
 	if got, err := h.shop().GetCard(h.Context(), card.UUID); err != nil || got.Credentials != card.Credentials {
 		h.Errorf("%+v, %v", got, err)
 	}
@@ -121,7 +121,7 @@ func (h *host) diskFull() {
 	c := h.order(50)
 	h.pay(c, "1")
 	h.await(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
-	wantOutput(h.T, h.run(steps), `"status":"ready"`, "everything agrees")
+	wantOutput(h.T, h.until(`"status":"ready"`, steps), "everything agrees")
 }
 
 // fill fills a disk with a file, and orders until none is taken.

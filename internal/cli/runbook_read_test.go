@@ -15,7 +15,7 @@ import (
 
 func (h *host) index() {
 	h.open()
-	wantOutput(h.T, h.run("The operator's runbook"), `"status":"ready"`)
+	h.until(`"status":"ready"`, "The operator's runbook")
 }
 
 // installing follows the page on installing, from the package's configuration to PostgreSQL.

@@ -35,7 +35,7 @@ func (h *host) secrets() {
 	h.leakedKey()
 	h.lostKey()
 	h.leakedPassword()
-	wantOutput(h.T, h.run("The secret of a supplier"), `"status":"ready"`)
+	h.until(`"status":"ready"`, "The secret of a supplier")
 	if got, err := h.shop().GetCard(h.Context(), card.UUID); err != nil || got.Credentials != card.Credentials {
 		h.Errorf("%+v, %v", got, err)
 	}

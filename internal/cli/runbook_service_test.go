@@ -55,7 +55,7 @@ func (h *host) rates() {
 	wantOutput(h.T, h.run(moved), "would accept 215.4 USD", "--usd 215.4 --yes")
 	wantOutput(h.T, h.run(moved), "recorded", "accepts 215.4 USD")
 	h.ready()
-	wantOutput(h.T, h.run(moved), "215.4 USD", `"status":"ready"`)
+	wantOutput(h.T, h.until(`"status":"ready"`, moved), "215.4 USD")
 }
 
 // supplier starts a supplier of cards that are not real, which behaves by the rules.

@@ -71,7 +71,7 @@ func (h *host) worker() {
 	h.payReal(net, c)
 	h.logged("well again")
 	wantOutput(h.T, h.run(steps), `loop="watch monero"`)
-	wantOutput(h.T, h.run(steps), "view-only: yes", `"status":"ready"`)
+	wantOutput(h.T, h.until(`"status":"ready"`, steps), "view-only: yes")
 	h.await(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
 }
 
@@ -126,7 +126,7 @@ func (h *host) restore() {
 	wantOutput(h.T, h.run(forgotten), "Nothing was changed")
 	h.run(forgotten)
 	wantOutput(h.T, h.exits(3, forgotten), "everything agrees", txID) // it waits to be attributed
-	wantOutput(h.T, h.run(forgotten), `"status":"ready"`)
+	h.until(`"status":"ready"`, forgotten)
 	h.payReal(net, kept)
 	h.await(map[uuid.UUID]client.PaymentState{kept.UUID: client.PaymentStatePaid})
 }
