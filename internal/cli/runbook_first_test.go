@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -27,7 +26,7 @@ func (h *host) installed(unit, address string, more ...string) *rig.Process {
 	cmd.Dir = h.dir
 	cmd.Env = append(os.Environ(), "HOME="+h.here["/var/lib/monero"])
 	p := rig.Start(h, cmd)
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(longest); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if c, err := net.Dial("tcp", address); err == nil {
 			_ = c.Close()
 			break
@@ -40,7 +39,7 @@ func (h *host) installed(unit, address string, more ...string) *rig.Process {
 func (h *host) openFirstWallet() (node string) {
 	h.Helper()
 	rig.Need(h, "monero-wallet-cli", "monero")
-	node, wallet := fmt.Sprintf("127.0.0.1:%d", rig.FreePort(h)), fmt.Sprintf("127.0.0.1:%d", rig.FreePort(h))
+	node, wallet := h.free(), h.free()
 	for _, dir := range []string{"etc/monero", "etc/systemd/system", "var/lib/monero"} {
 		h.here["/"+dir] = filepath.Join(h.dir, dir)
 		must(h, os.MkdirAll(h.here["/"+dir], 0o700))

@@ -70,7 +70,7 @@ func (h *host) failover() {
 	h.set("CARDMINT_DATABASE_URL", "postgres://postgres@"+primary.Host()+","+standby.Host()+"/postgres?sslmode=disable")
 	h.open()
 	card := sellCard(h.T, h.shop())
-	for deadline := time.Now().Add(time.Minute); primary.Value(h, "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn = pg_current_wal_lsn()") == "0"; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(longest); primary.Value(h, "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn = pg_current_wal_lsn()") == "0"; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			h.Fatal("the standby does not follow")
 		}
@@ -128,7 +128,7 @@ func (h *host) diskFull() {
 func (h *host) fill(path string) {
 	h.Helper()
 	_ = exec.Command("dd", "if=/dev/zero", "of="+path, "bs=4096").Run()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(longest); time.Now().Before(deadline); {
 		if out, _ := h.shell(`curl -s -o /dev/null -w '%{http_code}' -H 'Authorization: Bearer ` + h.token + `' -H 'Content-Type: application/json' --data '{"usd_amount":50,"currency":"monero"}' http://127.0.0.1:8080/api/cards`); out == "503" {
 			return
 		}

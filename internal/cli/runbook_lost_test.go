@@ -98,7 +98,7 @@ func (h *host) walletLost() {
 // logged waits until the service has logged something.
 func (h *host) logged(want string) {
 	h.Helper()
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(h.log("cardmint"), want); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(longest); !strings.Contains(h.log("cardmint"), want); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			h.Fatalf("it never logged %q", want)
 		}
@@ -127,7 +127,7 @@ func (h *host) twin() *host {
 func (h *host) stands(why string) {
 	h.Helper()
 	last := ""
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(longest); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		res, err := http.Get("http://" + h.address + "/readyz")
 		if err != nil {
 			last = err.Error()

@@ -19,7 +19,7 @@ import (
 func (h *host) shows(want, script string) {
 	h.Helper()
 	last := ""
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(longest); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if last, _ = h.shell(script); strings.Contains(last, want) {
 			return
 		}
@@ -79,7 +79,7 @@ func (h *host) supplier(address string, rules ...string) *rig.Process {
 
 func (h *host) supply() {
 	const fails, parked, stock = "A supplier fails", "Cards that are parked, or whose refund is due", "The stock is low or empty"
-	address := fmt.Sprintf("127.0.0.1:%d", rig.FreePort(h))
+	address := h.free()
 	h.stock(3)
 	h.write("/etc/cardmint/suppliers.toml", fmt.Sprintf("[[supplier]]\nname = \"acme\"\nkind = \"http\"\nurl = \"http://%s\"\nsecret_file = \"acme.secret\"\nmax_usd = \"100\"\n"+
 		"[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\nmin_usd = \"150\"\nmax_usd = \"150\"\nlow_stock = 2\n", address), 0o600)

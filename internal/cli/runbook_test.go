@@ -58,6 +58,9 @@ var notRun = map[string]string{
 	"promtool": "make alarms has Prometheus",
 }
 
+// longest is how long an operator waits for something that happens by itself. A busy machine may need it.
+const longest = 3 * time.Minute
+
 // Every command of the operator's pages is run, as it is written, by an operator with a service of his own.
 func TestRunbook(t *testing.T) {
 	found, err := filepath.Glob("../../docs/operate/*.md")
@@ -140,8 +143,8 @@ func newHost(t *testing.T, page string) *host {
 	t.Helper()
 	h := &host{T: t, page: page, dir: t.TempDir(), blocks: headedBlocks(t, "operate/"+page), next: map[string]int{}, units: map[string]func() *rig.Process{},
 		stops: map[string]func(){}, runs: map[string]*rig.Process{}, logs: map[string][]*rig.Process{}}
-	h.address = fmt.Sprintf("127.0.0.1:%d", rig.FreePort(t))
-	metrics := fmt.Sprintf("127.0.0.1:%d", rig.FreePort(t))
+	h.address = h.free()
+	metrics := h.free()
 	h.here = map[string]string{"127.0.0.1:8080": h.address, "127.0.0.1:9464": metrics}
 	for _, name := range []string{"bin", "etc/cardmint", "var/lib/cardmint", "var/backups"} {
 		must(t, os.MkdirAll(filepath.Join(h.dir, name), 0o700))
@@ -163,6 +166,20 @@ func newHost(t *testing.T, page string) *host {
 		}
 	})
 	return h
+}
+
+// ports are those that hosts were given: what is free may be free twice.
+var ports sync.Map
+
+// free returns an address on which nobody listens, and which no other host is given.
+func (h *host) free() string {
+	h.Helper()
+	for {
+		port := rig.FreePort(h)
+		if _, given := ports.LoadOrStore(port, true); !given {
+			return fmt.Sprintf("127.0.0.1:%d", port)
+		}
+	}
 }
 
 // configure writes the configuration of the package, for a service with simulated money, and what such a service has.
@@ -239,7 +256,7 @@ func (h *host) shell(script string) (out string, code int) {
 	if err := cmd.Start(); err != nil {
 		h.Fatal(err)
 	}
-	ended := time.AfterFunc(3*time.Minute, func() { _ = cmd.Process.Kill() })
+	ended := time.AfterFunc(longest, func() { _ = cmd.Process.Kill() })
 	_ = cmd.Wait()
 	ended.Stop()
 	return text.String(), cmd.ProcessState.ExitCode()
@@ -302,7 +319,7 @@ func (h *host) exits(want int, heading string, changes ...string) string {
 func (h *host) until(want, heading string, changes ...string) string {
 	h.Helper()
 	script, last := h.script(heading, changes...), ""
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(longest); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		out, code := h.shell(script)
 		if last = out; code == 0 && strings.Contains(out, want) {
 			return out
@@ -406,7 +423,7 @@ func (h *host) startService() *rig.Process {
 	cmd.Dir = h.dir
 	cmd.Env = append(os.Environ(), append(h.env, "PATH="+filepath.Join(h.dir, "bin")+":"+os.Getenv("PATH"))...)
 	p := rig.Start(h.T, cmd)
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline) && syscall.Kill(p.PID(), 0) == nil; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(longest); time.Now().Before(deadline) && syscall.Kill(p.PID(), 0) == nil; time.Sleep(20 * time.Millisecond) {
 		if c, err := net.Dial("tcp", h.address); err == nil {
 			_ = c.Close()
 			break

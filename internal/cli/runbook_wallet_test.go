@@ -87,7 +87,7 @@ func (h *host) stock(n int) {
 // epochs waits until the service has begun so many epochs.
 func (h *host) epochs(n int) {
 	h.Helper()
-	for deadline := time.Now().Add(time.Minute); strings.Count(h.log("cardmint"), `msg="epoch began"`) < n; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(longest); strings.Count(h.log("cardmint"), `msg="epoch began"`) < n; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			h.Fatalf("there are no %d epochs", n)
 		}
@@ -134,7 +134,7 @@ func (h *host) restore() {
 // offered waits until something can be ordered.
 func (h *host) offered() {
 	h.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(longest); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		if offers, err := h.shop().ListOffers(h.Context()); err == nil && len(offers) > 0 {
 			return
 		}
