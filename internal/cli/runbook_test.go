@@ -25,7 +25,6 @@ import (
 // runbook runs the commands of each page of docs/operate, on a host with a service.
 var runbook = map[string]func(*host){
 	"README.md":       (*host).index,
-	"install.md":      (*host).installing,
 	"alarms.md":       (*host).alarms,
 	"money.md":        (*host).money,
 	"restore.md":      (*host).restore,
@@ -47,6 +46,8 @@ var ranElsewhere = map[string]string{
 	"high-availability.md": "make ha: TestHA_Failover",
 	"backup-pgbackrest.md": "make ha: TestHA_Restore",
 	"growth.md":            "make plans, which is what its only command does",
+	"install.md":           "make install-check",
+	"reverse-proxy.md":     "make install-check",
 }
 
 // notRun are commands that do nothing on the host of a test, and why. Of install, the owner is left out for the same reason.
