@@ -15,23 +15,30 @@ import (
 
 // authenticate authenticates the request by its bearer token (RFC 6750, section 2.1), before anything else in it is looked at. An address that
 // failed too often may use only tokens that this process has seen to be good: then the store is not asked.
-func authenticate(cfg Config, problems problemWriter) gin.HandlerFunc {
+func authenticate(cfg Config, gates *gates, problems problemWriter) gin.HandlerFunc {
 	accounts, limits, trusted := cfg.Accounts, cfg.Limits, proxies(cfg.Proxies)
 	return func(c *gin.Context) {
 		from := limit.Network(trusted.client(c.Request))
 		token, err := bearer(c.Request)
-		if wait := limits.Blocked(from); wait > 0 && !accounts.Recognizes(token) {
+		through := &gates.known
+		if !accounts.Recognizes(token) {
+			through = &gates.unknown
+		}
+		if wait := limits.Blocked(from); wait > 0 && through == &gates.unknown {
 			cfg.Meter.Refuse(limit.Address.String())
 			refuseAddress(c, limits, wait, problems)
 			return
 		}
 		var who account.Identity
 		if err == nil {
-			who, err = accounts.Authenticate(c.Request.Context(), token)
+			who, err = gates.authenticate(c.Request.Context(), accounts, token, through)
 		}
 		if err != nil {
 			if errors.Is(err, card.ErrUnauthorized) {
 				limits.Fail(from)
+			}
+			if c.Request.ContentLength != 0 {
+				c.Header("Connection", "close") // or net/http would read the body before it responds
 			}
 			problems.write(c, err)
 			return
@@ -39,6 +46,15 @@ func authenticate(cfg Config, problems problemWriter) gin.HandlerFunc {
 		c.Set(identityKey, who)
 		c.Set(stillKey, func(ctx context.Context) error { return still(ctx, accounts, token) })
 	}
+}
+
+// authenticate authenticates a token, for which a gate must have room.
+func (g *gates) authenticate(ctx context.Context, accounts *account.Service, token string, through *gate) (account.Identity, error) {
+	if err := g.enter(ctx, through); err != nil {
+		return account.Identity{}, err
+	}
+	defer through.leave()
+	return accounts.Authenticate(ctx, token)
 }
 
 // bearer returns the token of a request.

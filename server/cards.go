@@ -26,6 +26,7 @@ type api struct {
 	webhooks  *webhook.Service
 	lists     *places
 	waits     *places
+	gates     *gates
 	log       *slog.Logger
 	auditLog  *slog.Logger
 	heartbeat time.Duration

@@ -29,7 +29,7 @@ func (a *api) ListEvents(gc context.Context, r ListEventsRequestObject) (ListEve
 	if wantsStream(f.request.Header.Values("Accept")) {
 		return eventStream{f, a.heartbeat}, nil
 	}
-	es, more, err := f.read()
+	es, more, err := f.first(a.gates)
 	if wait := time.Duration(deref(r.Params.Wait, 0)) * time.Second; err == nil && len(es) == 0 && wait > 0 && !f.head() {
 		es, more, err = f.poll(gc.(*gin.Context).Writer, wait)
 	}

@@ -69,6 +69,15 @@ func (f *follower) read() ([]card.Event, bool, error) {
 	return es, more, err
 }
 
+// first returns the events that there are already. Until then the request is one that reads, like others.
+func (f *follower) first(gates *gates) ([]card.Event, bool, error) {
+	if err := gates.enter(f.request.Context(), &gates.read); err != nil {
+		return nil, false, err
+	}
+	defer gates.read.leave()
+	return f.read()
+}
+
 // mayGoOn returns an error if the request must end: its client has gone, the server is ending, or its token is no longer good.
 func (f *follower) mayGoOn() error {
 	select {

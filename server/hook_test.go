@@ -18,6 +18,8 @@ type hooked struct {
 	cards         func(ctx context.Context, filter order.Filter) ([]*card.Card, error)
 	takeAddresses func() ([]string, error)
 	beforeToken   func()
+	beforeInsert  func()
+	beforeCard    func()
 	lastSeqs      func(accounts []uuid.UUID)
 }
 
@@ -29,6 +31,9 @@ func (h hooked) LastSeqs(ctx context.Context, accounts []uuid.UUID) (map[uuid.UU
 }
 
 func (h hooked) CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {
+	if h.beforeCard != nil {
+		h.beforeCard()
+	}
 	if h.cardByUUID != nil {
 		return h.cardByUUID(ctx, id)
 	}
@@ -40,6 +45,13 @@ func (h hooked) Cards(ctx context.Context, filter order.Filter) ([]*card.Card, e
 		return h.cards(ctx, filter)
 	}
 	return h.Store.Cards(ctx, filter)
+}
+
+func (h hooked) InsertCard(ctx context.Context, c *card.Card) (bool, error) {
+	if h.beforeInsert != nil {
+		h.beforeInsert()
+	}
+	return h.Store.InsertCard(ctx, c)
 }
 
 func (h hooked) TakeAddresses(ctx context.Context, currency string, n int) ([]string, error) {

@@ -14,6 +14,8 @@ type Meter interface {
 	End(operation string, status int, took time.Duration)
 	// Refuse is called when a limit refuses a request: token, account, create or address.
 	Refuse(limit string)
+	// Shed is called when a request is refused because too many of its kind are under way: create, read, manage or authenticate.
+	Shed(kind string)
 }
 
 type unmetered struct{}
@@ -21,6 +23,7 @@ type unmetered struct{}
 func (unmetered) Begin()                         {}
 func (unmetered) End(string, int, time.Duration) {}
 func (unmetered) Refuse(string)                  {}
+func (unmetered) Shed(string)                    {}
 
 // meterRequests tells the meter of requests. It is outside of recovery, so that a panic counts with the status that it is answered with.
 func meterRequests(m Meter, s *spec) gin.HandlerFunc {

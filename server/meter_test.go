@@ -17,6 +17,7 @@ type tally struct {
 	begun  int
 	ended  []string
 	refuse []string
+	sheds  []string
 }
 
 func (m *tally) Begin() {
@@ -38,6 +39,12 @@ func (m *tally) Refuse(limit string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.refuse = append(m.refuse, limit)
+}
+
+func (m *tally) Shed(kind string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sheds = append(m.sheds, kind)
 }
 
 // Whatever a client sends, the operations that are told are those of the contract, or none.

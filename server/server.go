@@ -115,17 +115,17 @@ func New(cfg Config) (http.Handler, error) {
 	spec.register(alsoHead{engine})
 	cfg.registerDocs(alsoHead{engine})
 	a := &api{orders: cfg.Orders, webhooks: cfg.Webhooks, lists: newLists(), waits: newWaits(), log: cfg.Log, auditLog: cfg.Audit, heartbeat: cfg.Heartbeat,
-		tags: cfg.Orders.Tagger(), etags: etagPrefix()}
+		tags: cfg.Orders.Tagger(), etags: etagPrefix(), gates: newGates(cfg.Meter)}
 	RegisterHandlersWithOptions(
 		alsoHead{engine.Group("",
 			noStore,
 			deadline,
-			authenticate(cfg, problems),
+			authenticate(cfg, a.gates, problems),
 			limitRequests(cfg, spec, problems),
 			spec.authorize(problems),
 			spec.validate(a, problems),
 		)},
-		NewStrictHandlerWithOptions(a, nil, StrictGinServerOptions{
+		NewStrictHandlerWithOptions(a, []StrictMiddlewareFunc{a.gates.admit}, StrictGinServerOptions{
 			RequestErrorHandlerFunc:  problems.badRequest,
 			HandlerErrorFunc:         problems.write,
 			ResponseErrorHandlerFunc: problems.write,

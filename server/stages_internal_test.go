@@ -34,6 +34,8 @@ func (f fixed) AccountByName(context.Context, string) (account.Account, error) {
 	return account.Account{}, nil
 }
 
+func (fixed) Setting(_ context.Context, _, proposed string) (string, error) { return proposed, nil }
+
 func (fixed) Digest(label string, data []byte) ([]byte, error) {
 	sum := sha256.Sum256(append([]byte(label), data...))
 	return sum[:], nil
@@ -62,7 +64,7 @@ func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d *discard) WriteHeader(status int)      { d.status = status }
 
 // stages are the middlewares between gin and the strict handlers, in their order.
-func stages(b *testing.B, limits *limit.Limiter) (handlers []gin.HandlerFunc, f fixed, token string) {
+func stages(b *testing.B, limits *limit.Limiter, gates *gates) (handlers []gin.HandlerFunc, f fixed, token string) {
 	b.Helper()
 	f = fixed{token: account.Token{ID: uuid.New(), AccountID: uuid.New(), Scopes: account.AllScopes}, card: Card{UUID: uuid.New(), Status: "awaiting_payment"}}
 	accounts, err := account.New(f, f, account.Config{})
@@ -83,7 +85,7 @@ func stages(b *testing.B, limits *limit.Limiter) (handlers []gin.HandlerFunc, f 
 	}
 	problems := problemWriter{slog.New(slog.DiscardHandler), problemType("")}
 	cfg := Config{Accounts: accounts, Limits: limits, Meter: unmetered{}}
-	handlers = []gin.HandlerFunc{authenticate(cfg, problems), limitRequests(cfg, s, problems), s.authorize(problems),
+	handlers = []gin.HandlerFunc{authenticate(cfg, gates, problems), limitRequests(cfg, s, problems), s.authorize(problems),
 		s.validate(&api{orders: orders}, problems)}
 	return handlers, f, text.Reveal()
 }
@@ -95,18 +97,23 @@ func BenchmarkStages(b *testing.B) {
 		{"listCards", "GET", "/api/cards?limit=10&status=generated", ""},
 		{"createCard", "POST", "/api/cards", `{"usd_amount": "150.50", "currency": "monero"}`},
 	} {
-		for n, name := range []string{"bare", "authenticate", "limits", "validate"} {
+		for n, name := range []string{"bare", "authenticate", "limits", "authorize", "validate", "admit"} {
 			b.Run(r.name+"/"+name, func(b *testing.B) {
 				most := limit.Policy{Quota: 1_000_000, Window: time.Second}
-				handlers, f, token := stages(b, limit.New(nil, limit.Config{Token: most, Account: most, Create: most, Address: most}))
+				gates := newGates(unmetered{})
+				handlers, f, token := stages(b, limit.New(nil, limit.Config{Token: most, Account: most, Create: most, Address: most}), gates)
+				var inner []StrictMiddlewareFunc
+				if n > len(handlers) {
+					n, inner = len(handlers), []StrictMiddlewareFunc{gates.admit}
+				}
 				engine := newEngine()
-				RegisterHandlers(engine.Group("", handlers[:n]...), NewStrictHandler(f, nil))
+				RegisterHandlers(engine.Group("", handlers[:n]...), NewStrictHandler(f, inner))
 				run(b, engine, r.method, r.target, r.body, token, http.StatusOK)
 			})
 		}
 		b.Run(r.name+"/refused", func(b *testing.B) {
 			none := limit.Policy{Quota: 1, Window: 24 * time.Hour}
-			handlers, f, token := stages(b, limit.New(nil, limit.Config{Token: none, Account: none, Create: none, Address: none}))
+			handlers, f, token := stages(b, limit.New(nil, limit.Config{Token: none, Account: none, Create: none, Address: none}), newGates(unmetered{}))
 			engine := newEngine()
 			RegisterHandlers(engine.Group("", handlers...), NewStrictHandler(f, nil))
 			run(b, engine, r.method, r.target, r.body, token, http.StatusTooManyRequests)

@@ -20,7 +20,7 @@ func BenchmarkTracing(b *testing.B) {
 		sampler sdk.Sampler
 	}{{"off", nil}, {"not sampled", sdk.NeverSample()}, {"on", sdk.AlwaysSample()}} {
 		b.Run(tt.name, func(b *testing.B) {
-			handlers, f, token := stages(b, limit.New(nil, limit.Config{}))
+			handlers, f, token := stages(b, limit.New(nil, limit.Config{}), newGates(unmetered{}))
 			engine := newEngine()
 			engine.Use(requestID)
 			if tt.sampler != nil {

@@ -330,7 +330,7 @@ func (s *troubled) provokeDatabase() {
 	t, w := s.t, s.watch
 	card := s.order(150, 1)[0]
 	db := rig.OpenSQL(t, s.cluster.URL("postgres"))
-	w.provoke(t, "64 requests while the table of cards is locked for three seconds", func() {
+	w.provoke(t, "600 requests while the table of cards is locked for three seconds", func() {
 		tx, err := db.BeginTx(t.Context(), &sql.TxOptions{})
 		if err == nil {
 			_, err = tx.Exec("LOCK TABLE cards IN ACCESS EXCLUSIVE MODE")
@@ -339,7 +339,7 @@ func (s *troubled) provokeDatabase() {
 			t.Fatal(err)
 		}
 		var all sync.WaitGroup
-		for range 64 {
+		for range 600 {
 			all.Go(func() { s.get(card) })
 		}
 		time.Sleep(3 * time.Second)
@@ -347,10 +347,11 @@ func (s *troubled) provokeDatabase() {
 			t.Fatal(err)
 		}
 		all.Wait()
-	}, "CardmintSlow", "CardmintPoolSaturated")
+	}, "CardmintSlow", "CardmintPoolSaturated", "CardmintOverloaded")
 	var stop func()
-	w.mend(t, func() { stop = s.traffic(often, func() { s.get(card) }) }, "CardmintSlow", "CardmintPoolSaturated")
-	w.clear(t, "CardmintSlow")
+	w.mend(t, func() { stop = s.traffic(often, func() { s.get(card) }) }, "CardmintSlow", "CardmintPoolSaturated", "CardmintOverloaded")
+	w.clear(t, "CardmintSlow", "CardmintOverloaded")
+	w.quiet(t, "CardmintPoolSaturated") // CardmintErrors, which refusals are too
 	stop()
 }
 

@@ -35,6 +35,7 @@ type Metrics struct {
 	inFlight prometheus.Gauge
 	duration *prometheus.HistogramVec
 	refused  *prometheus.CounterVec
+	shed     *prometheus.CounterVec
 
 	leading   *prometheus.GaugeVec
 	passes    *prometheus.CounterVec
@@ -78,6 +79,10 @@ func (m *Metrics) addRequests() {
 	m.refused = m.counter("cardmint_requests_refused_total", "Requests that a limit refused, by kind of limit: token, account, create or address.", "limit")
 	for _, kind := range []string{"token", "account", "create", "address"} {
 		m.refused.WithLabelValues(kind)
+	}
+	m.shed = m.counter("cardmint_requests_shed_total", "Requests that were refused before they were begun, because too many of their kind were under way: create, read, manage or authenticate.", "kind")
+	for _, kind := range []string{"create", "read", "manage", "authenticate"} {
+		m.shed.WithLabelValues(kind)
 	}
 }
 
@@ -165,6 +170,9 @@ func (m *Metrics) End(operation string, status int, took time.Duration) {
 
 // Refuse implements server.Meter.
 func (m *Metrics) Refuse(limit string) { m.refused.WithLabelValues(limit).Inc() }
+
+// Shed implements server.Meter.
+func (m *Metrics) Shed(kind string) { m.shed.WithLabelValues(kind).Inc() }
 
 // Pass notes how a Tick of the watcher of a coin ended.
 func (m *Metrics) Pass(coin string, now time.Time, r settle.Report) {

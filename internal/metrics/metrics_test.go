@@ -62,6 +62,7 @@ func filled(t testing.TB, db *database, now func() time.Time) *Metrics {
 	m.Begin()
 	m.End("createCard", 201, 3*time.Millisecond)
 	m.Refuse("token")
+	m.Shed("create")
 	m.Pass("monero", at, settle.Report{Leads: true, Applied: true, Took: time.Second, Tip: card.Tip{Height: 100, Time: at}, Behind: 2, Transfers: 3})
 	m.Call("shelf", "submit", "issued", time.Second)
 	m.Issued(time.Second)

@@ -1,0 +1,86 @@
+package server
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// How many requests of a kind use the database at the same time. Cards that are created together share statements, of which the largest has
+// 256; reading gets as many, which is more than there are connections, so that none is idle while a response is written. Nobody sends many
+// of the others.
+const (
+	createPlaces       = 256
+	readPlaces         = 256
+	managePlaces       = 32
+	authenticatePlaces = 64
+)
+
+// gates keep kinds of requests apart, so that too many of one leave room for the others.
+type gates struct {
+	meter                Meter
+	create, read, manage gate
+	// Tokens that this process has seen to be good are looked up again every few seconds. Anybody can make up any number of others.
+	known, unknown gate
+}
+
+func newGates(meter Meter) *gates {
+	return &gates{meter: meter,
+		create: gate{kind: "create", places: createPlaces}, read: gate{kind: "read", places: readPlaces}, manage: gate{kind: "manage", places: managePlaces},
+		known: gate{kind: "authenticate", places: authenticatePlaces}, unknown: gate{kind: "authenticate", places: authenticatePlaces}}
+}
+
+// enter takes a place at a gate, which the caller must give back by leave. The error is card.ErrUnavailable.
+func (g *gates) enter(ctx context.Context, through *gate) error {
+	if through.enter(ctx) {
+		return nil
+	}
+	g.meter.Shed(through.kind)
+	return overloaded()
+}
+
+// overloaded is the refusal of a request that was not begun. Its time varies, so that those who are refused together do not come again
+// together.
+func overloaded() error {
+	err := card.ErrUnavailable.Saying(`The service has more requests than it can answer in time, and has not begun with yours. Try again when the time in "Retry-After" is over.`)
+	err.RetryAfter = time.Second + rand.N(4*time.Second)
+	return err
+}
+
+// admit has requests enter the gates. It stands between what a request says and what is done about it: who sends or reads slowly holds no place.
+func (g *gates) admit(next StrictHandlerFunc, operation string) StrictHandlerFunc {
+	return func(c *gin.Context, request any) (any, error) {
+		through := g.of(operation, request)
+		if through == nil {
+			return next(c, request)
+		}
+		if err := g.enter(c.Request.Context(), through); err != nil {
+			return nil, err
+		}
+		defer through.leave()
+		return next(c, request)
+	}
+}
+
+// of returns the gate of a request; nil for one that needs no database, or waits for something else than it and is counted there: lists without
+// pages and streams of events (places), receivers of webhooks, and payments of a sandbox.
+func (g *gates) of(operation string, request any) *gate {
+	switch operation {
+	case "CreateCard":
+		return &g.create
+	case "ListCards":
+		if list, ok := request.(ListCardsRequestObject); ok && list.Params.Limit == nil {
+			return nil
+		}
+		return &g.read
+	case "GetCard", "RevealCard", "ListWebhooks", "GetWebhook", "ListDeliveries":
+		return &g.read
+	case "ListCurrencies", "ListOffers", "TestWebhook", "SimulatePayment", "ListEvents": // ListEvents enters for as long as it does not wait
+		return nil
+	}
+	return &g.manage
+}

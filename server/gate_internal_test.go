@@ -1,0 +1,166 @@
+package server
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// crowd is requests at a gate, in a bubble of time.
+type crowd struct {
+	t       *testing.T
+	gate    *gate
+	mu      sync.Mutex
+	let     []int // who was let in, in this order
+	refused map[int]time.Duration
+}
+
+func newCrowd(t *testing.T, places int) *crowd {
+	return &crowd{t: t, gate: &gate{places: places}, refused: map[int]time.Duration{}}
+}
+
+// come has a request come, and returns when it works, waits or was refused.
+func (c *crowd) come(ctx context.Context, who int) {
+	go func() {
+		came := time.Now()
+		in := c.gate.enter(ctx)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if in {
+			c.let = append(c.let, who)
+		} else {
+			c.refused[who] = time.Since(came)
+		}
+	}()
+	synctest.Wait()
+}
+
+func (c *crowd) want(what string, let ...int) {
+	c.t.Helper()
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !slices.Equal(c.let, let) {
+		c.t.Errorf("%s: let in %v, want %v", what, c.let, let)
+	}
+}
+
+func (c *crowd) wantRefused(who int, after time.Duration) {
+	c.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if took, was := c.refused[who]; !was || took != after {
+		c.t.Errorf("%d was refused: %t, after %s, want %s", who, was, took, after)
+	}
+}
+
+func TestGate_LetsInAsManyAsHavePlacesAndTheOthersInTheirOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, 2)
+		for who := range 4 {
+			c.come(t.Context(), who)
+		}
+		c.want("two places", 0, 1)
+		c.gate.leave()
+		c.want("after one has left", 0, 1, 2)
+		c.come(t.Context(), 4)
+		c.gate.leave()
+		c.want("who came later comes later", 0, 1, 2, 3)
+		c.gate.leave()
+		c.gate.leave()
+		c.gate.leave()
+		c.want("the last", 0, 1, 2, 3, 4)
+		if c.gate.taken != 0 || len(c.gate.line) != 0 {
+			t.Errorf("%d places are taken, %d wait", c.gate.taken, len(c.gate.line))
+		}
+	})
+}
+
+// However many come at once, those that wait are as many as work, and the others are told at once.
+func TestGate_TheLineIsShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, 3)
+		for who := range 9 {
+			c.come(t.Context(), who)
+		}
+		for who := 6; who < 9; who++ {
+			c.wantRefused(who, 0)
+		}
+		c.want("the others", 0, 1, 2)
+		time.Sleep(burstPatience)
+		synctest.Wait()
+		c.wantRefused(3, burstPatience)
+	})
+}
+
+// A burst may wait; a line that stands longer than a burst is moved on, so that whoever is let in has not waited for long.
+func TestGate_AStandingLineWaitsShorter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, 2)
+		c.come(t.Context(), 0)
+		c.come(t.Context(), 1)
+		c.come(t.Context(), 2)
+		time.Sleep(burstPatience - time.Millisecond)
+		c.come(t.Context(), 3) // before the line has stood for so long
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		c.wantRefused(2, burstPatience)
+		c.come(t.Context(), 4)
+		time.Sleep(standingPatience)
+		synctest.Wait()
+		c.wantRefused(4, standingPatience)
+		time.Sleep(burstPatience)
+		synctest.Wait()
+		c.wantRefused(3, burstPatience)
+		c.come(t.Context(), 5) // there is no line any more
+		time.Sleep(burstPatience - time.Millisecond)
+		c.gate.leave()
+		c.want("a new burst", 0, 1, 5)
+	})
+}
+
+func TestGate_WhoHasGoneHoldsNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, 2)
+		c.come(t.Context(), 0)
+		c.come(t.Context(), 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		c.come(ctx, 2)
+		c.come(t.Context(), 3)
+		cancel()
+		synctest.Wait()
+		c.wantRefused(2, 0)
+		c.gate.leave()
+		c.want("the next", 0, 1, 3)
+		c.gate.leave()
+		c.gate.leave()
+		c.come(t.Context(), 4)
+		c.come(t.Context(), 5)
+		c.want("the places are free again", 0, 1, 3, 4, 5)
+	})
+}
+
+// What ends its waiting at the moment at which it is let in has a place, or nobody has.
+func TestGate_NoPlaceIsLost(t *testing.T) {
+	g := &gate{places: 4}
+	var all sync.WaitGroup
+	for range 64 {
+		all.Go(func() {
+			for range 200 {
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Microsecond)
+				if g.enter(ctx) {
+					time.Sleep(time.Microsecond)
+					g.leave()
+				}
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	if g.taken != 0 || len(g.line) != 0 {
+		t.Errorf("%d places are taken, %d wait", g.taken, len(g.line))
+	}
+}

@@ -1,0 +1,289 @@
+package server_test
+
+import (
+	"fmt"
+
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/limit"
+	"github.com/cardmint/cardmint/internal/store"
+)
+
+// How many requests of a kind are at work at the same time.
+const (
+	places             = 256 // of those that create, and of those that read
+	authenticatePlaces = 64
+)
+
+// dam holds up whoever comes to it while it is closed.
+type dam struct {
+	mu      sync.Mutex
+	closed  chan struct{} // nil while it is open
+	arrived chan struct{}
+	passed  atomic.Int64 // arrivals in all
+}
+
+func newDam() *dam { return &dam{arrived: make(chan struct{}, 10_000)} }
+
+func (d *dam) pass() {
+	d.passed.Add(1)
+	d.mu.Lock()
+	closed := d.closed
+	d.mu.Unlock()
+	if closed != nil {
+		d.arrived <- struct{}{}
+		<-closed
+	}
+}
+
+// shut closes the dam, and returns what opens it.
+func (d *dam) shut(t *testing.T) (open func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	closed := make(chan struct{})
+	d.closed = closed
+	var once sync.Once
+	open = func() {
+		once.Do(func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.closed = nil
+			close(closed)
+		})
+	}
+	t.Cleanup(open)
+	return open
+}
+
+// await waits until so many are held up.
+func (d *dam) await(n int) {
+	for range n {
+		<-d.arrived
+	}
+}
+
+// shed fails the test unless a request was refused because there are too many.
+func (a answer) shed(t *testing.T) {
+	t.Helper()
+	a.refused(t, http.StatusServiceUnavailable, "unavailable")
+	if again, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || again < 1 || again > 5 {
+		t.Errorf("Retry-After is %q", a.header.Get("Retry-After"))
+	}
+}
+
+// atOnce sends n requests at the same time, and returns a function that waits for their answers.
+func atOnce(n int, send func(i int) answer) (answers func() []answer) {
+	all := make([]answer, n)
+	var wait sync.WaitGroup
+	for i := range n {
+		wait.Go(func() { all[i] = send(i) })
+	}
+	return func() []answer {
+		wait.Wait()
+		return all
+	}
+}
+
+// While the database hangs, requests of a kind take their places and no more. The others are refused at once and do not reach it; other kinds
+// are served as ever. Whoever was let in is answered.
+func TestOverload_RequestsBeyondThePlacesOfTheirKindAreRefusedAndOthersServed(t *testing.T) {
+	t.Parallel()
+	const more = 40
+	for kind, tt := range map[string]struct {
+		method, path string
+		status       int
+	}{"create": {http.MethodPost, "/api/cards", http.StatusCreated}, "read": {http.MethodGet, "/api/cards/{uuid}", http.StatusOK}} {
+		t.Run(kind, func(t *testing.T) {
+			creating, reading, m := newDam(), newDam(), &tally{}
+			d := deploy(t, setup{pool: 2 * places, meter: m, wrap: func(s *store.Store) hooked {
+				return hooked{Store: s, beforeInsert: creating.pass, beforeCard: reading.pass}
+			}})
+			token := d.token(t)
+			path, body := "/api/cards", orderBody("50")
+			dam := creating
+			if kind == "read" {
+				path, body, dam = "/api/cards/"+missing, "", reading
+				tt.status = http.StatusNotFound
+			}
+			ask := func(int) answer { return d.serve(t, tt.method, path, token, body) }
+			open := dam.shut(t)
+			held := atOnce(places, ask)
+			dam.await(places)
+			for _, a := range atOnce(more, ask)() {
+				a.shed(t)
+			}
+			equal(t, "requests that reached the database", dam.passed.Load(), places)
+			m.mu.Lock()
+			equal(t, "refusals", fmt.Sprint(m.sheds), fmt.Sprint(strings.Fields(strings.Repeat(kind+" ", more))))
+			m.mu.Unlock()
+			for _, other := range []string{"/livez", "/readyz", "/openapi.yaml", "/api/currencies", "/api/cards?limit=1", "/api/cards", "/api/events", "/api/webhooks"} {
+				if kind == "read" && (strings.HasSuffix(other, "limit=1") || strings.HasSuffix(other, "events") || strings.HasSuffix(other, "webhooks")) {
+					d.serve(t, http.MethodGet, other, token, "").shed(t) // of the same kind
+					continue
+				}
+				d.serve(t, http.MethodGet, other, token, "").want(t, http.StatusOK)
+			}
+			if kind == "read" {
+				d.serve(t, http.MethodPost, "/api/cards", token, orderBody("50")).want(t, http.StatusCreated)
+			}
+			d.serve(t, http.MethodDelete, "/api/webhooks/"+missing, token, "").want(t, http.StatusNotFound)
+			open()
+			for _, a := range held() {
+				a.want(t, tt.status)
+			}
+			ask(0).want(t, tt.status)
+		})
+	}
+}
+
+// Anybody can make up tokens: looking them up takes no place of tokens that are known.
+func TestOverload_UnknownTokensHinderNoKnownOnes(t *testing.T) {
+	t.Parallel()
+	looking, m := newDam(), &tally{}
+	d := deploy(t, setup{meter: m, wrap: func(s *store.Store) hooked { return hooked{Store: s, beforeToken: looking.pass} }})
+	stranger := deploy(t, setup{})
+	owner := stranger.account(t)
+	var tokens [authenticatePlaces + 1]string
+	for i := range tokens {
+		_, tokens[i] = stranger.tokenOf(t, owner, 0)
+	}
+	known := d.token(t)
+	ask := func(token string) answer { return d.serve(t, http.MethodGet, "/api/currencies", token, "") }
+	ask(known).want(t, http.StatusOK)
+	open := looking.shut(t)
+	held := atOnce(authenticatePlaces, func(i int) answer { return ask(tokens[i]) })
+	looking.await(authenticatePlaces)
+	ask(tokens[authenticatePlaces]).shed(t)
+	m.mu.Lock()
+	equal(t, "refusals", m.sheds, []string{"authenticate"})
+	m.mu.Unlock()
+	again := atOnce(1, func(int) answer { return ask(known) }) // it may be this one's turn to be looked up again
+	open()
+	again()[0].want(t, http.StatusOK)
+	for _, a := range held() {
+		a.refused(t, http.StatusUnauthorized, "unauthorized")
+	}
+}
+
+// stuck is a client that does not read its answer until it is told to.
+type stuck struct {
+	*httptest.ResponseRecorder
+	dam *dam
+}
+
+func (s stuck) Write(b []byte) (int, error) {
+	s.dam.pass()
+	return s.ResponseRecorder.Write(b)
+}
+
+// Who reads slowly keeps a connection, not a place.
+func TestOverload_SlowReadersHoldNoPlace(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, setup{})
+	token := d.token(t)
+	d.serve(t, http.MethodPost, "/api/cards", token, orderBody("50")).want(t, http.StatusCreated)
+	sending := newDam()
+	open := sending.shut(t)
+	const slow = places + 10
+	var all sync.WaitGroup
+	for i := range slow {
+		all.Go(func() {
+			target := [2]string{"/api/cards?limit=1", "/api/events"}[i%2]
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
+			setHeaders(r, token, "", nil)
+			w := stuck{httptest.NewRecorder(), sending}
+			d.handler.ServeHTTP(w, r)
+			if w.Code != http.StatusOK {
+				t.Errorf("status %d", w.Code)
+			}
+		})
+	}
+	sending.await(slow)
+	d.serve(t, http.MethodGet, "/api/cards?limit=1", token, "").want(t, http.StatusOK)
+	open()
+	all.Wait()
+}
+
+// A storm of pollers costs a look at a tag each, and none beyond what its token may send.
+func TestOverload_PollersReadNoCardThatHasNotChanged(t *testing.T) {
+	t.Parallel()
+	const quota, polls, pollers = 200, 300, 20
+	var cards atomic.Int64
+	d := deploy(t, setup{requests: &limit.Config{Token: perMinute(quota), Now: (&manual{}).now}, wrap: func(s *store.Store) hooked {
+		return hooked{Store: s, beforeCard: func() { cards.Add(1) }}
+	}})
+	account := d.account(t)
+	_, owner := d.tokenOf(t, account, 0)
+	_, storming := d.tokenOf(t, account, 0)
+	_, other := d.tokenOf(t, account, 0)
+	path := d.serve(t, http.MethodPost, "/api/cards", owner, orderBody("50")).want(t, http.StatusCreated).header.Get("Location")
+	etag := d.serve(t, http.MethodGet, path, owner, "").want(t, http.StatusOK).header.Get("ETag")
+	poll := func(token string) answer { return d.serve(t, http.MethodGet, path, token, "", ifNoneMatch, etag) }
+	var unchanged, refused atomic.Int64
+	all := atOnce(pollers, func(int) (last answer) {
+		for range polls / pollers {
+			switch last = poll(storming); last.status {
+			case http.StatusNotModified:
+				unchanged.Add(1)
+			case http.StatusTooManyRequests:
+				refused.Add(1)
+			}
+		}
+		return last
+	})
+	all()
+	poll(other).want(t, http.StatusNotModified)
+	equal(t, "unchanged, refused", []int64{unchanged.Load(), refused.Load()}, []int64{quota, polls - quota})
+	equal(t, "cards that were read, once for the tag", cards.Load(), 1)
+	d.serve(t, http.MethodGet, path, storming, "").refused(t, http.StatusTooManyRequests, "rate_limited")
+}
+
+// Whoever comes back when the time in Retry-After is over is let in, whichever replica refused; and the time is never less than what RateLimit
+// says of the limit that refused.
+func TestOverload_WhoComesBackAfterRetryAfterIsLetIn(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, url string) {
+		now := &manual{}
+		first := deploy(t, setup{database: url, clock: &clock{}, requests: &limit.Config{Token: perMinute(7), Account: perMinute(11), Now: now.now}})
+		servers := []*deployment{first, first.replica(t), first.replica(t)}
+		tick := func() {
+			for range 2 {
+				for _, d := range servers {
+					need(t, d.requests.Tick(t.Context()))
+				}
+			}
+		}
+		tick()
+		account := first.account(t)
+		_, one := first.tokenOf(t, account, 0)
+		_, two := first.tokenOf(t, account, 0)
+		for round := range 30 {
+			for i := range 30 {
+				servers[(round+i)%3].serve(t, http.MethodGet, "/api/currencies", [2]string{one, two}[i%2], "")
+			}
+			tick() // now each knows of the others
+			d := servers[round%3]
+			a := d.serve(t, http.MethodGet, "/api/currencies", one, "")
+			a.refused(t, http.StatusTooManyRequests, "rate_limited")
+			again, err := strconv.Atoi(a.header.Get("Retry-After"))
+			need(t, err)
+			for _, is := range strings.Split(a.header.Get("RateLimit"), ", ") {
+				var left, t64 int
+				_, rest, _ := strings.Cut(is, ";")
+				if _, err := fmt.Sscanf(rest, "r=%d;t=%d", &left, &t64); err != nil || left == 0 && again < t64 {
+					t.Errorf("Retry-After is %d, beside %s: %v", again, is, err)
+				}
+			}
+			now.advance(time.Duration(again) * time.Second)
+			tick()
+			d.serve(t, http.MethodGet, "/api/currencies", one, "").want(t, http.StatusOK)
+		}
+	})
+}
