@@ -1,0 +1,133 @@
+package server_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// hall is a listener in memory, for more connections than a process may have descriptors. Time passes there only when the test says so.
+type hall struct {
+	doors  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+	mu     sync.Mutex
+	guests []*guest
+}
+
+func newHall() *hall { return &hall{doors: make(chan net.Conn), closed: make(chan struct{})} }
+
+func (h *hall) Accept() (net.Conn, error) {
+	select {
+	case c := <-h.doors:
+		return c, nil
+	case <-h.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (h *hall) Close() error {
+	h.once.Do(func() { close(h.closed) })
+	return nil
+}
+
+func (h *hall) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
+
+// dial connects, and says something.
+func (h *hall) dial(t *testing.T, text string) net.Conn {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	t.Cleanup(func() { _ = ours.Close() })
+	g := &guest{Conn: theirs}
+	h.mu.Lock()
+	h.guests = append(h.guests, g)
+	h.mu.Unlock()
+	h.doors <- g
+	need(t, ours.SetDeadline(time.Now().Add(time.Minute)))
+	_, err := io.WriteString(ours, text)
+	need(t, err)
+	return ours
+}
+
+// guest is the server's end of a connection.
+type guest struct {
+	net.Conn
+	mu       sync.Mutex
+	patience time.Duration // of the server, for what it reads now
+}
+
+func (g *guest) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4711} }
+
+func (g *guest) SetReadDeadline(at time.Time) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.patience = 0; at.IsZero() || !at.After(time.Now()) {
+		return g.Conn.SetReadDeadline(at)
+	}
+	g.patience = time.Until(at)
+	return g.Conn.SetReadDeadline(time.Time{})
+}
+
+// wait has the server wait in vain for as long as it would, and returns for how long that is; 0 is for ever. It does so when that is at least
+// so long.
+func (g *guest) wait(least time.Duration) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.patience < least { // it has not read the head yet
+		g.mu.Unlock()
+		runtime.Gosched()
+		g.mu.Lock()
+	}
+	if g.patience > 0 {
+		_ = g.Conn.SetReadDeadline(time.Unix(1, 0))
+	}
+	return g.patience
+}
+
+// Five thousand connections that say half of what they have to say cost memory. Others are served, and in the end all of them are closed.
+func TestOverload_FiveThousandHalfOpenConnectionsHinderNobody(t *testing.T) {
+	t.Parallel()
+	const heads, bodies = 4500, 500 // more bodies than there are places
+	d := deploy(t, setup{})
+	h := newHall()
+	serveOn(t, h, d.handler)
+	token := d.token(t)
+	request := func(method, target, body string, length int) string {
+		return fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", method, target, token, length, body)
+	}
+	order := orderBody("50")
+	first := request(http.MethodPost, "/api/cards", order, len(order))
+	hear(t, h.dial(t, first), first).want(t, http.StatusCreated)
+	var slow []net.Conn
+	for i := range heads + bodies {
+		text := "GET /api/cards HTTP/1.1\r\nHost: x\r\nX-Slow: "
+		if i < bodies {
+			text = request(http.MethodPost, "/api/cards", "{", len(order))
+		}
+		slow = append(slow, h.dial(t, text))
+	}
+	hear(t, h.dial(t, first), first).want(t, http.StatusCreated)
+	list := request(http.MethodGet, "/api/cards?limit=10", "", 0)
+	equal(t, "cards", strings.Count(hear(t, h.dial(t, list), list).want(t, http.StatusOK).body, `"uuid"`), 2)
+
+	for i, conn := range slow {
+		least, longest := 6*time.Second, 15*time.Second
+		if i >= bodies {
+			least, longest = 0, 5*time.Second
+		}
+		if waits := h.guests[i+1].wait(least); waits <= 0 || waits > longest {
+			t.Fatalf("the server waits %s for connection %d, want up to %s", waits, i, longest)
+		}
+		answer, err := io.ReadAll(conn)
+		if refused := strings.HasPrefix(string(answer), "HTTP/1.1 408 "); err != nil || refused != (i < bodies) {
+			t.Fatalf("connection %d ends with %q, %v", i, answer, err)
+		}
+	}
+	hear(t, h.dial(t, list), list).want(t, http.StatusOK)
+}
