@@ -50,6 +50,7 @@ const connections = 16
 // bench is the service in this process, on PostgreSQL.
 type bench struct {
 	store   *store.Store
+	vault   *vault.Vault
 	orders  *order.Service
 	handler http.Handler
 	account uuid.UUID
@@ -66,7 +67,7 @@ func newBench(b *testing.B) *bench {
 	return newBenchOn(b, rig.Postgres(b), pool)
 }
 
-func newBenchOn(b *testing.B, url string, pool int) *bench {
+func newBenchOn(b testing.TB, url string, pool int) *bench {
 	b.Helper()
 	cli.Tune() // as a process that serves does
 	ctx := b.Context()
@@ -96,7 +97,7 @@ func newBenchOn(b *testing.B, url string, pool int) *bench {
 	sim := chain.NewSimulated(chain.Currencies()[0], s, time.Now)
 	issuer, err := issue.New(s, v, issue.Wake{}, quiet, issue.Config{Routes: issue.Only(supplier.NewSandbox("sandbox", supplier.Prompt, time.Now))})
 	must(b, err)
-	all := &bench{store: s, orders: orders, rates: rates, handler: handler, account: shop.ID, token: token.Reveal(), chain: sim, issuer: issuer}
+	all := &bench{store: s, vault: v, orders: orders, rates: rates, handler: handler, account: shop.ID, token: token.Reveal(), chain: sim, issuer: issuer}
 	all.watcher, err = settle.New(s, rates, sim, quietWake(), quiet, settle.Config{PoolSize: pool, FillBatch: pool, LeaseTTL: time.Hour, // filling takes long
 		Now: func() time.Time { return time.Now().Add(all.ahead) }})
 	must(b, err)
