@@ -18,14 +18,14 @@ import (
 	"github.com/cardmint/cardmint/internal/supplier"
 )
 
-// counting is a supplier that writes down what it is asked for.
-type counting struct {
+// keeping is a supplier that writes down what it is asked for.
+type keeping struct {
 	*supplier.Sandbox
 	mu    sync.Mutex
 	asked []string // keys, which are the cards' uuids
 }
 
-func (c *counting) Submit(ctx context.Context, r issue.Request) (issue.Answer, error) {
+func (c *keeping) Submit(ctx context.Context, r issue.Request) (issue.Answer, error) {
 	c.mu.Lock()
 	c.asked = append(c.asked, r.Key)
 	c.mu.Unlock()
@@ -90,7 +90,7 @@ func burst(t *testing.T, url, uuidOf string) {
 	}
 
 	clock := time.Now()
-	press := &counting{Sandbox: supplier.NewSandbox("press", supplier.Prompt, func() time.Time { return clock })}
+	press := &keeping{Sandbox: supplier.NewSandbox("press", supplier.Prompt, func() time.Time { return clock })}
 	issuer, err := issue.New(s.store, s.vault, issue.Wake{}, slog.New(slog.DiscardHandler), issue.Config{Now: func() time.Time { return clock },
 		Routes: issue.Routes{{Supplier: press, Min: card.MinUSD, Max: card.MaxUSD, PerSecond: perSecond}}})
 	must(t, err)
