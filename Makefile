@@ -81,6 +81,10 @@ ha: deps ## Set up three PostgreSQL under Patroni as documented, fail the leader
 bench: deps ## Measure, each figure side by side with its limit
 	go test -run '^$$' -bench . -benchtime 1x -count 1 -timeout 20m ./internal/cli
 
+OVERLOAD ?= 1m
+overload: deps ## Order up to four times as many cards as can be created, after 200 a second for OVERLOAD: what is refused, and how long the others take
+	go test -tags=nomsgpack,drill -count=1 -v -vet=off -timeout 1h -run TestFigures_Overload ./internal/cli -overload $(OVERLOAD)
+
 alarms: deps ## Provoke every alarm with a real service, PostgreSQL and Monero, and see it fire and clear in Debian's Prometheus
 	@tools/deps alarms
 	tools/in-memory 2 go test -tags=nomsgpack,alarms -count=1 -v -vet=off -timeout 15m -run TestAlarms ./internal/cli
@@ -180,4 +184,4 @@ deps: ## Install what the tests need (PostgreSQL, PgBouncer, Monero, a C compile
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: run build quick test test-old-monero simulate mutants e2e drill chaos bench alarms plans browser generated-requests prism generate generate-typescript typescript release-typescript release release-check install-check image lint compat compat-prose compat-check verify deps help test-client api api-check api-release soak ha
+.PHONY: run build quick test test-old-monero simulate mutants e2e drill chaos bench alarms plans browser generated-requests prism generate generate-typescript typescript release-typescript release release-check install-check image lint compat compat-prose compat-check verify deps help test-client api api-check api-release soak ha overload
