@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
 )
@@ -23,20 +24,21 @@ const (
 // gates keep kinds of requests apart, so that too many of one leave room for the others.
 type gates struct {
 	meter                Meter
-	create, read, manage gate
+	create, read, manage *gate
 	// Tokens that this process has seen to be good are looked up again every few seconds. Anybody can make up any number of others.
-	known, unknown gate
+	known, unknown *gate
 }
 
 func newGates(meter Meter) *gates {
 	return &gates{meter: meter,
-		create: gate{kind: "create", places: createPlaces}, read: gate{kind: "read", places: readPlaces}, manage: gate{kind: "manage", places: managePlaces},
-		known: gate{kind: "authenticate", places: authenticatePlaces}, unknown: gate{kind: "authenticate", places: authenticatePlaces}}
+		create: newGate("create", createPlaces), read: newGate("read", readPlaces), manage: newGate("manage", managePlaces),
+		known: newGate("authenticate", authenticatePlaces), unknown: newGate("authenticate", authenticatePlaces)}
 }
 
-// enter takes a place at a gate, which the caller must give back by leave. The error is card.ErrUnavailable.
-func (g *gates) enter(ctx context.Context, through *gate) error {
-	if through.enter(ctx) {
+// enter takes a place at a gate, which the caller must give back by leave. The error is card.ErrUnavailable. The account is uuid.Nil before it
+// is known.
+func (g *gates) enter(ctx context.Context, through *gate, account uuid.UUID) error {
+	if through.enter(ctx, account) {
 		return nil
 	}
 	g.meter.Shed(through.kind)
@@ -58,10 +60,11 @@ func (g *gates) admit(next StrictHandlerFunc, operation string) StrictHandlerFun
 		if through == nil {
 			return next(c, request)
 		}
-		if err := g.enter(c.Request.Context(), through); err != nil {
+		who, _ := identity(c)
+		if err := g.enter(c.Request.Context(), through, who.AccountID); err != nil {
 			return nil, err
 		}
-		defer through.leave()
+		defer through.leave(who.AccountID)
 		return next(c, request)
 	}
 }
@@ -71,16 +74,16 @@ func (g *gates) admit(next StrictHandlerFunc, operation string) StrictHandlerFun
 func (g *gates) of(operation string, request any) *gate {
 	switch operation {
 	case "CreateCard":
-		return &g.create
+		return g.create
 	case "ListCards":
 		if list, ok := request.(ListCardsRequestObject); ok && list.Params.Limit == nil {
 			return nil
 		}
-		return &g.read
+		return g.read
 	case "GetCard", "RevealCard", "ListWebhooks", "GetWebhook", "ListDeliveries":
-		return &g.read
+		return g.read
 	case "ListCurrencies", "ListOffers", "TestWebhook", "SimulatePayment", "ListEvents": // ListEvents enters for as long as it does not wait
 		return nil
 	}
-	return &g.manage
+	return g.manage
 }

@@ -11,10 +11,10 @@ import (
 func TestGates_EveryOperationHasOne(t *testing.T) {
 	g := newGates(unmetered{})
 	want := map[string]*gate{
-		"createCard": &g.create,
-		"getCard":    &g.read, "revealCard": &g.read, "listWebhooks": &g.read, "getWebhook": &g.read, "listDeliveries": &g.read,
-		"cancelCard": &g.manage, "createWebhook": &g.manage, "updateWebhook": &g.manage, "deleteWebhook": &g.manage, "rotateWebhookSecret": &g.manage,
-		"redeliver": &g.manage, "recoverWebhook": &g.manage,
+		"createCard": g.create,
+		"getCard":    g.read, "revealCard": g.read, "listWebhooks": g.read, "getWebhook": g.read, "listDeliveries": g.read,
+		"cancelCard": g.manage, "createWebhook": g.manage, "updateWebhook": g.manage, "deleteWebhook": g.manage, "rotateWebhookSecret": g.manage,
+		"redeliver": g.manage, "recoverWebhook": g.manage,
 		"listCurrencies": nil, "listOffers": nil, // are in memory
 		"listEvents": nil, "testWebhook": nil, "simulatePayment": nil, // wait for others
 	}
@@ -39,7 +39,7 @@ func TestGates_EveryOperationHasOne(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("there is no operation %v", want)
 	}
-	if g.of(name("listCards"), ListCardsRequestObject{}) != nil || g.of(name("listCards"), ListCardsRequestObject{Params: ListCardsParams{Limit: new(int32(1))}}) != &g.read {
+	if g.of(name("listCards"), ListCardsRequestObject{}) != nil || g.of(name("listCards"), ListCardsRequestObject{Params: ListCardsParams{Limit: new(int32(1))}}) != g.read {
 		t.Error("a page of the list is one read, the whole list is counted as such")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gin-gonic/gin"
+	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
@@ -20,11 +21,11 @@ func authenticate(cfg Config, gates *gates, problems problemWriter) gin.HandlerF
 	return func(c *gin.Context) {
 		from := limit.Network(trusted.client(c.Request))
 		token, err := bearer(c.Request)
-		through := &gates.known
+		through := gates.known
 		if !accounts.Recognizes(token) {
-			through = &gates.unknown
+			through = gates.unknown
 		}
-		if wait := limits.Blocked(from); wait > 0 && through == &gates.unknown {
+		if wait := limits.Blocked(from); wait > 0 && through == gates.unknown {
 			cfg.Meter.Refuse(limit.Address.String())
 			refuseAddress(c, limits, wait, problems)
 			return
@@ -50,10 +51,10 @@ func authenticate(cfg Config, gates *gates, problems problemWriter) gin.HandlerF
 
 // authenticate authenticates a token, for which a gate must have room.
 func (g *gates) authenticate(ctx context.Context, accounts *account.Service, token string, through *gate) (account.Identity, error) {
-	if err := g.enter(ctx, through); err != nil {
+	if err := g.enter(ctx, through, uuid.Nil); err != nil {
 		return account.Identity{}, err
 	}
-	defer through.leave()
+	defer through.leave(uuid.Nil)
 	return accounts.Authenticate(ctx, token)
 }
 

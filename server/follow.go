@@ -71,10 +71,10 @@ func (f *follower) read() ([]card.Event, bool, error) {
 
 // first returns the events that there are already. Until then the request is one that reads, like others.
 func (f *follower) first(gates *gates) ([]card.Event, bool, error) {
-	if err := gates.enter(f.request.Context(), &gates.read); err != nil {
+	if err := gates.enter(f.request.Context(), gates.read, f.who.AccountID); err != nil {
 		return nil, false, err
 	}
-	defer gates.read.leave()
+	defer gates.read.leave(f.who.AccountID)
 	return f.read()
 }
 

@@ -7,7 +7,12 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/uuid"
 )
+
+// The accounts of requests.
+var loud, quiet = uuid.UUID{1}, uuid.UUID{2}
 
 // crowd is requests at a gate, in a bubble of time.
 type crowd struct {
@@ -19,14 +24,17 @@ type crowd struct {
 }
 
 func newCrowd(t *testing.T, places int) *crowd {
-	return &crowd{t: t, gate: &gate{places: places}, refused: map[int]time.Duration{}}
+	return &crowd{t: t, gate: newGate("test", places), refused: map[int]time.Duration{}}
 }
 
-// come has a request come, and returns when it works, waits or was refused.
-func (c *crowd) come(ctx context.Context, who int) {
+// come has a request of somebody's come, and returns when it works, waits or was refused.
+func (c *crowd) come(ctx context.Context, who int) { c.comeOf(ctx, loud, who) }
+
+// comeOf has one of an account come.
+func (c *crowd) comeOf(ctx context.Context, account uuid.UUID, who int) {
 	go func() {
 		came := time.Now()
-		in := c.gate.enter(ctx)
+		in := c.gate.enter(ctx, account)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if in {
@@ -64,18 +72,40 @@ func TestGate_LetsInAsManyAsHavePlacesAndTheOthersInTheirOrder(t *testing.T) {
 			c.come(t.Context(), who)
 		}
 		c.want("two places", 0, 1)
-		c.gate.leave()
+		c.gate.leave(loud)
 		c.want("after one has left", 0, 1, 2)
 		c.come(t.Context(), 4)
-		c.gate.leave()
+		c.gate.leave(loud)
 		c.want("who came later comes later", 0, 1, 2, 3)
-		c.gate.leave()
-		c.gate.leave()
-		c.gate.leave()
+		c.gate.leave(loud)
+		c.gate.leave(loud)
+		c.gate.leave(loud)
 		c.want("the last", 0, 1, 2, 3, 4)
 		if c.gate.taken != 0 || len(c.gate.line) != 0 {
 			t.Errorf("%d places are taken, %d wait", c.gate.taken, len(c.gate.line))
 		}
+	})
+}
+
+// One account has taken every place, and the line is full of its requests. Another's come next, before those that came first.
+func TestGate_AFloodOfOneAccountKeepsOthersWaitingForNoMoreThanAPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, 3)
+		for who := range 7 { // 0 to 2 work, 3 to 5 wait
+			c.come(t.Context(), who)
+		}
+		c.wantRefused(6, 0)
+		c.comeOf(t.Context(), quiet, 10)
+		c.wantRefused(5, 0) // makes room
+		c.comeOf(t.Context(), quiet, 11)
+		c.wantRefused(11, 0) // who has no fewer in line than the others have
+		c.gate.leave(loud)
+		c.want("the other account", 0, 1, 2, 10)
+		c.comeOf(t.Context(), quiet, 12)
+		c.gate.leave(loud)
+		c.want("of two accounts that have one at work each, the first in line", 0, 1, 2, 10, 3)
+		c.gate.leave(quiet)
+		c.want("the account that has none at work", 0, 1, 2, 10, 3, 12)
 	})
 }
 
@@ -117,7 +147,7 @@ func TestGate_AStandingLineWaitsShorter(t *testing.T) {
 		c.wantRefused(3, burstPatience)
 		c.come(t.Context(), 5) // there is no line any more
 		time.Sleep(burstPatience - time.Millisecond)
-		c.gate.leave()
+		c.gate.leave(loud)
 		c.want("a new burst", 0, 1, 5)
 	})
 }
@@ -133,10 +163,10 @@ func TestGate_WhoHasGoneHoldsNoPlace(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		c.wantRefused(2, 0)
-		c.gate.leave()
+		c.gate.leave(loud)
 		c.want("the next", 0, 1, 3)
-		c.gate.leave()
-		c.gate.leave()
+		c.gate.leave(loud)
+		c.gate.leave(loud)
 		c.come(t.Context(), 4)
 		c.come(t.Context(), 5)
 		c.want("the places are free again", 0, 1, 3, 4, 5)
@@ -145,22 +175,33 @@ func TestGate_WhoHasGoneHoldsNoPlace(t *testing.T) {
 
 // What ends its waiting at the moment at which it is let in has a place, or nobody has.
 func TestGate_NoPlaceIsLost(t *testing.T) {
-	g := &gate{places: 4}
+	g := newGate("test", 4)
 	var all sync.WaitGroup
 	for range 64 {
 		all.Go(func() {
 			for range 200 {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Microsecond)
-				if g.enter(ctx) {
+				if g.enter(ctx, loud) {
 					time.Sleep(time.Microsecond)
-					g.leave()
+					g.leave(loud)
 				}
 				cancel()
 			}
 		})
 	}
 	all.Wait()
-	if g.taken != 0 || len(g.line) != 0 {
-		t.Errorf("%d places are taken, %d wait", g.taken, len(g.line))
+	if g.taken != 0 || len(g.line) != 0 || len(g.shares) != 0 {
+		t.Errorf("%d places are taken, %d wait, of %v", g.taken, len(g.line), g.shares)
+	}
+}
+
+// BenchmarkGate measures what a lone request pays.
+func BenchmarkGate(b *testing.B) {
+	g := newGate("test", 4)
+	b.ReportAllocs()
+	for b.Loop() {
+		if g.enter(b.Context(), loud) {
+			g.leave(loud)
+		}
 	}
 }
