@@ -1612,7 +1612,8 @@ export interface components {
         };
         /**
          * @description The service can't do this now: it has no fresh exchange rate (`rate_unavailable`), it has no payment address (`address_unavailable`),
-         *     or a part that it depends on does not respond (`unavailable`). Try again after `Retry-After` seconds.
+         *     or a part that it depends on does not respond, or more requests come than it can answer (`unavailable`). Try again after
+         *     `Retry-After` seconds.
          */
         Unavailable: {
             headers: {
