@@ -13,12 +13,13 @@ import (
 
 // How many requests of a kind use the database at the same time. Cards that are created together share statements, of which the largest has
 // 256; reading gets as many, which is more than there are connections, so that none is idle while a response is written. Nobody sends many
-// of the others.
+// of the others, or should.
 const (
-	createPlaces       = 256
-	readPlaces         = 256
-	managePlaces       = 32
-	authenticatePlaces = 64
+	createPlaces  = 256
+	readPlaces    = 256
+	managePlaces  = 32
+	knownPlaces   = 256
+	unknownPlaces = 64
 )
 
 // gates keep kinds of requests apart, so that too many of one leave room for the others.
@@ -32,7 +33,7 @@ type gates struct {
 func newGates(meter Meter) *gates {
 	return &gates{meter: meter,
 		create: newGate("create", createPlaces), read: newGate("read", readPlaces), manage: newGate("manage", managePlaces),
-		known: newGate("authenticate", authenticatePlaces), unknown: newGate("authenticate", authenticatePlaces)}
+		known: newGate("authenticate", knownPlaces), unknown: newGate("authenticate", unknownPlaces)}
 }
 
 // enter takes a place at a gate, which the caller must give back by leave. The error is card.ErrUnavailable. The account is uuid.Nil before it

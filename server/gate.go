@@ -9,11 +9,12 @@ import (
 	"github.com/google/uuid"
 )
 
-// A request that finds all places taken waits for one. While nobody has waited for long, it waits as long as a burst may last; once there has
+// A request that finds all places taken waits for one, in a line that is a few times as long as there are places. While nobody has waited for long, it waits as long as a burst may last; once there has
 // been a line for that long, only as long as scheduling takes.
 const (
 	burstPatience    = 100 * time.Millisecond
 	standingPatience = 10 * time.Millisecond
+	linePerPlace     = 4
 )
 
 // gate lets only so many requests work at the same time, and refuses early what it can't let in soon.
@@ -29,7 +30,7 @@ const (
 // that has the most there makes room for one that has fewer. So one account can keep others waiting for no more than the next place.
 type gate struct {
 	kind   string
-	places int // at work, and as many again in line
+	places int // at work
 
 	mu       sync.Mutex
 	taken    int
@@ -61,7 +62,7 @@ func (g *gate) enter(ctx context.Context, account uuid.UUID) bool {
 		g.mu.Unlock()
 		return true
 	}
-	if len(g.line) >= g.places && !g.displace(account) {
+	if len(g.line) >= linePerPlace*g.places && !g.displace(account) {
 		g.mu.Unlock()
 		return false
 	}

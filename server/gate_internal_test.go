@@ -90,39 +90,41 @@ func TestGate_LetsInAsManyAsHavePlacesAndTheOthersInTheirOrder(t *testing.T) {
 // One account has taken every place, and the line is full of its requests. Another's come next, before those that came first.
 func TestGate_AFloodOfOneAccountKeepsOthersWaitingForNoMoreThanAPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(t, 3)
-		for who := range 7 { // 0 to 2 work, 3 to 5 wait
+		c := newCrowd(t, 2)
+		for who := range 11 { // 0 and 1 work, 2 to 9 wait
 			c.come(t.Context(), who)
 		}
-		c.wantRefused(6, 0)
-		c.comeOf(t.Context(), quiet, 10)
-		c.wantRefused(5, 0) // makes room
-		c.comeOf(t.Context(), quiet, 11)
-		c.wantRefused(11, 0) // who has no fewer in line than the others have
+		c.wantRefused(10, 0)
+		for n := range 4 {
+			c.comeOf(t.Context(), quiet, 20+n)
+			c.wantRefused(9-n, 0) // makes room
+		}
+		c.comeOf(t.Context(), quiet, 24)
+		c.wantRefused(24, 0) // whose account has as many in line as the other
 		c.gate.leave(loud)
-		c.want("the other account", 0, 1, 2, 10)
-		c.comeOf(t.Context(), quiet, 12)
+		c.want("the other account", 0, 1, 20)
 		c.gate.leave(loud)
-		c.want("of two accounts that have one at work each, the first in line", 0, 1, 2, 10, 3)
+		c.want("the account that has none at work any more", 0, 1, 20, 2)
 		c.gate.leave(quiet)
-		c.want("the account that has none at work", 0, 1, 2, 10, 3, 12)
+		c.want("likewise", 0, 1, 20, 2, 21)
 	})
 }
 
-// However many come at once, those that wait are as many as work, and the others are told at once.
+// However many come at once, those that wait are four times as many as work, and the others are told at once.
 func TestGate_TheLineIsShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(t, 3)
-		for who := range 9 {
+		c := newCrowd(t, 2)
+		for who := range 13 {
 			c.come(t.Context(), who)
 		}
-		for who := 6; who < 9; who++ {
+		for who := 10; who < 13; who++ {
 			c.wantRefused(who, 0)
 		}
-		c.want("the others", 0, 1, 2)
+		c.want("the others", 0, 1)
 		time.Sleep(burstPatience)
 		synctest.Wait()
-		c.wantRefused(3, burstPatience)
+		c.wantRefused(2, burstPatience)
+		c.wantRefused(9, burstPatience)
 	})
 }
 

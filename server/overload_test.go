@@ -18,8 +18,8 @@ import (
 
 // How many requests of a kind are at work at the same time.
 const (
-	places             = 256 // of those that create, and of those that read
-	authenticatePlaces = 64
+	places        = 256 // of those that create, and of those that read
+	unknownPlaces = 64
 )
 
 // dam holds up whoever comes to it while it is closed.
@@ -150,7 +150,7 @@ func TestOverload_UnknownTokensHinderNoKnownOnes(t *testing.T) {
 	d := deploy(t, setup{meter: m, wrap: func(s *store.Store) hooked { return hooked{Store: s, beforeToken: looking.pass} }})
 	stranger := deploy(t, setup{})
 	owner := stranger.account(t)
-	var tokens [authenticatePlaces + 1]string
+	var tokens [unknownPlaces + 1]string
 	for i := range tokens {
 		_, tokens[i] = stranger.tokenOf(t, owner, 0)
 	}
@@ -158,9 +158,9 @@ func TestOverload_UnknownTokensHinderNoKnownOnes(t *testing.T) {
 	ask := func(token string) answer { return d.serve(t, http.MethodGet, "/api/currencies", token, "") }
 	ask(known).want(t, http.StatusOK)
 	open := looking.shut(t)
-	held := atOnce(authenticatePlaces, func(i int) answer { return ask(tokens[i]) })
-	looking.await(authenticatePlaces)
-	ask(tokens[authenticatePlaces]).shed(t)
+	held := atOnce(unknownPlaces, func(i int) answer { return ask(tokens[i]) })
+	looking.await(unknownPlaces)
+	ask(tokens[unknownPlaces]).shed(t)
 	m.mu.Lock()
 	equal(t, "refusals", m.sheds, []string{"authenticate"})
 	m.mu.Unlock()
