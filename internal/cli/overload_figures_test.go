@@ -40,7 +40,7 @@ const (
 // TestFigures_Overload measures the real program on PostgreSQL, on one machine with the database and the clients, and prints the table of
 // docs/operate/overload.md. It fails if a request ends in any other way than created or refused.
 func TestFigures_Overload(t *testing.T) {
-	m := startMeasured(t)
+	m := startMeasured(t, "all")
 	short := *overloadFor / 6
 	fmt.Printf("\n| Cards ordered | Created a second | Refused a second | Median | 99 of 100 within |\n|---|---|---|---|---|\n")
 	m.offer(fmt.Sprintf("%d a second for %s", calm, *overloadFor), calm, *overloadFor)
@@ -54,6 +54,9 @@ func TestFigures_Overload(t *testing.T) {
 	m.detect(fmt.Sprint(calm, " a second"), calm)
 	m.detect(fmt.Sprint(10*calm, " a second"), 10*calm)
 	m.detect("4 times the capacity", 4*capacity)
+	m.s.stop(t)
+	m = startMeasured(t, "worker", "api")
+	m.detect("4 times the capacity, with the worker in a process of its own", 4*capacity)
 	m.s.stop(t)
 }
 
@@ -69,14 +72,19 @@ type measured struct {
 	metrics string // where they are
 }
 
-func startMeasured(t *testing.T) *measured {
+// startMeasured starts a process for each role. The last one serves the API, the first one has the metrics that tell of addresses.
+func startMeasured(t *testing.T, roles ...string) *measured {
 	t.Helper()
 	url := rig.Postgres(t)
 	p := newProgram(t, url)
 	m := &measured{t: t, token: p.account(t), db: rig.OpenSQL(t, url),
 		metrics: fmt.Sprintf("127.0.0.1:%d", rig.FreePort(t))}
-	m.s = p.serve(t, "serve", "--simulated", "--rate", "monero=152.52", "--coins", "monero", "--address-pool", strconv.Itoa(poolAhead), "--reconcile-every", "0",
-		"--limit-token", "off", "--limit-account", "off", "--limit-create", "off", "--metrics-listen", m.metrics)
+	metrics := m.metrics
+	for _, role := range roles {
+		m.s = p.serve(t, "serve", "--role", role, "--simulated", "--rate", "monero=152.52", "--coins", "monero", "--address-pool", strconv.Itoa(poolAhead), "--reconcile-every", "0",
+			"--limit-token", "off", "--limit-account", "off", "--limit-create", "off", "--metrics-listen", metrics)
+		metrics = "127.0.0.1:0"
+	}
 	const body = `{"usd_amount": "150.50", "currency": "monero"}`
 	m.order = fmt.Appendf(nil, "POST /api/cards HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", m.token, len(body), body)
 	for range connectionsToAll {
