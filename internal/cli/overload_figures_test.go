@@ -38,14 +38,14 @@ const (
 )
 
 // TestFigures_Overload measures the real program on PostgreSQL, on one machine with the database and the clients, and prints the table of
-// docs/operate/overload.md. It fails if a request ends in any other way than created or refused.
+// docs/operate/overload.md. Failed is what is answered in any other way than created, or refused before it was begun.
 func TestFigures_Overload(t *testing.T) {
 	m := startMeasured(t, "all")
 	short := *overloadFor / 6
-	fmt.Printf("\n| Cards ordered | Created a second | Refused a second | Median | 99 of 100 within |\n|---|---|---|---|---|\n")
+	fmt.Printf("\n| Cards ordered | Created a second | Refused a second | Failed | Median | 99 of 100 within |\n|---|---|---|---|---|---|\n")
 	m.offer(fmt.Sprintf("%d a second for %s", calm, *overloadFor), calm, *overloadFor)
 	capacity := m.capacity(short)
-	fmt.Printf("| by 64 clients, each as soon as the last is created: the capacity | %.0f | 0 | | |\n", capacity)
+	fmt.Printf("| by 64 clients, each as soon as the last is created: the capacity | %.0f | | | | |\n", capacity)
 	for _, times := range []float64{1, 2, 4} {
 		m.offer(fmt.Sprintf("%.0f times the capacity", times), times*capacity, short)
 	}
@@ -128,7 +128,10 @@ type line struct {
 	in   *bufio.Reader
 }
 
-// create orders a card, and returns the status of the answer. It fails the test unless the card was created, or refused before it was begun.
+// notBegun is what create returns for a card that was refused before it was begun.
+const notBegun = -1
+
+// create orders a card, and returns the status of the answer, or notBegun. It fails the test if there is no answer.
 func (l *line) create() (status int) {
 	status, err := l.ask()
 	if err != nil {
@@ -171,12 +174,15 @@ func (l *line) ask() (status int, err error) {
 	if _, err := io.ReadFull(l.in, body); err != nil {
 		return 0, err
 	}
-	if shed := status == http.StatusServiceUnavailable && strings.Contains(string(body), "has not begun"); status != http.StatusCreated && !shed {
-		return status, fmt.Errorf("status %d: %s", status, body)
-	}
 	if closes {
 		_ = l.conn.Close()
 		l.conn = nil
+	}
+	if status == http.StatusServiceUnavailable && strings.Contains(string(body), "has not begun") {
+		return notBegun, nil
+	}
+	if status != http.StatusCreated {
+		l.m.t.Logf("%s", body)
 	}
 	return status, nil
 }
@@ -204,6 +210,7 @@ func (m *measured) capacity(d time.Duration) float64 {
 type outcome struct {
 	created []time.Duration // how long they took
 	refused int
+	failed  int
 	took    time.Duration // all of it
 }
 
@@ -219,10 +226,13 @@ func (m *measured) load(perSecond float64, stop <-chan struct{}) (o outcome) {
 				status := l.create()
 				took := time.Since(sent)
 				mu.Lock()
-				if status == http.StatusCreated {
+				switch status {
+				case http.StatusCreated:
 					o.created = append(o.created, took)
-				} else {
+				case notBegun:
 					o.refused++
+				default:
+					o.failed++
 				}
 				mu.Unlock()
 			}
@@ -251,7 +261,7 @@ func (m *measured) offer(name string, perSecond float64, d time.Duration) {
 	stop := make(chan struct{})
 	time.AfterFunc(d, func() { close(stop) })
 	o := m.load(perSecond, stop)
-	fmt.Printf("| %s | %.0f | %.0f | %s | %s |\n", name, float64(len(o.created))/o.took.Seconds(), float64(o.refused)/o.took.Seconds(),
+	fmt.Printf("| %s | %.0f | %.0f | %d | %s | %s |\n", name, float64(len(o.created))/o.took.Seconds(), float64(o.refused)/o.took.Seconds(), o.failed,
 		part(o.created, 0.5), part(o.created, 0.99))
 }
 
