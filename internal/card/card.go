@@ -52,7 +52,7 @@ type Card struct {
 	Settled   Amount // see Assessment.Settled
 	Credit    Credit // as it was assessed last
 	Height    int64  // see Assessment.Height
-	TipHeight int64  // of the chain, when the card was read; may be 0 before anything arrived
+	TipHeight int64  // of the chain, when the card was read
 	Sealed    *Sealed
 
 	// Refused says that no supplier makes the card: an operator has them asked again, or gives the money back.

@@ -23,8 +23,8 @@ const mostTransfers = 100
 // read alone first, and once more, with everything, if something has happened to it.
 type cardReader struct{ alone, whole *sqlx.Stmt }
 
-// selectCardAlone selects what cards has of a card.
-const selectCardAlone = "SELECT " + cardsAlone + ownSelected + " FROM cards c"
+// selectCardAlone selects what cards has of a card, and its chain's tip.
+const selectCardAlone = "SELECT " + cardsAlone + tipSelected + ownSelected + " FROM cards c" + joinedToChain
 
 // selectWholeCard is selectCards with the client's own data and the transfers of the card.
 func (d dialect) selectWholeCard() string {
@@ -54,7 +54,9 @@ const cardsAlone = cardsListed + `, c.rate_at, c.rate_source, COALESCE(c.idempot
 
 const cardsSelected = cardsAlone + cardsElsewhere
 
-const cardsElsewhere = `, COALESCE(k.height, 0) AS tip_height,
+const tipSelected = ", COALESCE(k.height, 0) AS tip_height"
+
+const cardsElsewhere = tipSelected + `,
 	CASE WHEN c.refunded > 0 THEN ` + refundedAt + ` END AS refunded_at,
 	CASE WHEN c.refunded > 0 THEN ` + refundTxID + ` END AS refund_txid,
 	` + refused + ` AS refused,
@@ -71,7 +73,9 @@ const (
 
 const fromCards = "FROM cards c" + joinedToCards
 
-const joinedToCards = ` LEFT JOIN chains k ON k.currency = c.currency LEFT JOIN credentials s ON s.card_uuid = c.uuid`
+const joinedToChain = " LEFT JOIN chains k ON k.currency = c.currency"
+
+const joinedToCards = joinedToChain + ` LEFT JOIN credentials s ON s.card_uuid = c.uuid`
 
 type cardRow struct {
 	UUID                  uuid.UUID         `db:"uuid"`
