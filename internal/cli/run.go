@@ -180,6 +180,7 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	if err := p.started(ctx, running{url, w.accounts, dbs.api}); err != nil {
 		return end(err)
 	}
+	debug.FreeOSMemory() // what starting took, for instance to read the contract, is several times what lasts
 	return group.Wait()
 }
 
