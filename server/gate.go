@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// A request that finds all places taken waits for one, in a line that is a few times as long as there are places. While nobody has waited for long, it waits as long as a burst may last; once there has
-// been a line for that long, only as long as scheduling takes.
+// A request that finds all places taken waits for one, in a line that is a few times as long as there are places. While nobody has waited for
+// long, it waits as long as a burst may last; once there has been a line for that long, only as long as scheduling takes.
 const (
 	burstPatience    = 100 * time.Millisecond
 	standingPatience = 10 * time.Millisecond
