@@ -91,7 +91,8 @@ func sentBefore(ctx context.Context, sandbox Sandbox, c *card.Card, p SimulatedP
 	return txid, true, nil
 }
 
-// awaitSeen reads the card until it shows the payment that was just sent, and is issued if it is paid. It gives up after five seconds.
+// awaitSeen reads the card until it shows the payment that was just sent, and is issued if it is paid, or refused by all suppliers. It gives up
+// after five seconds.
 func (s *Service) awaitSeen(ctx context.Context, before *card.Card, sent card.Amount, tip card.Tip) (*card.Card, error) {
 	s.wake()
 	giveUp := time.NewTimer(5 * time.Second)
@@ -104,7 +105,7 @@ func (s *Service) awaitSeen(ctx context.Context, before *card.Card, sent card.Am
 			return nil, err
 		}
 		seen := c.Received >= before.Received+sent && c.TipHeight >= tip.Height
-		if beingMade := c.State == card.Paid && c.Status != card.Generated; seen && !beingMade {
+		if beingMade := c.State == card.Paid && c.Status != card.Generated && !c.Refused; seen && !beingMade {
 			return c, nil
 		}
 		select {
