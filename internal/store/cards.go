@@ -24,7 +24,10 @@ const mostTransfers = 100
 type cardReader struct{ alone, whole *sqlx.Stmt }
 
 // selectCardAlone selects what cards has of a card, and its chain's tip.
-const selectCardAlone = "SELECT " + cardsAlone + tipSelected + ownSelected + " FROM cards c" + joinedToChain
+const selectCardAlone = "SELECT " + cardsAlone + tipSelected + ownSelected + ", (" + happened + ") AS happened FROM cards c" + joinedToChain
+
+// happened is an expression for whether something has happened to card c since its order that is not in cards.
+const happened = "c.status <> 'awaiting_payment' OR c.payment_state = 'paid' OR c.received > 0 OR c.height > 0 OR c.refunded > 0"
 
 // selectWholeCard is selectCards with the client's own data and the transfers of the card.
 func (d dialect) selectWholeCard() string {
@@ -123,14 +126,6 @@ type cardRow struct {
 	Metadata              sql.NullString    `db:"metadata"`
 }
 
-// happened is what cardRow.happened reports of card c.
-const happened = "c.status <> 'awaiting_payment' OR c.payment_state = 'paid' OR c.received > 0 OR c.height > 0 OR c.refunded > 0"
-
-// happened reports whether something has happened to the card since its order that is not in cards.
-func (r *cardRow) happened() bool {
-	return r.Status != card.AwaitingPayment || r.State == card.Paid || r.Received > 0 || r.Height > 0 || r.Refunded > 0
-}
-
 // card decodes a row. The error says why that is not possible.
 func (s *Store) card(r *cardRow) (*card.Card, error) {
 	coin, known := s.coins[r.Currency]
@@ -191,10 +186,11 @@ func (s *Store) CardByIdempotencyKey(ctx context.Context, account uuid.UUID, key
 func (s *Store) oneCard(ctx context.Context, read cardReader, args ...any) (*card.Card, error) {
 	var row struct {
 		cardRow
+		Happened  bool   `db:"happened"`
 		Transfers []byte `db:"transfers"`
 	}
-	err := read.alone.GetContext(ctx, &row.cardRow, args...)
-	if err == nil && row.happened() {
+	err := read.alone.GetContext(ctx, &row, args...)
+	if err == nil && row.Happened {
 		err = read.whole.GetContext(ctx, &row, args...)
 	}
 	if err != nil {

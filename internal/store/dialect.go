@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -50,42 +51,55 @@ func (d dialect) table(values [][]any, types ...string) (string, []any) {
 		group := "(CAST(? AS " + strings.Join(types, "), CAST(? AS ") + "))"
 		return "(VALUES " + rows(group, len(values)) + ") AS v", args
 	}
-	columns, names := make([]string, len(types)), make([]string, len(types))
-	for i, kind := range types {
-		texts, known := make([]string, len(values)), 0
-		nullable := make([]sql.NullString, len(values))
-		for j, row := range values {
-			var valid bool
-			if texts[j], valid = element(row[i]); valid {
-				known++
-			}
-			nullable[j] = sql.NullString{String: texts[j], Valid: valid}
-		}
-		columns[i], names[i] = "CAST(? AS "+kind+"[])", fmt.Sprintf("column%d", i+1)
-		if known == len(texts) {
-			args = append(args, pq.StringArray(texts)) // takes a fifth as long
-		} else {
-			args = append(args, pq.Array(nullable))
-		}
-	}
-	return "UNNEST(" + strings.Join(columns, ", ") + ") AS v (" + strings.Join(names, ", ") + ")", args
+	unnested, names := unnest(types)
+	return unnested + " AS v (" + names + ")", arrays(values, len(types))
 }
 
-// element returns a value as an element of an array; or false if it is NULL.
-func element(value any) (string, bool) {
+// unnest returns a call that makes a table of one array for each type, and the names of its columns.
+func unnest(types []string) (call, names string) {
+	casts, columns := make([]string, len(types)), make([]string, len(types))
+	for i, kind := range types {
+		casts[i], columns[i] = "CAST(? AS "+kind+"[])", fmt.Sprintf("column%d", i+1)
+	}
+	return "UNNEST(" + strings.Join(casts, ", ") + ")", strings.Join(columns, ", ")
+}
+
+// arrays returns the columns of values as arrays, the parameters of unnest.
+func arrays(values [][]any, columns int) []any {
+	args := make([]any, columns)
+	for i := range args {
+		elements := make([]sql.NullString, len(values))
+		for j, row := range values {
+			elements[j] = element(row[i])
+		}
+		if slices.ContainsFunc(elements, func(e sql.NullString) bool { return !e.Valid }) {
+			args[i] = pq.Array(elements)
+			continue
+		}
+		texts := make(pq.StringArray, len(elements)) // takes a fifth as long
+		for j, e := range elements {
+			texts[j] = e.String
+		}
+		args[i] = texts
+	}
+	return args
+}
+
+// element returns a value as an element of an array.
+func element(value any) sql.NullString {
 	switch value := value.(type) {
 	case nil:
-		return "", false
+		return sql.NullString{}
 	case []byte:
-		return `\x` + hex.EncodeToString(value), value != nil
+		return sql.NullString{String: `\x` + hex.EncodeToString(value), Valid: value != nil}
 	case sql.NullString:
-		return value.String, value.Valid
+		return value
 	case string:
-		return value, true
+		return sql.NullString{String: value, Valid: true}
 	case int64:
-		return strconv.FormatInt(value, 10), true
+		return sql.NullString{String: strconv.FormatInt(value, 10), Valid: true}
 	}
-	return fmt.Sprint(value), true
+	return sql.NullString{String: fmt.Sprint(value), Valid: true}
 }
 
 type class int

@@ -73,14 +73,14 @@ func (d dialect) insertCards(limited bool, table string) string {
 	ORDER BY ` + number + ` ON CONFLICT DO NOTHING RETURNING uuid`
 }
 
-// queued returns the table of insertCards, and its parameters. PostgreSQL takes it for one of a thousand rows, whatever the arrays have. If it
-// knew better, it would plan the statement for these arrays anew each time, which takes longer than to run it for eight cards.
-func (d dialect) queued(values [][]any) (table string, args []any) {
-	table, args = d.table(values, append(d.cardTypes(), "BIGINT", "BIGINT")...)
-	if d.arrays {
-		table = "ROWS FROM (" + strings.Replace(table, ") AS v (", "), generate_subscripts(CAST('{}' AS INTEGER[]), 1)) AS v (", 1)
-	}
-	return table, args
+// queuedTypes returns the types of the table of insertCards.
+func (d dialect) queuedTypes() []string { return append(d.cardTypes(), "BIGINT", "BIGINT") }
+
+// queued returns the table of insertCards where its parameters are arrays. PostgreSQL takes it for one of a thousand rows, whatever the arrays
+// have. If it knew better, it would plan the statement for these arrays anew each time, which takes longer than to run it for eight cards.
+func (d dialect) queued() string {
+	call, names := unnest(d.queuedTypes())
+	return "ROWS FROM (" + call + ", generate_subscripts(CAST('{}' AS INTEGER[]), 1)) AS v (" + names + ")"
 }
 
 func only(wanted bool, sql string) string {

@@ -207,16 +207,16 @@ func one[T comparable](wanted T, all ...T) []T {
 
 // FindCards returns the cards that match, newest first, or oldest first if search.NeedsOperator is set; at most search.Limit.
 func (s *Store) FindCards(ctx context.Context, search operator.Search) ([]*card.Card, error) {
-	const operation = "find cards"
+	const operation, columns = "find cards", cardsSelected + ownSelected
 	switch {
 	case search.NeedsOperator:
-		return s.cards(ctx, operation, cardsSelected+ownSelected, s.needOperator(search), false, uuid.Nil, search.Limit)
+		return s.cards(ctx, operation, columns, s.needOperator(search), false, uuid.Nil, search.Limit)
 	case search.State == "" && search.AccountID == uuid.Nil:
-		return s.cards(ctx, operation, cardsSelected+ownSelected, []part{{}}, true, uuid.Nil, search.Limit)
+		return s.cards(ctx, operation, columns, []part{{}}, true, uuid.Nil, search.Limit)
 	case search.State == card.Late && search.AccountID == uuid.Nil:
-		return s.cards(ctx, operation, cardsSelected+ownSelected, []part{allLate}, true, uuid.Nil, search.Limit)
+		return s.cards(ctx, operation, columns, []part{allLate}, true, uuid.Nil, search.Limit)
 	case search.State == "":
-		return s.cards(ctx, operation, cardsSelected+ownSelected, s.thatMatch(order.Filter{AccountID: search.AccountID}), true, uuid.Nil, search.Limit)
+		return s.cards(ctx, operation, columns, s.thatMatch(order.Filter{AccountID: search.AccountID}), true, uuid.Nil, search.Limit)
 	}
 	accounts := []uuid.UUID{search.AccountID}
 	if search.AccountID == uuid.Nil {
@@ -231,7 +231,7 @@ func (s *Store) FindCards(ctx context.Context, search operator.Search) ([]*card.
 		for _, account := range some {
 			parts = append(parts, s.thatMatch(order.Filter{AccountID: account, State: search.State})...)
 		}
-		these, err := s.cards(ctx, operation, cardsSelected+ownSelected, parts, true, uuid.Nil, search.Limit)
+		these, err := s.cards(ctx, operation, columns, parts, true, uuid.Nil, search.Limit)
 		if err != nil {
 			return nil, err
 		}

@@ -135,7 +135,7 @@ func (s *Store) prepare(ctx context.Context) error {
 	}
 	if s.dialect.arrays {
 		table, _ := s.dialect.table(nil, deliveryTypes()...)
-		cards, _ := s.dialect.queued(nil)
+		cards := s.dialect.queued()
 		all = append(all, preparation{&s.hot.saveDeliveries, s.w, saveDeliveries(table)},
 			preparation{&s.hot.insertCards.unlimited, s.w, s.dialect.insertCards(false, cards)}, preparation{&s.hot.insertCards.limited, s.w, s.dialect.insertCards(true, cards)},
 			preparation{&s.hot.reserveCard.unlimited, s.w, s.dialect.reserveCard(false)}, preparation{&s.hot.reserveCard.limited, s.w, s.dialect.reserveCard(true)})

@@ -171,12 +171,13 @@ func (s *Store) insertShared(some []*insertion) (map[uuid.UUID]bool, error) {
 	}
 	ctx, cancel := outliving(context.Background())
 	defer cancel()
-	table, args := s.dialect.queued(values)
+	types := s.dialect.queuedTypes()
 	var ids []uuid.UUID
 	var err error
 	if hot := s.hot.insertCards.to(limit); hot != nil {
-		err = hot.SelectContext(ctx, &ids, args...)
+		err = hot.SelectContext(ctx, &ids, arrays(values, len(types))...)
 	} else {
+		table, args := s.dialect.table(values, types...)
 		err = s.w.SelectContext(ctx, &ids, s.w.Rebind(s.dialect.insertCards(limit > 0, table)), args...)
 	}
 	if err != nil {
