@@ -140,13 +140,13 @@ func (t *tx) SaveDeliveries(ctx context.Context, webhook uuid.UUID, before, afte
 		values[i] = []any{d.Event.Seq, d.State, due, d.Tries, attempts, before[i].DueAt.UnixMilli()}
 	}
 	return inBatches(values, func(some [][]any) error {
-		table, args := t.s.dialect.table(some, deliveryTypes()...)
-		args = append(args, webhook)
+		types := deliveryTypes()
 		if t.s.dialect.arrays { // the prepared statement takes any number of rows
-			_, err := t.t.StmtxContext(ctx, t.s.hot.saveDeliveries).ExecContext(ctx, args...)
+			_, err := t.t.StmtxContext(ctx, t.s.hot.saveDeliveries).ExecContext(ctx, append(arrays(some, len(types)), webhook)...)
 			return t.s.fail("update deliveries", err)
 		}
-		_, err := t.s.exec(ctx, t.t, "update deliveries", saveDeliveries(table), args...)
+		table, args := t.s.dialect.table(some, types...)
+		_, err := t.s.exec(ctx, t.t, "update deliveries", saveDeliveries(table), append(args, webhook)...)
 		return err
 	})
 }
