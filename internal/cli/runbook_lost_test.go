@@ -2,8 +2,6 @@ package cli_test
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -121,25 +119,6 @@ func (h *host) twin() *host {
 	other.service().must(h, "restore", backup)
 	other.token = h.token
 	return other
-}
-
-// stands waits until the service is not ready, and says why.
-func (h *host) stands(why string) {
-	h.Helper()
-	last := ""
-	for deadline := time.Now().Add(longest); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		res, err := http.Get("http://" + h.address + "/readyz")
-		if err != nil {
-			last = err.Error()
-			continue
-		}
-		body, _ := io.ReadAll(res.Body)
-		_ = res.Body.Close()
-		if last = string(body); res.StatusCode == http.StatusServiceUnavailable && strings.Contains(last, why) {
-			return
-		}
-	}
-	h.Fatalf("readyz: %s", last)
 }
 
 func (h *host) splitBrain() {

@@ -31,6 +31,18 @@ func (h *host) open() {
 // ready waits until the service is.
 func (h *host) ready() {
 	h.Helper()
+	h.readiness(http.StatusOK, "")
+}
+
+// stands waits until the service is not ready, and says why.
+func (h *host) stands(why string) {
+	h.Helper()
+	h.readiness(http.StatusServiceUnavailable, why)
+}
+
+// readiness waits until the service answers so when it is asked whether it is ready.
+func (h *host) readiness(status int, part string) {
+	h.Helper()
 	last := ""
 	for deadline := time.Now().Add(longest); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		res, err := http.Get("http://" + h.address + "/readyz")
@@ -40,11 +52,11 @@ func (h *host) ready() {
 		}
 		body, _ := io.ReadAll(res.Body)
 		_ = res.Body.Close()
-		if last = string(body); res.StatusCode == http.StatusOK {
+		if last = string(body); res.StatusCode == status && strings.Contains(last, part) {
 			return
 		}
 	}
-	h.Fatalf("the service is not ready: %s\n%s", last, h.log("cardmint"))
+	h.Fatalf("readyz: %s, want %d %q\n%s", last, status, part, h.log("cardmint"))
 }
 
 func (h *host) shop() *client.Client { return newClient(h, "http://"+h.address, h.token) }
