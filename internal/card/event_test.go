@@ -116,3 +116,16 @@ func TestExampleEvent_IsWhatTheContractPromisesOfItsType(t *testing.T) {
 		}
 	}
 }
+
+func TestAppendTime_UTCWithThreeDigits(t *testing.T) {
+	const layout = "2006-01-02T15:04:05.000Z"
+	abroad := time.FixedZone("", -(9*3600 + 1800))
+	for _, at := range []time.Time{
+		{}, time.Unix(0, 0), time.UnixMilli(1_795_389_614_002), time.Date(2026, 12, 31, 23, 59, 59, 999_999_999, abroad),
+		time.Date(2027, 1, 2, 3, 4, 5, 60_000_000, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 700_000_000, time.UTC),
+	} {
+		if got, want := string(card.AppendTime([]byte("at "), at)), "at "+at.UTC().Format(layout); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+}

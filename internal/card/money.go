@@ -27,14 +27,18 @@ func ParseUSD(s string) (USD, error) {
 
 // String returns whole dollars without decimals ("150"), anything else with two ("150.50").
 func (u USD) String() string {
-	if u%100 == 0 {
-		return strconv.FormatInt(int64(u/100), 10)
-	}
-	return fmt.Sprintf("%d.%02d", u/100, u%100)
+	text, _ := u.MarshalText()
+	return string(text)
 }
 
 // MarshalText writes the string form.
-func (u USD) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+func (u USD) MarshalText() ([]byte, error) {
+	b := strconv.AppendInt(make([]byte, 0, len("750.00")), int64(u/100), 10)
+	if cents := int(u % 100); cents != 0 {
+		b = append(b, '.', digit(cents/10), digit(cents))
+	}
+	return b, nil
+}
 
 // Amount is an amount of a coin, in its atomic units (piconero, satoshi).
 type Amount int64
@@ -52,7 +56,7 @@ func ParseDecimal(s string, scale int) (Decimal, error) {
 }
 
 // MarshalText writes the number as String does; in JSON it is a string.
-func (d Decimal) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+func (d Decimal) MarshalText() ([]byte, error) { return d.append(), nil }
 
 // UnmarshalText reads what ParseDecimal reads; Scale is the number of decimals that were written.
 func (d *Decimal) UnmarshalText(text []byte) (err error) {

@@ -1,11 +1,11 @@
 package card
 
 import (
+	"bytes"
 	"errors"
 	"math"
 	"math/big"
 	"strconv"
-	"strings"
 )
 
 // mostAmount bounds the amounts that are believed: two of them can be added without a thought for the size of an integer.
@@ -83,19 +83,33 @@ func (c Currency) Coins(t Total) string { return decimal(t.String(), c.Decimals)
 
 // decimal returns an integer divided by ten to the power of scale, without trailing zeros.
 func decimal(integer string, scale int) string {
-	digits, negative := strings.CutPrefix(integer, "-")
-	if missing := scale + 1 - len(digits); missing > 0 {
-		digits = strings.Repeat("0", missing) + digits
-	}
-	whole, fraction := digits[:len(digits)-scale], strings.TrimRight(digits[len(digits)-scale:], "0")
+	return string(appendDecimal(nil, []byte(integer), scale))
+}
+
+func appendDecimal(b, integer []byte, scale int) []byte {
+	digits, negative := bytes.CutPrefix(integer, []byte("-"))
 	if negative {
-		whole = "-" + whole
+		b = append(b, '-')
 	}
-	if fraction == "" {
-		return whole
+	whole := max(0, len(digits)-scale)
+	if b = append(b, digits[:whole]...); whole == 0 {
+		b = append(b, '0')
 	}
-	return whole + "." + fraction
+	fraction := bytes.TrimRight(digits[whole:], "0")
+	if len(fraction) == 0 {
+		return b
+	}
+	b = append(b, '.')
+	for range scale - len(digits) {
+		b = append(b, '0')
+	}
+	return append(b, fraction...)
 }
 
 // String returns the number without an exponent and without trailing zeros.
-func (d Decimal) String() string { return decimal(strconv.FormatInt(d.Units, 10), d.Scale) }
+func (d Decimal) String() string { return string(d.append()) }
+
+func (d Decimal) append() []byte {
+	const most = len("-9223372.036854775808")
+	return appendDecimal(make([]byte, 0, most), strconv.AppendInt(make([]byte, 0, most), d.Units, 10), d.Scale)
+}

@@ -55,7 +55,7 @@ func (t instant) MarshalJSON() ([]byte, error) {
 	if t.IsZero() {
 		return []byte("null"), nil
 	}
-	return json.Marshal(t.UTC().Format(card.TimeFormat))
+	return json.Marshal(string(card.AppendTime(nil, t.Time)))
 }
 
 // maybe returns the instant of a time that may not be known.
