@@ -92,8 +92,8 @@ func (s *Store) cards(ctx context.Context, operation, columns string, parts []pa
 	for {
 		n := limit - len(cards)
 		query, args := page(s.dialect, columns, joinedToCards, parts, newestFirst, beyond, n)
-		var found []cardRow
-		if err := s.list(ctx, s.r, &found, operation, query, args...); err != nil {
+		found, err := manyOf[cardRow](ctx, s, s.r, n, operation, query, args...)
+		if err != nil {
 			return nil, err
 		}
 		these, damaged := s.decode(found)

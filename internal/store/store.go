@@ -9,11 +9,14 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/jmoiron/sqlx"
+	"github.com/jmoiron/sqlx/reflectx"
 
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
@@ -281,6 +284,38 @@ func (s *Store) get(ctx context.Context, on runner, dest any, operation, query s
 // list reads all rows.
 func (s *Store) list(ctx context.Context, on runner, dest any, operation, query string, args ...any) error {
 	return s.fail(operation, on.SelectContext(ctx, dest, on.Rebind(query), args...))
+}
+
+// manyOf is like list, for up to most rows of a struct without embedded pointers. It finds the fields once, which sqlx.Select does for each
+// row.
+func manyOf[T any](ctx context.Context, s *Store, on runner, most int, operation, query string, args ...any) ([]T, error) {
+	rows, err := on.QueryxContext(ctx, on.Rebind(query), args...)
+	if err != nil {
+		return nil, s.fail(operation, err)
+	}
+	defer func() { _ = rows.Close() }()
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, s.fail(operation, err)
+	}
+	var row, empty T
+	fields := make([]any, len(columns))
+	into := reflect.ValueOf(&row).Elem()
+	for i, path := range rows.Mapper.TraversalsByName(into.Type(), columns) {
+		if len(path) == 0 {
+			return nil, s.fail(operation, fmt.Errorf("no field for the column %s", columns[i]))
+		}
+		fields[i] = reflectx.FieldByIndexes(into, path).Addr().Interface()
+	}
+	all := make([]T, 0, min(most, batch))
+	for rows.Next() {
+		row = empty // a Scanner may leave NULL out
+		if err := rows.Scan(fields...); err != nil {
+			return nil, s.fail(operation, err)
+		}
+		all = append(all, row)
+	}
+	return all, s.fail(operation, rows.Err())
 }
 
 // batch is the most rows that one statement handles. Both databases allow more parameters than that needs.
