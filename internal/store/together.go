@@ -149,6 +149,9 @@ func (s *Store) insertOne(i *insertion) (bool, error) {
 	ctx, cancel := outliving(i.ctx)
 	defer cancel()
 	result, err := s.hot.insertCard.to(i.limit).ExecContext(ctx, i.args...)
+	if s.dialect.classify(err) == duplicateKey {
+		return false, nil
+	}
 	if err != nil {
 		return false, err
 	}
