@@ -2,9 +2,11 @@ package issue_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,6 +72,61 @@ func TestIssue_CardsAreStoredTogether(t *testing.T) {
 		}
 		if r.woken.Load() != 2 {
 			t.Errorf("woken %d times", r.woken.Load())
+		}
+	})
+}
+
+// While a batch is stored the next one is asked for, if there is much to do.
+func TestTick_AsksForTheNextBatchWhileOneIsStored(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		cards := r.manyPaid(16 + 32 + 5)
+		var submitted, committed atomic.Int32
+		next := make(chan struct{})
+		r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+			if submitted.Add(1) == 16+32+1 {
+				close(next)
+			}
+			return r.press.make(ctx, q)
+		}
+		r.disk.commits = func(_ context.Context, commit func() error) error {
+			if committed.Add(1) == 2 {
+				select {
+				case <-next:
+				case <-time.After(10 * time.Second):
+					t.Error("no card of the third batch is asked for")
+				}
+			}
+			return commit()
+		}
+		check(t, r.issuer.Tick(t.Context()))
+		for _, c := range cards {
+			r.wantCard(c)
+		}
+	})
+}
+
+// Batches that could not be stored end the tick, and are found again.
+func TestTick_ABatchThatIsNotStoredIsAnError(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		cards := r.manyPaid(16 + 32 + 64 + 100)
+		committed := 0
+		r.disk.commits = func(_ context.Context, commit func() error) error {
+			if committed++; committed > 1 {
+				return errFault
+			}
+			return commit()
+		}
+		if err := r.issuer.Tick(t.Context()); !errors.Is(err, errFault) {
+			t.Errorf("the error is %v", err)
+		}
+		if n := r.count("cards WHERE status = 'generated'"); n != 16 {
+			t.Errorf("%d cards are generated", n)
+		}
+		r.disk.commits = nil
+		r.due()
+		check(t, r.issuer.Tick(t.Context()))
+		for _, c := range cards {
+			r.wantCard(c)
 		}
 	})
 }

@@ -26,7 +26,7 @@ import (
 const (
 	issueAtOnce  = 16               // cards that the supplier is asked for at the same time; the smallest batch
 	issueBatch   = 512              // the largest: cards that are claimed at once, and stored together
-	issueQuick   = time.Second      // a full batch that took less is followed by a larger one
+	issueQuick   = time.Second      // a full batch that was answered in less is followed by a larger one
 	issueTimeout = 15 * time.Second // for the answers of one attempt
 	issueAsking  = 3 * time.Second  // after this no further card of the batch is asked for
 	issueGrace   = 25 * time.Second // for a batch to end, also when the process is asked to
@@ -117,13 +117,24 @@ func New(store Store, vault Vault, wake Wake, log *slog.Logger, cfg Config) (*Is
 		pace: newPace(route.PerSecond)}, nil
 }
 
-// Tick issues every card that is due.
+// Tick issues every card that is due. If there is much to do, the next batch is asked for while one is stored.
 func (s *Issuer) Tick(ctx context.Context) error {
 	if err := s.hasten(ctx); err != nil {
 		return err
 	}
+	stored, storing := make(chan error, 1), false
 	for {
-		if n, err := s.IssueDue(ctx); n == 0 || err != nil {
+		b, err := s.askDue(ctx)
+		last := b.cards == 0 && !storing
+		if storing {
+			err, storing = errors.Join(err, <-stored), false
+		}
+		if err == nil && b.much {
+			storing = true
+			go func() { stored <- b.store() }()
+			continue
+		}
+		if err := errors.Join(err, b.store()); err != nil || last {
 			return err
 		}
 	}
@@ -135,42 +146,57 @@ func (s *Issuer) Tick(ctx context.Context) error {
 //
 // Cards of a batch wait for each other, so a batch is small, unless there is much to do and the supplier is quick.
 func (s *Issuer) IssueDue(ctx context.Context) (int, error) {
+	b, err := s.askDue(ctx)
+	return b.cards, errors.Join(err, b.store())
+}
+
+// batch is what a supplier was asked for at once.
+type batch struct {
+	cards int
+	much  bool         // there were more cards than make the smallest batch
+	store func() error // stores what came of it
+}
+
+// askDue claims cards and asks for them. Their claims are held until they are stored.
+func (s *Issuer) askDue(ctx context.Context) (batch, error) {
+	nothing := func() error { return nil }
 	started := s.now()
-	batch := s.pace.most(int(max(issueAtOnce, s.batch.Load())), started)
-	if batch == 0 {
-		return 0, nil
+	size := s.pace.most(int(max(issueAtOnce, s.batch.Load())), started)
+	if size == 0 {
+		return batch{store: nothing}, nil
 	}
-	intents, err := s.store.ClaimIntents(ctx, Claim{s.supplier.Name(), s.cfg.Routes.shares()}, batch, issueClaim)
+	intents, err := s.store.ClaimIntents(ctx, Claim{s.supplier.Name(), s.cfg.Routes.shares()}, size, issueClaim)
 	if err != nil || len(intents) == 0 {
-		return 0, err
+		return batch{store: nothing}, err
 	}
 	failpoint.Hit(failpoint.Claimed)
 	s.pace.take(len(intents), started)
-	defer func() {
-		next := issueAtOnce
-		if len(intents) == batch && s.now().Sub(started) < issueQuick {
-			next = min(2*batch, issueBatch)
-		}
-		s.batch.Store(int32(next))
-	}()
 	// What was claimed is finished, so that it need not wait for the claim to run out.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), issueGrace)
-	defer cancel()
 	release := s.holdClaims(ctx, intents)
-	defer release()
 	ids := make([]uuid.UUID, len(intents))
 	for i, intent := range intents {
 		ids[i] = intent.CardUUID
 	}
 	cards, err := s.store.CardsByUUID(ctx, ids)
 	if err != nil {
-		return len(intents), fmt.Errorf("issue: %w", err)
+		release()
+		cancel()
+		return batch{cards: len(intents), store: nothing}, fmt.Errorf("issue: %w", err)
 	}
 	issued, rest, failed := s.tryAll(ctx, intents, cards, s.cfg.Tracer.Causes(ctx, ids))
-	defer endAll(issued)
-	release() // before the time of the next attempt is stored
-	unstored, err := s.storeIssued(ctx, issued)
-	return len(intents), errors.Join(failed, err, s.saveAll(ctx, append(rest, unstored...)))
+	next := issueAtOnce
+	if len(intents) == size && s.now().Sub(started) < issueQuick {
+		next = min(2*size, issueBatch)
+	}
+	s.batch.Store(int32(next))
+	return batch{len(intents), len(intents) > issueAtOnce, func() error {
+		defer cancel()
+		defer endAll(issued)
+		release() // before the time of the next attempt is stored
+		unstored, err := s.storeIssued(ctx, issued)
+		return errors.Join(failed, err, s.saveAll(ctx, append(rest, unstored...)))
+	}}, nil
 }
 
 // holdClaims prolongs claims until the returned function is called. A process that dies or stops holds them no longer, and another one
