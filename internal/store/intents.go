@@ -24,6 +24,10 @@ func (t *tx) insertIntents(ctx context.Context, cards []uuid.UUID) error {
 // fairWindow is among how many intents that are due the accounts take turns.
 const fairWindow = 2048
 
+// unlimited is a LIMIT that keeps a subquery apart. PostgreSQL then takes the intents in the order of their index, until there are enough
+// whose card can be issued. It takes that to be true of few, and so would look at the cards of all, and sort them.
+const unlimited = "9223372036854775807"
+
 // strangersTurn is how long an intent must have been due before a process claims it that does not know its supplier. Longer than any
 // attempt, because while programs with different suppliers run side by side those that know it come first.
 const strangersTurn = 10 * time.Minute
@@ -69,10 +73,12 @@ func (s *Store) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl 
 		answer = CASE WHEN first_asked_at IS NULL THEN answer ELSE COALESCE(answer, 'unknown') END
 		WHERE card_uuid IN (SELECT q.card_uuid FROM intents q WHERE q.card_uuid IN (SELECT y.card_uuid FROM (
 				SELECT x.card_uuid, x.due_at, ROW_NUMBER() OVER (PARTITION BY x.account_id ORDER BY x.due_at, x.card_uuid) AS turn FROM (
-					SELECT q.card_uuid, q.due_at, c.account_id FROM intents q JOIN cards c ON c.uuid = q.card_uuid
-					WHERE `+due+` AND c.payment_state = 'paid' AND `+attested+` AND `+ours+` = CAST(? AS TEXT)
-						AND NOT EXISTS (SELECT 1 FROM address_pools p WHERE p.currency = c.currency AND (p.conflict IS NOT NULL OR p.issue_after > `+now+`))
-					ORDER BY q.due_at, q.card_uuid LIMIT ?) x) y
+					SELECT w.card_uuid, w.due_at, w.account_id FROM (
+						SELECT q.card_uuid, q.due_at, (SELECT c.account_id FROM cards c
+							WHERE c.uuid = q.card_uuid AND c.payment_state = 'paid' AND `+attested+` AND `+ours+` = CAST(? AS TEXT)
+								AND NOT EXISTS (SELECT 1 FROM address_pools p WHERE p.currency = c.currency AND (p.conflict IS NOT NULL OR p.issue_after > `+now+`))
+						) AS account_id FROM intents q WHERE `+due+` ORDER BY q.due_at, q.card_uuid LIMIT `+unlimited+`) w
+					WHERE w.account_id IS NOT NULL ORDER BY w.due_at, w.card_uuid LIMIT ?) x) y
 			ORDER BY y.turn, y.due_at, y.card_uuid LIMIT ?) AND `+due+s.dialect.skipLocked+`)
 		RETURNING card_uuid, state, supplier, key, COALESCE(reference, '') AS reference, first_asked_at, opened_at, decided_at, due_at, answer, refusals,
 			declines, attempts, fence`, args...)
