@@ -53,7 +53,7 @@ func openNew(t testing.TB, url string) *store.Store {
 	return open(t, url)
 }
 
-var epoch = time.Date(2026, 11, 20, 14, 46, 0, 120e6, time.UTC)
+var epoch = time.Date(2024, 11, 20, 14, 46, 0, 120e6, time.UTC)
 
 func newAccount(t testing.TB, s *store.Store) uuid.UUID {
 	t.Helper()

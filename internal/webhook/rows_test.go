@@ -18,7 +18,7 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-var epoch = time.Date(2026, 11, 20, 14, 46, 0, 120e6, time.UTC)
+var epoch = time.Date(2024, 11, 20, 14, 46, 0, 120e6, time.UTC)
 
 var databases = rig.Databases{Migrate: func(url string) error {
 	_, err := store.Migrate(context.Background(), url)
