@@ -26,7 +26,9 @@ func TestPlans_AClaimDoesNotReadAllThatIsDue(t *testing.T) {
 			execPlans(t, db, statement)
 		}
 		m := measure(t, url, due, func(c *calls) {
-			c.do("ClaimIntents", func(ctx context.Context) error { return first(c.s.ClaimIntents(ctx, claimOf("sandbox"), 16, time.Hour)) })
+			c.do("ClaimIntents", func(ctx context.Context) error {
+				return first(c.s.ClaimIntents(ctx, claimOf("sandbox"), 16, time.Hour))
+			})
 		})
 		if len(m.all) == 0 {
 			t.Error("nothing was measured")
