@@ -119,7 +119,7 @@ func (t *tx) InsertAddresses(ctx context.Context, as []settle.Address, pacedUnti
 	if err != nil {
 		return err
 	}
-	return insertAll(ctx, t, "insert addresses", "addresses (currency, address, position)", "(?, ?, ?)", "", as,
+	return insertAll(ctx, t, "insert addresses", "addresses (currency, address, position)", []string{"TEXT", "TEXT", "BIGINT"}, "", "", as,
 		func(a settle.Address) []any { return []any{a.Currency, a.Address, a.Position} })
 }
 

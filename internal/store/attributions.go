@@ -152,7 +152,7 @@ func (t *tx) InsertCard(ctx context.Context, c *card.Card) error {
 // InsertAttributions implements operator.Tx.
 func (t *tx) InsertAttributions(ctx context.Context, as []operator.Attribution) error {
 	err := insertAll(ctx, t, "insert attributions", "attributions (currency, txid, output, id, kind, card_uuid, amount, note, operator, created_at)",
-		"(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", "", as, func(a operator.Attribution) []any {
+		[]string{"TEXT", "TEXT", "BIGINT", t.s.dialect.uuidType, "TEXT", t.s.dialect.uuidType, "BIGINT", "TEXT", "TEXT", "BIGINT"}, "", "", as, func(a operator.Attribution) []any {
 			return []any{a.Currency, a.TxID, a.Output, a.ID, a.Kind, nullUUID(a.CardUUID), int64(a.Amount), a.Note, a.Operator, a.CreatedAt.UnixMilli()}
 		})
 	if err != nil {

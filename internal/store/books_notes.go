@@ -112,11 +112,11 @@ func (s *Store) KeepBooks(ctx context.Context, read operator.Reading) error {
 		if err := s.deleteAll(ctx, t.t, "books_doubts", "card_uuid", anyOf(r.notes.doubted)); err != nil {
 			return err
 		}
-		if err := insertAll(ctx, t, "keep doubts", "books_doubts (card_uuid)", "(CAST(? AS "+s.dialect.uuidType+"))", "ON CONFLICT DO NOTHING", read.Doubted,
+		if err := insertAll(ctx, t, "keep doubts", "books_doubts (card_uuid)", []string{s.dialect.uuidType}, "", "ON CONFLICT DO NOTHING", read.Doubted,
 			func(id uuid.UUID) []any { return []any{id} }); err != nil {
 			return err
 		}
-		return insertAll(ctx, t, "keep feeds", "books_feeds (account_id, seq)", "(CAST(? AS "+s.dialect.uuidType+"), CAST(? AS BIGINT))",
+		return insertAll(ctx, t, "keep feeds", "books_feeds (account_id, seq)", []string{s.dialect.uuidType, "BIGINT"}, "",
 			"ON CONFLICT (account_id) DO UPDATE SET seq = excluded.seq", r.feeds, func(f feed) []any { return []any{f.AccountID, f.Checked} })
 	})
 	if err != nil || kept == 0 {
@@ -154,7 +154,7 @@ func (t *tx) keepDays(ctx context.Context, r *reading) error {
 			return err
 		}
 	}
-	return insertAll(ctx, t, "keep days", "books_days (part, day, currency, rows, sums, doubted)", "(?, ?, ?, ?, ?, ?)", "", all, func(k row) []any {
+	return insertAll(ctx, t, "keep days", "books_days (part, day, currency, rows, sums, doubted)", []string{"TEXT", "BIGINT", "TEXT", "BIGINT", "TEXT", "BOOLEAN"}, "", "", all, func(k row) []any {
 		return []any{k.of.part, k.of.day, k.of.currency, k.rows, k.text(), k.doubted}
 	})
 }

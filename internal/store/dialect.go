@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 	modernc "modernc.org/sqlite"
@@ -98,6 +99,12 @@ func element(value any) sql.NullString {
 		return sql.NullString{String: value, Valid: true}
 	case int64:
 		return sql.NullString{String: strconv.FormatInt(value, 10), Valid: true}
+	case uuid.UUID:
+		return sql.NullString{String: value.String(), Valid: true}
+	case uuid.NullUUID:
+		return sql.NullString{String: value.UUID.String(), Valid: value.Valid}
+	case sql.NullInt64:
+		return sql.NullString{String: strconv.FormatInt(value.Int64, 10), Valid: value.Valid}
 	}
 	return sql.NullString{String: fmt.Sprint(value), Valid: true}
 }

@@ -49,8 +49,9 @@ func (t *tx) insertEventsOf(ctx context.Context, account uuid.UUID, es []card.Ev
 	}
 	first := last - int64(len(es)) + 1
 	seq := first
+	id := t.s.dialect.uuidType
 	err = insertAll(ctx, t, "insert events", "events (account_id, seq, id, type, card_uuid, status, payment_state, webhook_id, since, created_at)",
-		"(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", "", es, func(e card.Event) []any {
+		[]string{id, "BIGINT", id, "TEXT", id, "TEXT", "TEXT", id, "BIGINT", "BIGINT"}, "", "", es, func(e card.Event) []any {
 			defer func() { seq++ }()
 			return []any{e.AccountID, seq, e.ID, e.Type, nullUUID(e.CardUUID), nullString(string(e.Status)), nullString(string(e.State)),
 				nullUUID(e.WebhookID), orNoTime(e.Since), e.CreatedAt.UnixMilli()}

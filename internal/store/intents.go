@@ -17,7 +17,7 @@ import (
 
 // insertIntents has cards issued. A card that has an intent keeps it.
 func (t *tx) insertIntents(ctx context.Context, cards []uuid.UUID) error {
-	return insertAll(ctx, t, "insert intents", "intents (card_uuid, due_at)", "(CAST(? AS "+t.s.dialect.uuidType+"), 0)", "ON CONFLICT (card_uuid) DO NOTHING",
+	return insertAll(ctx, t, "insert intents", "intents (card_uuid, due_at)", []string{t.s.dialect.uuidType}, "column1, 0", "ON CONFLICT (card_uuid) DO NOTHING",
 		cards, func(id uuid.UUID) []any { return []any{id} })
 }
 
@@ -227,8 +227,9 @@ func (t *tx) SaveIssued(ctx context.Context, cards []issue.IssuedCard) error {
 	if finished != int64(len(cards)) {
 		return card.ErrFenced
 	}
+	sealed := t.s.dialect.bytes
 	err = insertAll(ctx, t, "insert credentials", "credentials (card_uuid, card_number, expiration_date, security_code, url, url_password, last_four, issued_at)",
-		"(?, ?, ?, ?, ?, ?, ?, "+t.s.dialect.now+")", "", cards, func(c issue.IssuedCard) []any {
+		[]string{t.s.dialect.uuidType, sealed, sealed, sealed, sealed, sealed, "TEXT"}, "v.*, "+t.s.dialect.now, "", cards, func(c issue.IssuedCard) []any {
 			return []any{c.Intent.CardUUID, c.Sealed.CardNumber, c.Sealed.ExpirationDate, c.Sealed.SecurityCode, c.Sealed.URL, c.Sealed.URLPassword,
 				nullString(c.Sealed.LastFour)}
 		})

@@ -109,7 +109,8 @@ func (s *Store) SaveParkedRates(ctx context.Context, process string, rates []car
 			return err
 		}
 		return insertAll(ctx, t, "insert parked rates", "parked_rates (currency, process, usd, source, reason, since, valid_until)",
-			"(?, ?, ?, ?, ?, "+now+" - ?, "+now+" + ?)", "", rates, func(r card.ParkedRate) []any {
+			[]string{"TEXT", "TEXT", "BIGINT", "TEXT", "TEXT", "BIGINT", "BIGINT"},
+			"column1, column2, column3, column4, column5, "+now+" - column6, "+now+" + column7", "", rates, func(r card.ParkedRate) []any {
 				return []any{r.Currency, process, r.USD.Units, r.Source, r.Why, max(begun.Sub(r.Since), 0).Milliseconds(), max(r.Until.Sub(begun), 0).Milliseconds()}
 			})
 	})

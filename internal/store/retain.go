@@ -271,7 +271,7 @@ func (t *tx) retireSome(ctx context.Context, ids []uuid.UUID) (int64, error) {
 		return 0, err
 	}
 	err = insertAll(ctx, t, "insert retired addresses", "retired_addresses (currency, address, card_uuid, account_id, usd_cents, amount, expires_at, retired_at)",
-		"(?, ?, ?, ?, ?, ?, ?, "+t.s.dialect.now+")", "ON CONFLICT DO NOTHING", gone, func(r retiredRow) []any {
+		[]string{"TEXT", "TEXT", t.s.dialect.uuidType, t.s.dialect.uuidType, "BIGINT", "BIGINT", "BIGINT"}, "v.*, "+t.s.dialect.now, "ON CONFLICT DO NOTHING", gone, func(r retiredRow) []any {
 			return []any{r.Currency, r.Address, r.UUID, r.AccountID, r.USDCents, r.Amount, r.ExpiresAt}
 		})
 	return int64(len(gone)), err

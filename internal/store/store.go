@@ -6,6 +6,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -338,14 +339,16 @@ func inBatches[T any](all []T, f func([]T) error) error {
 	return nil
 }
 
-// insertAll inserts a row for each element of all, batch by batch. onConflict is the statement's ON CONFLICT clause, or "".
-func insertAll[T any](ctx context.Context, t *tx, operation, into, group, onConflict string, all []T, values func(T) []any) error {
+// insertAll inserts a row for each element of all, batch by batch. into is the table and its columns, types are those of values, which are
+// column1, column2 and so on in selected; "" selects them as they are. onConflict is the statement's ON CONFLICT clause, or "".
+func insertAll[T any](ctx context.Context, t *tx, operation, into string, types []string, selected, onConflict string, all []T, values func(T) []any) error {
 	return inBatches(all, func(some []T) error {
-		var args []any
-		for _, one := range some {
-			args = append(args, values(one)...)
+		rows := make([][]any, len(some))
+		for i, one := range some {
+			rows[i] = values(one)
 		}
-		_, err := t.s.exec(ctx, t.t, operation, "INSERT INTO "+into+" VALUES "+rows(group, len(some))+" "+onConflict, args...)
+		table, args := t.s.dialect.table(rows, types...)
+		_, err := t.s.exec(ctx, t.t, operation, "INSERT INTO "+into+" SELECT "+cmp.Or(selected, "*")+" FROM "+table+" WHERE TRUE "+onConflict, args...)
 		return err
 	})
 }
