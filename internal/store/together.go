@@ -19,7 +19,7 @@ import (
 const (
 	mostTogether = 256 // cards in a statement
 	fewest       = 3   // cards that are worth a statement for several, which takes as long as two and a half for one
-	atOnce       = 4   // statements: the fewer there are, the more cards each has, and the less they wait for each other
+	atOnce       = 2   // statements: one is written to the disk while the next is run; with more, each would have fewer cards
 )
 
 // queue has the cards that are to be inserted.
