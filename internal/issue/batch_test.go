@@ -105,6 +105,67 @@ func TestTick_AsksForTheNextBatchWhileOneIsStored(t *testing.T) {
 	})
 }
 
+// A batch that takes long to store, or fails, is followed by the smallest.
+func TestIssue_ABatchThatIsStoredSlowlyIsFollowedByASmallOne(t *testing.T) {
+	for name, breaks := range map[string]func(*room) error{
+		"slow": func(r *room) error { r.clock.pass(time.Second); return nil }, "failing": func(*room) error { return errFault },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, r *room) {
+				r.grow()
+				r.manyPaid(32)
+				r.disk.commits = func(_ context.Context, commit func() error) error {
+					if err := breaks(r); err != nil {
+						return err
+					}
+					return commit()
+				}
+				_, _ = r.issuer.IssueDue(t.Context())
+				r.manyPaid(20)
+				r.due()
+				_, err := r.issuer.IssueDue(t.Context())
+				if got := r.disk.claimedCounts[1:]; !slices.Equal(got, []int{32, 16}) {
+					t.Errorf("claimed %d, error %v", got, err)
+				}
+			})
+		})
+	}
+}
+
+// What was claimed is stored when the process is asked to end meanwhile, also the batch that waits for another to be stored.
+func TestTick_AnEndingProcessStoresBothBatches(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		r.manyPaid(16 + 32 + 32 + 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var submitted, committed atomic.Int32
+		asked := make(chan struct{})
+		r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+			if submitted.Add(1) == 16+32+1 {
+				cancel()
+				close(asked)
+			}
+			return r.press.make(ctx, q)
+		}
+		r.disk.commits = func(_ context.Context, commit func() error) error {
+			if committed.Add(1) == 2 {
+				select {
+				case <-asked:
+				case <-time.After(10 * time.Second):
+					t.Error("no card of the third batch is asked for")
+				}
+			}
+			return commit()
+		}
+		if err := r.issuer.Tick(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("the error is %v", err)
+		}
+		if n := r.count("cards WHERE status = 'generated'"); n != 16+32+32 {
+			t.Errorf("%d cards are generated", n)
+		}
+	})
+}
+
 // Batches that could not be stored end the tick, and are found again.
 func TestTick_ABatchThatIsNotStoredIsAnError(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {

@@ -26,7 +26,7 @@ import (
 const (
 	issueAtOnce  = 16               // cards that the supplier is asked for at the same time; the smallest batch
 	issueBatch   = 512              // the largest: cards that are claimed at once, and stored together
-	issueQuick   = time.Second      // a full batch that was answered in less is followed by a larger one
+	issueQuick   = time.Second      // a full batch that was asked for and stored in less is followed by a larger one
 	issueTimeout = 15 * time.Second // for the answers of one attempt
 	issueAsking  = 3 * time.Second  // after this no further card of the batch is asked for
 	issueGrace   = 25 * time.Second // for a batch to end, also when the process is asked to
@@ -153,11 +153,11 @@ func (s *Issuer) IssueDue(ctx context.Context) (int, error) {
 // batch is what a supplier was asked for at once.
 type batch struct {
 	cards int
-	much  bool         // there were more cards than make the smallest batch
+	much  bool         // more cards than the smallest batch has
 	store func() error // stores what came of it
 }
 
-// askDue claims cards and asks for them. Their claims are held until they are stored.
+// askDue claims cards and asks for them. Their claims are held until their storing begins.
 func (s *Issuer) askDue(ctx context.Context) (batch, error) {
 	nothing := func() error { return nil }
 	started := s.now()
@@ -182,20 +182,24 @@ func (s *Issuer) askDue(ctx context.Context) (batch, error) {
 	if err != nil {
 		release()
 		cancel()
+		s.batch.Store(issueAtOnce)
 		return batch{cards: len(intents), store: nothing}, fmt.Errorf("issue: %w", err)
 	}
 	issued, rest, failed := s.tryAll(ctx, intents, cards, s.cfg.Tracer.Causes(ctx, ids))
-	next := issueAtOnce
-	if len(intents) == size && s.now().Sub(started) < issueQuick {
-		next = min(2*size, issueBatch)
-	}
-	s.batch.Store(int32(next))
+	asked := s.now().Sub(started)
 	return batch{len(intents), len(intents) > issueAtOnce, func() error {
 		defer cancel()
 		defer endAll(issued)
 		release() // before the time of the next attempt is stored
+		storing := s.now()
 		unstored, err := s.storeIssued(ctx, issued)
-		return errors.Join(failed, err, s.saveAll(ctx, append(rest, unstored...)))
+		err = errors.Join(failed, err, s.saveAll(ctx, append(rest, unstored...)))
+		next := issueAtOnce
+		if err == nil && len(intents) == size && asked+s.now().Sub(storing) < issueQuick {
+			next = min(2*size, issueBatch)
+		}
+		s.batch.Store(int32(next))
+		return err
 	}}, nil
 }
 
