@@ -36,8 +36,8 @@ func (l limitable) to(limit card.USD) *sqlx.Stmt {
 
 // insertCard returns a statement that stores nothing if the address has already received money, because nobody could tell whose that is; if
 // a card that was deleted had the address; if another request had the idempotency key; if the statement is limited and the account's open
-// cards would add up to more; or if a further condition, which begins with AND, is not true. If another card has the uuid or the address,
-// which nothing should bring about, it fails.
+// cards would add up to more; or if a further condition, which begins with AND, is not true. If another card has the uuid or the address, it
+// fails with a duplicate key.
 func (d dialect) insertCard(limited bool, and string) string {
 	return "INSERT INTO cards (" + cardColumns + ") SELECT CAST(? AS " + strings.Join(d.cardTypes(), "), CAST(? AS ") + `)
 	WHERE NOT EXISTS (SELECT 1 FROM transfers t WHERE t.currency = ? AND t.address = ?)
@@ -47,7 +47,7 @@ func (d dialect) insertCard(limited bool, and string) string {
 }
 
 // keyTaken has an INSERT leave out cards whose idempotency key is taken. Without the columns, PostgreSQL would look for a conflict in every
-// index before each insert, which takes a seventh of the statement.
+// index before each insert, which takes a seventh of the statement. Every program that the schema allows needs this index.
 const keyTaken = " ON CONFLICT (account_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
 
 // insertArgs returns the parameters of insertCard.

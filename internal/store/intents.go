@@ -24,8 +24,8 @@ func (t *tx) insertIntents(ctx context.Context, cards []uuid.UUID) error {
 // fairWindow is among how many intents that are due the accounts take turns.
 const fairWindow = 2048
 
-// unlimited is a LIMIT that keeps a subquery apart. PostgreSQL then takes the intents in the order of their index, until there are enough
-// whose card can be issued. It takes that to be true of few, and so would look at the cards of all, and sort them.
+// unlimited is a LIMIT that keeps a subquery apart, so that PostgreSQL reads intents in the order of their index until enough have a card
+// that can be issued. Without it, PostgreSQL expects few such cards, and reads and sorts the cards of all due intents.
 const unlimited = "9223372036854775807"
 
 // strangersTurn is how long an intent must have been due before a process claims it that does not know its supplier. Longer than any

@@ -310,7 +310,7 @@ func manyOf[T any](ctx context.Context, s *Store, on runner, most int, operation
 	}
 	all := make([]T, 0, min(most, batch))
 	for rows.Next() {
-		row = empty // a Scanner may leave NULL out
+		row = empty // a Scanner may leave its field unchanged for NULL
 		if err := rows.Scan(fields...); err != nil {
 			return nil, s.fail(operation, err)
 		}

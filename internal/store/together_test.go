@@ -72,7 +72,6 @@ func TestInsertCard_TogetherAsAlone(t *testing.T) {
 		add(false, func(c *card.Card) { c.IdempotencyKey = "replied" })
 		add(false, func(c *card.Card) { c.IdempotencyKey = "earlier" })
 		add(false, func(c *card.Card) { c.Address = "paid before" })
-		add(false, func(c *card.Card) { c.Address = earlier.Address })
 		_, _, wait := together(t, s, t.Context(), nil)
 		wait()
 		stored, errs, wait := together(t, s, t.Context(), all)
@@ -98,15 +97,17 @@ func TestInsertCard_TogetherAsAlone(t *testing.T) {
 func TestInsertCard_TogetherWithOneThatIsRefused(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		account := newAccount(t, s)
+		earlier := insertCard(t, s, newCard(account))
 		all := make([]attempt, 20)
 		for i := range all {
 			all[i].card = newCard(account)
 		}
 		all[7].card.Amount = -1 // the schema refuses it
+		all[11].card.Address = earlier.Address
 		stored, errs, wait := together(t, s, t.Context(), all)
 		wait()
 		for i := range all {
-			if bad := i == 7; stored[i] == bad || (errs[i] != nil) != bad || errors.Is(errs[i], card.ErrUnavailable) {
+			if stored[i] == (i == 7 || i == 11) || (errs[i] != nil) != (i == 7) || errors.Is(errs[i], card.ErrUnavailable) {
 				t.Errorf("card %d: stored %t, error %v", i, stored[i], errs[i])
 			}
 		}
