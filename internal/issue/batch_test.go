@@ -76,28 +76,34 @@ func TestIssue_CardsAreStoredTogether(t *testing.T) {
 	})
 }
 
+// overlap has the second batch stored only once a card of the third one is asked for, of which asked is told.
+func (r *room) overlap(asked func()) {
+	var submitted, committed atomic.Int32
+	next := make(chan struct{})
+	r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+		if submitted.Add(1) == 16+32+1 {
+			asked()
+			close(next)
+		}
+		return r.press.make(ctx, q)
+	}
+	r.disk.commits = func(_ context.Context, commit func() error) error {
+		if committed.Add(1) == 2 {
+			select {
+			case <-next:
+			case <-time.After(10 * time.Second):
+				r.t.Error("no card of the third batch is asked for")
+			}
+		}
+		return commit()
+	}
+}
+
 // While a batch is stored the next one is asked for, if there is much to do.
 func TestTick_AsksForTheNextBatchWhileOneIsStored(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {
 		cards := r.manyPaid(16 + 32 + 5)
-		var submitted, committed atomic.Int32
-		next := make(chan struct{})
-		r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
-			if submitted.Add(1) == 16+32+1 {
-				close(next)
-			}
-			return r.press.make(ctx, q)
-		}
-		r.disk.commits = func(_ context.Context, commit func() error) error {
-			if committed.Add(1) == 2 {
-				select {
-				case <-next:
-				case <-time.After(10 * time.Second):
-					t.Error("no card of the third batch is asked for")
-				}
-			}
-			return commit()
-		}
+		r.overlap(func() {})
 		check(t, r.issuer.Tick(t.Context()))
 		for _, c := range cards {
 			r.wantCard(c)
@@ -138,25 +144,7 @@ func TestTick_AnEndingProcessStoresBothBatches(t *testing.T) {
 		r.manyPaid(16 + 32 + 32 + 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		var submitted, committed atomic.Int32
-		asked := make(chan struct{})
-		r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
-			if submitted.Add(1) == 16+32+1 {
-				cancel()
-				close(asked)
-			}
-			return r.press.make(ctx, q)
-		}
-		r.disk.commits = func(_ context.Context, commit func() error) error {
-			if committed.Add(1) == 2 {
-				select {
-				case <-asked:
-				case <-time.After(10 * time.Second):
-					t.Error("no card of the third batch is asked for")
-				}
-			}
-			return commit()
-		}
+		r.overlap(cancel)
 		if err := r.issuer.Tick(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("the error is %v", err)
 		}

@@ -129,7 +129,7 @@ func (s *Issuer) Tick(ctx context.Context) error {
 		if storing {
 			err, storing = errors.Join(err, <-stored), false
 		}
-		if err == nil && b.much {
+		if err == nil && b.cards > issueAtOnce {
 			storing = true
 			go func() { stored <- b.store() }()
 			continue
@@ -153,7 +153,6 @@ func (s *Issuer) IssueDue(ctx context.Context) (int, error) {
 // batch is what a supplier was asked for at once.
 type batch struct {
 	cards int
-	much  bool         // more cards than the smallest batch has
 	store func() error // stores what came of it
 }
 
@@ -187,7 +186,7 @@ func (s *Issuer) askDue(ctx context.Context) (batch, error) {
 	}
 	issued, rest, failed := s.tryAll(ctx, intents, cards, s.cfg.Tracer.Causes(ctx, ids))
 	asked := s.now().Sub(started)
-	return batch{len(intents), len(intents) > issueAtOnce, func() error {
+	return batch{len(intents), func() error {
 		defer cancel()
 		defer endAll(issued)
 		release() // before the time of the next attempt is stored
