@@ -11,7 +11,7 @@ type Time time.Time
 
 // MarshalText implements encoding.TextMarshaler. In JSON the time is a string.
 func (t Time) MarshalText() ([]byte, error) {
-	return card.AppendTime(make([]byte, 0, len("2006-01-02T15:04:05.000Z")), time.Time(t)), nil
+	return card.AppendTime(nil, time.Time(t)), nil
 }
 
 // usdNumber is an amount of US dollars that is written as a JSON number.
