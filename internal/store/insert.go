@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -49,6 +50,14 @@ func (d dialect) insertCard(limited bool, and string) string {
 // keyTaken has an INSERT leave out cards whose idempotency key is taken. Without the columns, PostgreSQL would look for a conflict in every
 // index before each insert, which takes a seventh of the statement. Every program that the schema allows needs this index.
 const keyTaken = " ON CONFLICT (account_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
+
+// unlessTaken returns what became of a card; that its uuid, address or idempotency key is taken is no error.
+func unlessTaken(inserted bool, err error) (bool, error) {
+	if errors.Is(err, card.ErrDuplicate) {
+		return false, nil
+	}
+	return inserted, err
+}
 
 // insertArgs returns the parameters of insertCard.
 func insertArgs(ctx context.Context, c *card.Card, limit card.USD) ([]any, error) {

@@ -55,11 +55,7 @@ func (d dialect) reserveCard(limited bool) string {
 // InsertCardReserving implements order.Store. It is one round trip, as InsertCard. SQLite, which is no round trip away, can't change two
 // tables in one statement.
 func (s *Store) InsertCardReserving(ctx context.Context, c *card.Card, limit card.USD, supplier string, life time.Duration) (bool, error) {
-	inserted, err := s.insertReserving(ctx, c, limit, supplier, life)
-	if errors.Is(err, card.ErrDuplicate) {
-		return false, nil
-	}
-	return inserted, err
+	return unlessTaken(s.insertReserving(ctx, c, limit, supplier, life))
 }
 
 func (s *Store) insertReserving(ctx context.Context, c *card.Card, limit card.USD, supplier string, life time.Duration) (bool, error) {

@@ -99,7 +99,7 @@ func (s *Store) insertCard(ctx context.Context, c *card.Card, limit card.USD) (b
 	}
 	select {
 	case is := <-i.done:
-		return is.stored, s.fail("insert card", is.err)
+		return unlessTaken(is.stored, s.fail("insert card", is.err))
 	case <-ctx.Done():
 		if s.inserts.remove(i) {
 			return false, s.fail("insert card", ctx.Err())
@@ -149,9 +149,6 @@ func (s *Store) insertOne(i *insertion) (bool, error) {
 	ctx, cancel := outliving(i.ctx)
 	defer cancel()
 	result, err := s.hot.insertCard.to(i.limit).ExecContext(ctx, i.args...)
-	if s.dialect.classify(err) == duplicateKey {
-		return false, nil
-	}
 	if err != nil {
 		return false, err
 	}
