@@ -42,6 +42,7 @@ func (s *Store) TakeAddresses(ctx context.Context, currency string, n int) ([]st
 		addresses = nil
 		var next int64
 		now := s.dialect.now
+		t.t = often{t.t}
 		err := s.get(ctx, t.t, &next, "lock address pool", "SELECT next_position FROM address_pools WHERE currency = ? AND checked_at > "+
 			now+" - "+checkLasts+" AND conflict IS NULL AND EXISTS (SELECT 1 FROM leases l WHERE l.name = ? AND l.epoch = ? AND l.mark >= ? AND l.marked_at > "+
 			now+" - "+markLasts+" AND ? = "+database+")"+s.dialect.forUpdate, currency, lease, seen.Epoch, seen.Mark, seen.Database)
@@ -87,7 +88,7 @@ func (s *Store) AddressPool(ctx context.Context, currency string) (settle.Pool, 
 		PacedUntil int64          `db:"paced_until"`
 		LastEpoch  int64          `db:"last_epoch"`
 	}
-	err := s.get(ctx, s.r, &row, "count addresses", `SELECT a.position, a.address, p.next_position, p.paced_until,
+	err := s.get(ctx, often{s.r}, &row, "count addresses", `SELECT a.position, a.address, p.next_position, p.paced_until,
 		(SELECT COALESCE(MAX(e.epoch), 0) FROM epochs e WHERE e.currency = p.currency) AS last_epoch
 		FROM address_pools p LEFT JOIN addresses a ON a.currency = p.currency
 			AND a.position = (SELECT MAX(b.position) FROM addresses b WHERE b.currency = p.currency)
@@ -129,7 +130,7 @@ func (s *Store) PoolState(ctx context.Context, currency string) (order.PoolState
 		CheckedAt int64          `db:"checked_at"`
 		Conflict  sql.NullString `db:"conflict"`
 	}
-	if err := s.get(ctx, s.r, &row, "select address pool", "SELECT checked_at, conflict FROM address_pools WHERE currency = ?", currency); err != nil {
+	if err := s.get(ctx, often{s.r}, &row, "select address pool", "SELECT checked_at, conflict FROM address_pools WHERE currency = ?", currency); err != nil {
 		return order.PoolState{}, err
 	}
 	mark, known, err := s.look(ctx, settle.LeaseName(currency))

@@ -255,16 +255,13 @@ func (s *Store) CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card,
 
 func (s *Store) cardsByUUID(ctx context.Context, on runner, ids []uuid.UUID) (cards []*card.Card, damaged []damagedCard, err error) {
 	err = inBatches(ids, func(some []uuid.UUID) error {
-		query, args, err := sqlx.In(selectCards+" WHERE c.uuid IN (?) ORDER BY c.uuid", some)
+		these, args := in(s.dialect, "c.uuid", s.dialect.uuidType, some)
+		found, err := manyOf[cardRow](ctx, s, on, len(some), "select cards", selectCards+" WHERE "+these+" ORDER BY c.uuid", args...)
 		if err != nil {
 			return err
 		}
-		var found []cardRow
-		if err := s.list(ctx, on, &found, "select cards", query, args...); err != nil {
-			return err
-		}
-		these, those := s.decode(found)
-		cards, damaged = append(cards, these...), append(damaged, those...)
+		whole, broken := s.decode(found)
+		cards, damaged = append(cards, whole...), append(damaged, broken...)
 		return nil
 	})
 	return cards, damaged, err
@@ -295,13 +292,12 @@ func (t *tx) LockCards(ctx context.Context, currency string, addresses []string,
 	}
 	err := inBatches(addresses, func(some []string) error {
 		var ids []uuid.UUID
-		query, args, err := sqlx.In(`SELECT uuid FROM cards WHERE currency = ? AND address IN (?)
-			UNION SELECT a.card_uuid FROM transfers t JOIN `+attributionOf+` WHERE t.currency = ? AND t.address IN (?) AND a.card_uuid IS NOT NULL`,
-			currency, some, currency, some)
+		of, args := in(t.s.dialect, "address", "TEXT", some)
+		to, _ := in(t.s.dialect, "t.address", "TEXT", some)
+		args = append([]any{currency}, args...)
+		err := t.s.list(ctx, t.t, &ids, "select cards by address", "SELECT uuid FROM cards WHERE currency = ? AND "+of+
+			" UNION SELECT a.card_uuid FROM transfers t JOIN "+attributionOf+" WHERE t.currency = ? AND "+to+" AND a.card_uuid IS NOT NULL", append(args, args...)...)
 		if err != nil {
-			return err
-		}
-		if err := t.s.list(ctx, t.t, &ids, "select cards by address", query, args...); err != nil {
 			return err
 		}
 		for _, id := range ids {
@@ -348,12 +344,9 @@ func (t *tx) LockCardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card
 func (t *tx) lockCards(ctx context.Context, ids []uuid.UUID) ([]*card.Card, []damagedCard, error) {
 	if t.s.dialect.forUpdate != "" {
 		err := inBatches(ids, func(some []uuid.UUID) error {
-			query, args, err := sqlx.In("SELECT uuid FROM cards WHERE uuid IN (?) ORDER BY uuid"+t.s.dialect.forUpdate, some)
-			if err != nil {
-				return err
-			}
+			these, args := in(t.s.dialect, "uuid", t.s.dialect.uuidType, some)
 			var locked []uuid.UUID
-			return t.s.list(ctx, t.t, &locked, "lock cards", query, args...)
+			return t.s.list(ctx, t.t, &locked, "lock cards", "SELECT uuid FROM cards WHERE "+these+" ORDER BY uuid"+t.s.dialect.forUpdate, args...)
 		})
 		if err != nil {
 			return nil, nil, err

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -25,11 +26,18 @@ func TestCuts_NoMethodDoesAnythingTwice(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: needs PostgreSQL")
 	}
-	want := cutting(t, 0, false, nil)
+	filled := &rig.Databases{Migrate: func(url string) error { // once, and copied
+		if _, err := store.Migrate(t.Context(), url); err != nil {
+			return err
+		}
+		fillPlans(t, url, cutCards)
+		return nil
+	}}
+	want := cutting(t, filled, 0, false, nil)
 	cuts := map[string]int{}
 	for _, before := range []bool{false, true} {
 		for nth := int64(1); nth <= 8; nth++ {
-			for method, n := range cutting(t, nth, before, want).cuts {
+			for method, n := range cutting(t, filled, nth, before, want).cuts {
 				cuts[method] += n
 			}
 		}
@@ -67,22 +75,21 @@ type cutRun struct {
 
 // cutting calls every method of the store, and has the connection of each lost at its nth exchange with the server: before the request
 // arrives, or before the reply does. It compares what is there after each with want; nth 0 loses nothing.
-func cutting(t *testing.T, nth int64, before bool, want *cutRun) *cutRun {
+func cutting(t *testing.T, filled *rig.Databases, nth int64, before bool, want *cutRun) *cutRun {
 	t.Helper()
-	url := databases.Postgres(t)
-	fillPlans(t, url, cutCards)
+	url := filled.Postgres(t)
 	line := startCuttable(t, url)
 	s, err := store.Open(t.Context(), line.url, 4, chain.Currencies())
 	check(t, err)
 	defer func() { _ = s.Close() }()
-	beside := rig.OpenSQL(t, url)
+	count := countRows(t, rig.OpenSQL(t, url))
 	run := &cutRun{cuts: map[string]int{}}
 	where := fmt.Sprintf("reply %d lost", nth)
 	if before {
 		where = fmt.Sprintf("request %d lost", nth)
 	}
 	c := &calls{t: t, s: s, n: cutCards, begin: func(string) {}, own: newAccount(t, s)}
-	had := countRows(t, beside)
+	had := count()
 	c.call = func(method string, f func(context.Context) error) {
 		line.arm(nth, before)
 		err := f(t.Context())
@@ -99,7 +106,7 @@ func cutting(t *testing.T, nth int64, before bool, want *cutRun) *cutRun {
 		if err != nil {
 			t.Fatalf("%s, %s: %v", method, where, err)
 		}
-		rows := countRows(t, beside)
+		rows := count()
 		added := map[string]int{}
 		for table, n := range rows {
 			added[table] = n - had[table]
@@ -121,31 +128,24 @@ func cutting(t *testing.T, nth int64, before bool, want *cutRun) *cutRun {
 	return run
 }
 
-// countRows counts the rows of every table.
-func countRows(t *testing.T, db *sql.DB) map[string]int {
+// countRows returns a function that counts the rows of every table.
+func countRows(t *testing.T, db *sql.DB) func() map[string]int {
 	t.Helper()
-	var parts []string
-	rows, err := db.Query("SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")
+	var names, counts string
+	check(t, db.QueryRow(`SELECT string_agg(table_name, ' '), string_agg(format('(SELECT COUNT(*) FROM %I)', table_name), ' || '' '' || ')
+		FROM information_schema.tables WHERE table_schema = 'public'`).Scan(&names, &counts))
+	counting, err := db.Prepare("SELECT " + counts)
 	check(t, err)
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var table string
-		check(t, rows.Scan(&table))
-		parts = append(parts, fmt.Sprintf("SELECT '%s', COUNT(*) FROM %s", table, table))
+	return func() map[string]int {
+		var found string
+		check(t, counting.QueryRow().Scan(&found))
+		n, counted := map[string]int{}, strings.Fields(found)
+		for i, table := range strings.Fields(names) {
+			n[table], err = strconv.Atoi(counted[i])
+			check(t, err)
+		}
+		return n
 	}
-	check(t, rows.Err())
-	counted, err := db.Query(strings.Join(parts, " UNION ALL "))
-	check(t, err)
-	defer func() { _ = counted.Close() }()
-	n := map[string]int{}
-	for counted.Next() {
-		var table string
-		var count int
-		check(t, counted.Scan(&table, &count))
-		n[table] = count
-	}
-	check(t, counted.Err())
-	return n
 }
 
 // cuttable is a proxy that loses connections.

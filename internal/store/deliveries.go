@@ -140,26 +140,17 @@ func (t *tx) SaveDeliveries(ctx context.Context, webhook uuid.UUID, before, afte
 		values[i] = []any{d.Event.Seq, d.State, due, d.Tries, attempts, before[i].DueAt.UnixMilli()}
 	}
 	return inBatches(values, func(some [][]any) error {
-		types := deliveryTypes()
-		if t.s.dialect.arrays { // the prepared statement takes any number of rows
-			_, err := t.t.StmtxContext(ctx, t.s.hot.saveDeliveries).ExecContext(ctx, append(arrays(some, len(types)), webhook)...)
-			return t.s.fail("update deliveries", err)
-		}
-		table, args := t.s.dialect.table(some, types...)
+		table, args := t.s.dialect.table(some, "BIGINT", "TEXT", "BIGINT", "INTEGER", "TEXT", "BIGINT")
 		_, err := t.s.exec(ctx, t.t, "update deliveries", saveDeliveries(table), append(args, webhook)...)
 		return err
 	})
 }
 
-// saveDeliveries returns a statement that updates deliveries from a table with the columns of deliveryTypes: seq, state, due_at, tries,
+// saveDeliveries returns a statement that updates deliveries from a table with the columns seq, state, due_at, tries,
 // attempts, and the due_at from before. A delivery with another due_at is skipped: somebody else has changed it.
 func saveDeliveries(table string) string {
 	return "UPDATE deliveries SET state = v.column2, due_at = v.column3, tries = v.column4, attempts = v.column5 FROM " + table +
 		" WHERE deliveries.seq = v.column1 AND deliveries.due_at = v.column6 AND deliveries.webhook_id = ?"
-}
-
-func deliveryTypes() []string {
-	return []string{"BIGINT", "TEXT", "BIGINT", "INTEGER", "TEXT", "BIGINT"}
 }
 
 // Redeliver implements webhook.Tx.

@@ -86,6 +86,22 @@ func arrays(values [][]any, columns int) []any {
 	return args
 }
 
+// in returns a condition that a column of a type has one of the values, and its parameters. If the database takes arrays, the text is the
+// same for any number of values.
+func in[T any](d dialect, column, kind string, values []T) (condition string, args []any) {
+	if !d.arrays {
+		for _, v := range values {
+			args = append(args, v)
+		}
+		return column + " IN (" + rows("?", len(values)) + ")", args
+	}
+	texts := make(pq.StringArray, len(values))
+	for i, v := range values {
+		texts[i] = element(v).String
+	}
+	return column + " = ANY (CAST(? AS " + kind + "[]))", []any{texts}
+}
+
 // element returns a value as an element of an array.
 func element(value any) sql.NullString {
 	switch value := value.(type) {

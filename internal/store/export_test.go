@@ -31,9 +31,12 @@ const Changing = changing
 // Tx is what happens within one transaction.
 type Tx = tx
 
-// Do runs f in a transaction.
+// Do runs f in a transaction of an actor.
 func (s *Store) Do(ctx context.Context, f func(*Tx) error) error {
-	return s.inTx(ctx, f)
+	return s.inTx(ctx, func(t *Tx) error {
+		t.t = often{t.t}
+		return f(t)
+	})
 }
 
 // MostCompiled is how many statements a connection of SQLite keeps.
@@ -109,4 +112,18 @@ func Queued(s *Store) int {
 	s.inserts.mu.Lock()
 	defer s.inserts.mu.Unlock()
 	return s.inserts.sent + len(s.inserts.waiting)
+}
+
+// IsOften reports whether a context is that of a statement that runs often.
+var IsOften = isOften
+
+// What a session keeps of statements that run often.
+const (
+	MostKept = mostKept
+	MostUses = mostUses
+)
+
+// Select runs a query of a transaction.
+func (t *tx) Select(ctx context.Context, dest any, query string, args ...any) error {
+	return t.s.list(ctx, t.t, dest, "query", query, args...)
 }

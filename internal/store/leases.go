@@ -30,7 +30,7 @@ func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.
 		sighting
 		Fence int64 `db:"fence"`
 	}
-	err = s.get(ctx, s.w, &row, "acquire lease", `INSERT INTO leases (name, holder, fence, expires_at, mark)
+	err = s.get(ctx, often{s.w}, &row, "acquire lease", `INSERT INTO leases (name, holder, fence, expires_at, mark)
 		VALUES (?, ?, 1, `+now+` + ?, 1)
 		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, expires_at = excluded.expires_at,
 			fence = leases.fence + CASE WHEN leases.holder = excluded.holder THEN 0 ELSE 1 END, mark = leases.mark + 1,

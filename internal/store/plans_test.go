@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lib/pq"
 	modernc "modernc.org/sqlite"
 
 	"github.com/cardmint/cardmint/internal/chain"
@@ -214,12 +215,15 @@ func everyMethod(t *testing.T, m *meter) {
 			missing[prefix+of.Method(i).Name] = true
 		}
 	}
-	for _, method := range append(m.called, "Do", "Scalar") { // those two are the tests'
+	for _, method := range append(m.called, "Do", "Scalar", "tx.Select") { // those are the tests'
 		name, _, _ := strings.Cut(method, " ")
 		delete(missing, name)
 	}
 	for name := range missing {
 		t.Errorf("method %s was not called: add it to calls", name)
+	}
+	if n := len(slices.DeleteFunc(slices.Collect(maps.Keys(m.all)), func(key string) bool { return !strings.Contains(key, forAllValues) })); n < 20 && !m.lite {
+		t.Errorf("only %d statements were explained that run often", n)
 	}
 }
 
@@ -341,10 +345,16 @@ func (c *meteredConn) start(ctx context.Context, query string, args []driver.Nam
 		return func() {}
 	}
 	if !c.m.lite {
-		if err := c.explain(ctx, &s, query, args); err != nil {
-			s.plan, s.rows = "can't be explained: "+err.Error(), mostRows+1
+		for _, forAll := range []bool{false, true} { // the server may keep one plan for all values of what runs often
+			if forAll && !store.IsOften(ctx) {
+				break
+			}
+			if err := c.explain(&s, query, args, forAll); err != nil {
+				s.plan, s.rows = "can't be explained: "+err.Error(), mostRows+1
+			}
+			c.m.note(s)
+			s.query = forAllValues + s.query
 		}
-		c.m.note(s)
 		return func() {}
 	}
 	plan, err := c.texts(ctx, "EXPLAIN QUERY PLAN "+query, args)
@@ -394,8 +404,9 @@ func (c *meteredConn) texts(ctx context.Context, query string, args []driver.Nam
 	}
 }
 
-// explain runs a statement on PostgreSQL, and rolls it back.
-func (c *meteredConn) explain(ctx context.Context, s *measured, query string, args []driver.NamedValue) error {
+// explain runs a statement on PostgreSQL, and rolls it back; with a plan for all values, or for its own.
+func (c *meteredConn) explain(s *measured, query string, args []driver.NamedValue, forAll bool) error {
+	ctx := context.Background() // of a statement that does not run often
 	begin, rollBack := "BEGIN", "ROLLBACK"
 	if c.inTx {
 		begin, rollBack = "SAVEPOINT plans", "ROLLBACK TO SAVEPOINT plans"
@@ -403,8 +414,18 @@ func (c *meteredConn) explain(ctx context.Context, s *measured, query string, ar
 	if _, err := c.rawConn.ExecContext(ctx, begin, nil); err != nil {
 		return err
 	}
+	if forAll {
+		if _, err := c.rawConn.ExecContext(ctx, "SET LOCAL plan_cache_mode = force_generic_plan; PREPARE plans AS "+query, nil); err != nil {
+			return err
+		}
+		query, args = "EXECUTE plans("+literals(args)+")", nil
+	}
 	texts, err := c.texts(ctx, "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+query, args)
 	_, errRollBack := c.rawConn.ExecContext(ctx, rollBack, nil)
+	if forAll {
+		_, errForget := c.rawConn.ExecContext(ctx, "DEALLOCATE plans", nil)
+		errRollBack = errors.Join(errRollBack, errForget)
+	}
 	if err := errors.Join(err, errRollBack); err != nil {
 		return err
 	}
@@ -423,6 +444,25 @@ func (c *meteredConn) explain(ctx context.Context, s *measured, query string, ar
 	}
 	s.took = time.Duration(plans[0].Time * float64(time.Millisecond))
 	return nil
+}
+
+// forAllValues marks a statement that was explained with a plan for all values.
+const forAllValues = "for all values: "
+
+// literals returns arguments as SQL.
+func literals(args []driver.NamedValue) string {
+	texts := make([]string, len(args))
+	for i, arg := range args {
+		switch value := arg.Value.(type) {
+		case nil:
+			texts[i] = "NULL"
+		case []byte:
+			texts[i] = fmt.Sprintf(`'\x%x'`, value)
+		default:
+			texts[i] = pq.QuoteLiteral(fmt.Sprint(value))
+		}
+	}
+	return strings.Join(texts, ", ")
 }
 
 // node is a node of one of PostgreSQL's plans.

@@ -37,7 +37,7 @@ func (all *sessions) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errConnect, err)
 	}
-	s := &session{conn: c.(conn), wire: attempt.wire, all: all, generation: generation}
+	s := &session{conn: c.(conn), wire: attempt.wire, all: all, generation: generation, kept: map[string]*keptStatement{}}
 	pq.SetNoticeHandler(c, s.notice)
 	if settings := all.settings.Load(); settings != nil {
 		if _, err := s.ExecContext(ctx, *settings, nil); err != nil {
@@ -77,8 +77,9 @@ type session struct {
 	wire         *wire
 	all          *sessions
 	generation   int64
-	timeline     int64 // of its server; 0 if that is not known
-	unreplicated bool  // the server said so during the statement
+	timeline     int64                     // of its server; 0 if that is not known
+	unreplicated bool                      // the server said so during the statement
+	kept         map[string]*keptStatement // prepared, by text
 }
 
 // notice hears the server's warnings. Their texts may be in any language, and a proxy may leave out the routine.
@@ -131,13 +132,21 @@ func (s *session) ExecContext(ctx context.Context, query string, args []driver.N
 		return nil, err
 	}
 	defer release()
-	result, err := s.conn.ExecContext(ctx, query, args)
+	exec := s.conn.ExecContext
+	if len(args) > 0 && isOften(ctx) {
+		exec = s.execKept
+	}
+	result, err := exec(ctx, query, args)
 	return result, s.end(err)
 }
 
 // QueryContext implements driver.QueryerContext.
 func (s *session) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	return s.query(ctx, func() (driver.Rows, error) { return s.conn.QueryContext(ctx, query, args) })
+	run := s.conn.QueryContext
+	if len(args) > 0 && isOften(ctx) {
+		run = s.queryKept
+	}
+	return s.query(ctx, func() (driver.Rows, error) { return run(ctx, query, args) })
 }
 
 func (s *session) query(ctx context.Context, f func() (driver.Rows, error)) (driver.Rows, error) {

@@ -39,9 +39,9 @@ type Store struct {
 	pg      *sessions                // nil on SQLite
 	writers chan struct{}            // has an element for each connection that writes; nil for no limit
 	hot     struct {
-		insertCard, insertCards, reserveCard       limitable
-		cardByUUID, cardByKey, cardTag             cardReader
-		tokenByHash, dueDeliveries, saveDeliveries *sqlx.Stmt
+		insertCard, insertCards, reserveCard limitable
+		cardByUUID, cardByKey, cardTag       cardReader
+		tokenByHash, dueDeliveries           *sqlx.Stmt
 	}
 	inserts queue
 	witness *witness
@@ -138,9 +138,8 @@ func (s *Store) prepare(ctx context.Context) error {
 		{&s.hot.dueDeliveries, s.r, selectDeliveries("AND d.due_at <= ?", "d.due_at, d.seq")},
 	}
 	if s.dialect.arrays {
-		table, _ := s.dialect.table(nil, deliveryTypes()...)
 		cards := s.dialect.queued()
-		all = append(all, preparation{&s.hot.saveDeliveries, s.w, saveDeliveries(table)},
+		all = append(all,
 			preparation{&s.hot.insertCards.unlimited, s.w, s.dialect.insertCards(false, cards)}, preparation{&s.hot.insertCards.limited, s.w, s.dialect.insertCards(true, cards)},
 			preparation{&s.hot.reserveCard.unlimited, s.w, s.dialect.reserveCard(false)}, preparation{&s.hot.reserveCard.limited, s.w, s.dialect.reserveCard(true)})
 	}
@@ -156,7 +155,10 @@ func (s *Store) prepare(ctx context.Context) error {
 
 // SettleTx implements settle.Store.
 func (s *Store) SettleTx(ctx context.Context, f func(settle.Tx) error) error {
-	return s.inTx(ctx, func(t *tx) error { return f(t) })
+	return s.inTx(ctx, func(t *tx) error {
+		t.t = often{t.t}
+		return f(t)
+	})
 }
 
 // OperatorTx implements operator.Store.
@@ -167,7 +169,7 @@ func (s *Store) OperatorTx(ctx context.Context, f func(operator.Tx) error) error
 // IssueTx implements issue.Store.
 func (s *Store) IssueTx(ctx context.Context, f func(issue.Tx) error) error {
 	return s.inTx(ctx, func(t *tx) error {
-		t.insist = s.insist.Load()
+		t.t, t.insist = often{t.t}, s.insist.Load()
 		return f(t)
 	})
 }
@@ -175,7 +177,7 @@ func (s *Store) IssueTx(ctx context.Context, f func(issue.Tx) error) error {
 // WebhookTx implements webhook.Store.
 func (s *Store) WebhookTx(ctx context.Context, f func(webhook.Tx) error) error {
 	return s.inTx(ctx, func(t *tx) error {
-		t.insist = s.insist.Load()
+		t.t, t.insist = often{t.t}, s.insist.Load()
 		return f(t)
 	})
 }
@@ -248,7 +250,7 @@ func (s *Store) tryTx(ctx context.Context, f func(*tx) error) error {
 // tx implements the Tx of every actor.
 type tx struct {
 	s      *Store
-	t      *sqlx.Tx
+	t      runner
 	insist bool // see Insist
 }
 

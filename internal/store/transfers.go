@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/jmoiron/sqlx"
-
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/settle"
 )
@@ -45,11 +43,8 @@ func (t *tx) TransfersIn(ctx context.Context, currency string, since int64, agai
 func (t *tx) TransfersOf(ctx context.Context, currency string, txids []string) ([]card.Transfer, error) {
 	var all []card.Transfer
 	err := inBatches(txids, func(some []string) error {
-		query, args, err := sqlx.In(selectTransfers+" WHERE currency = ? AND txid IN (?) AND counted", currency, some)
-		if err != nil {
-			return err
-		}
-		found, err := t.transfers(ctx, query, args...)
+		these, args := in(t.s.dialect, "txid", "TEXT", some)
+		found, err := t.transfers(ctx, selectTransfers+" WHERE currency = ? AND "+these+" AND counted", append([]any{currency}, args...)...)
 		all = append(all, found...)
 		return err
 	})
@@ -62,13 +57,12 @@ func (t *tx) TransfersTo(ctx context.Context, currency string, addresses []strin
 	err := inBatches(addresses, func(some []string) error {
 		// SQLite takes CROSS JOIN as the order in which to search, and would begin with all attributions.
 		const attributed = `cards c CROSS JOIN attributions a CROSS JOIN transfers t`
-		query, args, err := sqlx.In("SELECT t.currency, t.txid, t.output, t.address, t.amount, t.height, t.locked, t.counted, t.first_seen_at FROM transfers t WHERE t.currency = ? AND t.counted AND t.address IN (?) AND "+notAttributed+
+		to, args := in(t.s.dialect, "t.address", "TEXT", some)
+		of, _ := in(t.s.dialect, "c.address", "TEXT", some)
+		args = append([]any{currency}, args...)
+		found, err := t.transfers(ctx, "SELECT t.currency, t.txid, t.output, t.address, t.amount, t.height, t.locked, t.counted, t.first_seen_at FROM transfers t WHERE t.currency = ? AND t.counted AND "+to+" AND "+notAttributed+
 			" UNION ALL SELECT t.currency, t.txid, t.output, c.address, t.amount, t.height, t.locked, t.counted, t.first_seen_at FROM "+attributed+
-			" WHERE c.currency = ? AND c.address IN (?) AND a.card_uuid = c.uuid AND t.currency = a.currency AND t.txid = a.txid AND t.output = a.output AND t.counted", currency, some, currency, some)
-		if err != nil {
-			return err
-		}
-		found, err := t.transfers(ctx, query, args...)
+			" WHERE c.currency = ? AND "+of+" AND a.card_uuid = c.uuid AND t.currency = a.currency AND t.txid = a.txid AND t.output = a.output AND t.counted", append(args, args...)...)
 		all = append(all, found...)
 		return err
 	})
@@ -131,7 +125,7 @@ func (s *Store) Cursor(ctx context.Context, coin card.Currency) (settle.Cursor, 
 		Restored     bool   `db:"restored"`
 		Newest       int64  `db:"newest"`
 	}
-	err := s.get(ctx, s.r, &row, "select cursor", `SELECT fingerprint, height, hash, time, deep_height, deep_hash, (SELECT COALESCE(MIN(t.height), 0) FROM transfers t
+	err := s.get(ctx, often{s.r}, &row, "select cursor", `SELECT fingerprint, height, hash, time, deep_height, deep_hash, (SELECT COALESCE(MIN(t.height), 0) FROM transfers t
 		WHERE t.currency = chains.currency AND t.counted AND t.locked AND t.height > 0 AND t.height > chains.height - ?) AS lowest_locked,
 		COALESCE(p.rescan, '') AS rescan, COALESCE(p.rescan_believed, FALSE) AS believe, COALESCE(p.conflict, '') AS conflict,
 		EXISTS (SELECT 1 FROM settings s WHERE s.name = 'restored_at' AND CAST(s.value AS BIGINT) >

@@ -117,7 +117,7 @@ func (s *Store) look(ctx context.Context, lease string) (seen sighting, known me
 		return seen, known, err
 	}
 	before := s.witness.recall(lease)
-	err = s.get(ctx, s.w, &seen, "read mark", "SELECT COALESCE(epoch, 0) AS epoch, mark, marked_at, history, "+s.dialect.now+" AS now, "+database+
+	err = s.get(ctx, often{s.w}, &seen, "read mark", "SELECT COALESCE(epoch, 0) AS epoch, mark, marked_at, history, "+s.dialect.now+" AS now, "+database+
 		" AS database FROM leases WHERE name = ?", lease)
 	if err != nil {
 		return seen, known, err

@@ -1,0 +1,122 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+)
+
+// often is a runner of statements that are run again and again with the same texts. Every session of PostgreSQL keeps them prepared, which
+// saves parsing, most of the planning, and the round trip in which lib/pq prepares any other statement with arguments.
+//
+// The server may plan such a statement once for all values. So it is for statements that search by indexes, whatever the values are.
+type often struct{ runner }
+
+type oftenKey struct{}
+
+func isOften(ctx context.Context) bool { return ctx.Value(oftenKey{}) != nil }
+
+func markOften(ctx context.Context) context.Context { return context.WithValue(ctx, oftenKey{}, true) }
+
+// ExecContext implements runner.
+func (o often) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	return o.runner.ExecContext(markOften(ctx), query, args...)
+}
+
+// SelectContext implements runner.
+func (o often) SelectContext(ctx context.Context, dest any, query string, args ...any) error {
+	return o.runner.SelectContext(markOften(ctx), dest, query, args...)
+}
+
+// GetContext implements runner.
+func (o often) GetContext(ctx context.Context, dest any, query string, args ...any) error {
+	return o.runner.GetContext(markOften(ctx), dest, query, args...)
+}
+
+// QueryxContext implements runner.
+func (o often) QueryxContext(ctx context.Context, query string, args ...any) (*sqlx.Rows, error) {
+	return o.runner.QueryxContext(markOften(ctx), query, args...)
+}
+
+const (
+	mostKept = 100 // statements that a session keeps prepared
+	// mostUses is how often a statement is run before it is prepared anew. The server plans one for good after five times, perhaps to read
+	// the whole of a table that is small then but is not any more.
+	mostUses = 100
+)
+
+// keptStatement is a statement that a session keeps prepared.
+type keptStatement struct {
+	preparedStmt
+	uses int
+}
+
+// keep returns a statement that the session has prepared, or prepares now.
+func (s *session) keep(ctx context.Context, query string) (*keptStatement, error) {
+	st := s.kept[query]
+	if st != nil && st.uses == mostUses {
+		if err := s.forget(query); err != nil {
+			return nil, err
+		}
+		st = nil
+	}
+	if st == nil {
+		if len(s.kept) >= mostKept {
+			for other := range s.kept { // any one: those that are run often are soon back
+				if err := s.forget(other); err != nil {
+					return nil, err
+				}
+				break
+			}
+		}
+		made, err := s.conn.PrepareContext(ctx, query)
+		if err != nil {
+			return nil, err
+		}
+		st = &keptStatement{preparedStmt: made.(preparedStmt)}
+		s.kept[query] = st
+	}
+	st.uses++
+	return st, nil
+}
+
+// forget gives up a statement, on the server as well.
+func (s *session) forget(query string) error {
+	st := s.kept[query]
+	delete(s.kept, query)
+	return st.Close()
+}
+
+// changed gives up a statement that the server can't run as it prepared it: the types of its columns are others since.
+func (s *session) changed(query string, err error) {
+	var e *pq.Error
+	if errors.As(err, &e) && e.Code == "0A000" {
+		delete(s.kept, query)
+	}
+}
+
+// execKept is like ExecContext, for a statement that runs often.
+func (s *session) execKept(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	st, err := s.keep(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	result, err := st.ExecContext(ctx, args)
+	s.changed(query, err)
+	return result, err
+}
+
+// queryKept is like QueryContext, for a statement that runs often.
+func (s *session) queryKept(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	st, err := s.keep(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	found, err := st.QueryContext(ctx, args)
+	s.changed(query, err)
+	return found, err
+}

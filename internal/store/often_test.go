@@ -1,0 +1,94 @@
+package store_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/store"
+)
+
+// onSession runs f in a transaction of an actor on PostgreSQL, always on the same session.
+func onSession(t *testing.T, url string) func(f func(*store.Tx) error) error {
+	t.Helper()
+	s, err := store.Open(t.Context(), url, 1, chain.Currencies())
+	check(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return func(f func(*store.Tx) error) error { return s.Do(t.Context(), f) }
+}
+
+// plans returns how many statements with a part of a text the session keeps prepared, and how often these were planned, or a plan used again.
+func plans(t *testing.T, tx *store.Tx, text string) (statements, uses int) {
+	t.Helper()
+	var rows []struct {
+		Statements int `db:"statements"`
+		Uses       int `db:"uses"`
+	}
+	// Without parameters: such a statement is not kept itself.
+	check(t, tx.Select(t.Context(), &rows, `SELECT COUNT(*) AS statements, COALESCE(SUM(generic_plans + custom_plans), 0) AS uses
+		FROM pg_prepared_statements WHERE statement LIKE '%`+text+`%'`))
+	return rows[0].Statements, rows[0].Uses
+}
+
+func TestOften_AStatementIsPreparedOnceAndAnewAfterSoManyUses(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("left out by -short: needs PostgreSQL")
+	}
+	inTx := onSession(t, databases.Postgres(t))
+	for i := range store.MostUses + 2 {
+		check(t, inTx(func(tx *store.Tx) error {
+			var got []int
+			check(t, tx.Select(t.Context(), &got, "SELECT CAST(? AS INTEGER) + 1 AS more", i))
+			if len(got) != 1 || got[0] != i+1 {
+				t.Errorf("got %v, want %d", got, i+1)
+			}
+			if n, uses := plans(t, tx, "AS more"); n != 1 || uses != i%store.MostUses+1 {
+				t.Errorf("after %d uses: %d statements prepared, with %d uses", i+1, n, uses)
+			}
+			return nil
+		}))
+	}
+}
+
+func TestOften_ASessionKeepsSoMany(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("left out by -short: needs PostgreSQL")
+	}
+	check(t, onSession(t, databases.Postgres(t))(func(tx *store.Tx) error {
+		var nothing []int
+		for i := range 2 * store.MostKept {
+			check(t, tx.Select(t.Context(), &nothing, fmt.Sprintf("SELECT CAST(? AS INTEGER) AS kept%d", i), i))
+		}
+		if n, _ := plans(t, tx, "AS kept"); n != store.MostKept {
+			t.Errorf("%d statements are prepared, want %d", n, store.MostKept)
+		}
+		return nil
+	}))
+}
+
+func TestOften_ATypeThatAnotherChangedIsSeenTheSecondTime(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("left out by -short: needs PostgreSQL")
+	}
+	url := databases.Postgres(t)
+	other := rig.OpenSQL(t, url)
+	inTx := onSession(t, url)
+	read := func(tx *store.Tx) error {
+		var names []string
+		return tx.Select(t.Context(), &names, "SELECT name FROM things WHERE name = ?", "1")
+	}
+	_, err := other.Exec("CREATE TABLE things (name VARCHAR(9))")
+	check(t, err)
+	check(t, inTx(read))
+	_, err = other.Exec("ALTER TABLE things ALTER COLUMN name TYPE TEXT")
+	check(t, err)
+	if err := inTx(read); err == nil || !strings.Contains(err.Error(), "cached plan must not change result type") {
+		t.Errorf("error %v", err)
+	}
+	check(t, inTx(read))
+}
