@@ -257,7 +257,7 @@ func TestListCards_SendsWhileItReads(t *testing.T) {
 	need(t, err)
 	var cards []client.Card
 	need(t, json.Unmarshal(append(part, rest...), &cards))
-	equal(t, "cards", len(cards), 2_600)
+	equal(t, "cards", len(cards), 1_350)
 	if late := l.writeDeadlines.Load(); late < early+20 {
 		t.Errorf("a reader that keeps up was given more time only %d times", late-early)
 	}

@@ -189,6 +189,6 @@ func TestListCards_PagesWithLongMetadataAreShort(t *testing.T) {
 		if got := s.list(order.Filter{}); !slices.Equal(got, all) {
 			t.Errorf("%d cards", len(got))
 		}
-		s.asked("Cards 100", "Cards 99", "Cards 99", "Cards 99")
+		s.asked("Cards 100", "Cards 49", "Cards 49", "Cards 49", "Cards 49", "Cards 49")
 	})
 }

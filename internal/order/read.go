@@ -85,11 +85,11 @@ func (s *Service) openRefundAddress(ctx context.Context, c *card.Card) error {
 	return err
 }
 
-// ListCards has at most listPage cards in memory, and fewer if their metadata is long.
+// ListCards has at most two pages of cards in memory, and fewer cards if their metadata is long.
 const (
 	firstPage       = 100
-	listPage        = 500
-	maxPageMetadata = 4 << 20 // bytes
+	listPage        = 250
+	maxPageMetadata = 2 << 20 // bytes
 )
 
 // pageAfter returns how many cards to read after some others, which tell how long the metadata of this account is.
@@ -105,37 +105,89 @@ func pageAfter(page []*card.Card) int {
 // connection of the store, and memory does not grow with the number of cards. It leaves out cards that can't be decoded or decrypted: an
 // issued card must not look as if it were not issued.
 func (s *Service) ListCards(ctx context.Context, filter Filter, f func(*card.Card) error) error {
-	left, all, size := filter.Limit, filter.Limit == 0, firstPage
-	for {
-		filter.Limit = size
-		if !all {
-			filter.Limit = min(left, size)
-		}
+	if filter.Limit == 0 {
+		return s.listAll(ctx, filter, f)
+	}
+	for left, size := filter.Limit, firstPage; ; {
+		filter.Limit = min(left, size)
 		page, err := s.store.Cards(ctx, filter)
 		if err != nil {
 			return err
 		}
-		shown := 0
-		for _, c := range page {
-			err := s.open(ctx, c, reading)
-			if errors.Is(err, card.ErrUnavailable) { // the card is not damaged, so that a list without it would be wrong
-				return err
-			}
-			if err != nil {
-				s.store.ReportDamage(ctx, "card", c.UUID, err)
-				continue
-			}
-			if err := f(c); err != nil {
-				return err
-			}
-			shown++
+		shown, err := s.show(ctx, page, f)
+		if err != nil {
+			return err
 		}
 		left -= shown
-		if len(page) < filter.Limit || left == 0 && !all {
+		if len(page) < filter.Limit || left == 0 {
 			return nil
 		}
 		filter.Before, size = page[len(page)-1].UUID, pageAfter(page)
 	}
+}
+
+// listAll is ListCards without a limit. It reads a page while it shows the one before.
+func (s *Service) listAll(ctx context.Context, filter Filter, f func(*card.Card) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	filter.Limit = firstPage
+	next := s.readAhead(ctx, filter)
+	defer func() {
+		cancel()
+		_, _ = next()
+	}()
+	for {
+		page, err := next()
+		if err != nil {
+			return err
+		}
+		last := len(page) < filter.Limit
+		if !last {
+			filter.Before, filter.Limit = page[len(page)-1].UUID, pageAfter(page)
+			next = s.readAhead(ctx, filter)
+		}
+		if _, err := s.show(ctx, page, f); err != nil || last {
+			return err
+		}
+	}
+}
+
+// readAhead begins to read a page, and returns a function that waits for it. If the store panics, so does that function.
+func (s *Service) readAhead(ctx context.Context, filter Filter) (wait func() ([]*card.Card, error)) {
+	var page []*card.Card
+	var err error
+	var panicked any
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { panicked = recover() }()
+		page, err = s.store.Cards(ctx, filter)
+	}()
+	return func() ([]*card.Card, error) {
+		<-done
+		if panicked != nil {
+			panic(panicked)
+		}
+		return page, err
+	}
+}
+
+// show calls f with the cards of a page that can be decrypted, and returns how many these are.
+func (s *Service) show(ctx context.Context, page []*card.Card, f func(*card.Card) error) (shown int, err error) {
+	for _, c := range page {
+		err := s.open(ctx, c, reading)
+		if errors.Is(err, card.ErrUnavailable) { // the card is not damaged, so that a list without it would be wrong
+			return shown, err
+		}
+		if err != nil {
+			s.store.ReportDamage(ctx, "card", c.UUID, err)
+			continue
+		}
+		if err := f(c); err != nil {
+			return shown, err
+		}
+		shown++
+	}
+	return shown, nil
 }
 
 // CurrencyRate is a currency and its rate.

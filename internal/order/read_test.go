@@ -129,28 +129,29 @@ func TestListCards_PagesHideNothing(t *testing.T) {
 			want  []uuid.UUID
 			asked []string
 		}{
-			{0, all, []string{"Cards 100", "Cards 500", "Cards 500"}},
+			{0, all, []string{"Cards 100", "Cards 250", "Cards 250", "Cards 250", "Cards 250"}},
 			{1, all[:1], []string{"Cards 1"}},
 			{100, all[:100], []string{"Cards 100"}},
 			{101, all[:101], []string{"Cards 100", "Cards 1"}},
-			{499, all[:499], []string{"Cards 100", "Cards 399"}},
-			{600, all[:600], []string{"Cards 100", "Cards 500"}},
-			{601, all[:601], []string{"Cards 100", "Cards 500", "Cards 1"}},
-			{1000, all, []string{"Cards 100", "Cards 500", "Cards 400"}},
-			{1001, all, []string{"Cards 100", "Cards 500", "Cards 401"}},
+			{349, all[:349], []string{"Cards 100", "Cards 249"}},
+			{350, all[:350], []string{"Cards 100", "Cards 250"}},
+			{351, all[:351], []string{"Cards 100", "Cards 250", "Cards 1"}},
+			{1000, all, []string{"Cards 100", "Cards 250", "Cards 250", "Cards 250", "Cards 150"}},
+			{1001, all, []string{"Cards 100", "Cards 250", "Cards 250", "Cards 250", "Cards 151"}},
 		} {
 			if got := s.list(order.Filter{Limit: tt.limit}); !slices.Equal(got, tt.want) {
 				t.Errorf("limit %d: %d cards, want %d in their order", tt.limit, len(got), len(tt.want))
 			}
 			s.asked(tt.asked...)
 		}
-		if got := s.list(order.Filter{Before: all[498]}); !slices.Equal(got, all[499:]) {
-			t.Errorf("%d cards are older than the 499th", len(got))
+		if got := s.list(order.Filter{Before: all[649]}); !slices.Equal(got, all[650:]) {
+			t.Errorf("%d cards are older than the 650th", len(got))
 		}
-		s.asked("Cards 100", "Cards 500")
-		if got := s.list(order.Filter{Before: all[499]}); !slices.Equal(got, all[500:]) {
-			t.Errorf("%d cards are older than the 500th", len(got))
+		s.asked("Cards 100", "Cards 250", "Cards 250") // nobody knows that the second page is the last
+		if got := s.list(order.Filter{Before: all[650]}); !slices.Equal(got, all[651:]) {
+			t.Errorf("%d cards are older than the 651st", len(got))
 		}
+		s.asked("Cards 100", "Cards 250")
 	})
 }
 
@@ -193,6 +194,47 @@ func TestListCards_CardsMayBeCreatedMeanwhile(t *testing.T) {
 		if !slices.Equal(listed, all) {
 			t.Errorf("listed %d cards, want %d in their order", len(listed), len(all))
 		}
+	})
+}
+
+// The next page is read while a page is shown. Who is gone waits for it no longer than the store needs to give up.
+func TestListCards_ReadsAPageAhead(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		all := s.many(500)
+		ahead := make(chan struct{})
+		s.spy.before = func(call string) error {
+			if call == "Cards 250" {
+				ahead <- struct{}{}
+			}
+			return nil
+		}
+		n := 0
+		check(t, s.orders.ListCards(t.Context(), order.Filter{AccountID: s.account}, func(*card.Card) error {
+			if n == 0 || n == 100 { // the first card of a page
+				<-ahead
+			}
+			n++
+			return nil
+		}))
+		if n != len(all) {
+			t.Errorf("%d cards", n)
+		}
+
+		ended := false
+		s.spy.before = func(call string) error {
+			if call == "Cards 250" {
+				ended = true
+				panic(errBroken)
+			}
+			return nil
+		}
+		defer func() {
+			if got := recover(); got != errBroken || !ended {
+				t.Errorf("the store's panic was %v, of a call that ended: %t", got, ended)
+			}
+		}()
+		_ = s.orders.ListCards(t.Context(), order.Filter{AccountID: s.account}, func(*card.Card) error { return errBroken })
+		t.Error("the store's panic is lost")
 	})
 }
 
