@@ -119,8 +119,9 @@ var IsOften = isOften
 
 // What a session keeps of statements that run often.
 const (
-	MostKept = mostKept
-	MostUses = mostUses
+	MostKept    = mostKept
+	MostUses    = mostUses
+	LongestKept = longestKept
 )
 
 // Select runs a query of a transaction.

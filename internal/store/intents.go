@@ -67,7 +67,7 @@ func (s *Store) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl 
 	args := slices.Concat([]any{ttl.Milliseconds()}, names, []any{claim.Supplier}, shares, []any{claim.Supplier, fairWindow, n})
 	var found []claimRow
 	// What an earlier claim left without an answer was cut off: its answer is unknown.
-	err := s.list(ctx, often{s.w}, &found, "claim intents", `UPDATE intents SET fence = fence + 1, attempts = attempts + 1, due_at = `+now+` + ?,
+	err := s.list(ctx, s.w, &found, "claim intents", `UPDATE intents SET fence = fence + 1, attempts = attempts + 1, due_at = `+now+` + ?,
 		supplier = CASE WHEN supplier IS NULL OR first_asked_at IS NULL AND answer IS NULL AND supplier NOT IN (`+known+`) THEN CAST(? AS TEXT) ELSE supplier END,
 		key = COALESCE(key, CAST(card_uuid AS TEXT)), first_asked_at = COALESCE(first_asked_at, `+now+`), opened_at = COALESCE(opened_at, `+now+`),
 		answer = CASE WHEN first_asked_at IS NULL THEN answer ELSE COALESCE(answer, 'unknown') END

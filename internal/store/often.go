@@ -43,11 +43,23 @@ func (o often) QueryxContext(ctx context.Context, query string, args ...any) (*s
 }
 
 const (
-	mostKept = 100 // statements that a session keeps prepared
+	mostKept    = 100     // statements that a session keeps prepared
+	longestKept = 4 << 10 // bytes of such a statement's lists of values; for longer ones, a plan of their own is worth making
 	// mostUses is how often a statement is run before it is prepared anew. The server plans one for good after five times, perhaps to read
 	// the whole of a table that is small then but is not any more.
 	mostUses = 100
 )
+
+// keepsPrepared reports whether a statement with such arguments is kept.
+func keepsPrepared(ctx context.Context, args []driver.NamedValue) bool {
+	bytes := 0
+	for _, arg := range args {
+		if text, ok := arg.Value.(string); ok {
+			bytes += len(text)
+		}
+	}
+	return len(args) > 0 && bytes <= longestKept && isOften(ctx)
+}
 
 // keptStatement is a statement that a session keeps prepared.
 type keptStatement struct {

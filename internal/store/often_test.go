@@ -70,6 +70,24 @@ func TestOften_ASessionKeepsSoMany(t *testing.T) {
 	}))
 }
 
+// A table may be small when a statement is planned for all values, and large when it is run for many of them.
+func TestOften_AStatementForManyValuesIsPlannedForThem(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("left out by -short: needs PostgreSQL")
+	}
+	check(t, onSession(t, databases.Postgres(t))(func(tx *store.Tx) error {
+		for _, some := range []int{store.LongestKept - 2, store.LongestKept - 1} {
+			var got []int
+			check(t, tx.Select(t.Context(), &got, fmt.Sprintf("SELECT length(CAST(? AS TEXT)) + CAST(? AS INTEGER) AS bytes%d", some), strings.Repeat("x", some), "22"))
+			if n, _ := plans(t, tx, fmt.Sprint("AS bytes", some)); len(got) != 1 || got[0] != some+22 || (n == 1) != (some+2 <= store.LongestKept) {
+				t.Errorf("%d bytes: got %d, and %d statements are kept", some+2, got, n)
+			}
+		}
+		return nil
+	}))
+}
+
 func TestOften_ATypeThatAnotherChangedIsSeenTheSecondTime(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -133,7 +133,7 @@ func (s *session) ExecContext(ctx context.Context, query string, args []driver.N
 	}
 	defer release()
 	exec := s.conn.ExecContext
-	if len(args) > 0 && isOften(ctx) {
+	if keepsPrepared(ctx, args) {
 		exec = s.execKept
 	}
 	result, err := exec(ctx, query, args)
@@ -143,7 +143,7 @@ func (s *session) ExecContext(ctx context.Context, query string, args []driver.N
 // QueryContext implements driver.QueryerContext.
 func (s *session) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	run := s.conn.QueryContext
-	if len(args) > 0 && isOften(ctx) {
+	if keepsPrepared(ctx, args) {
 		run = s.queryKept
 	}
 	return s.query(ctx, func() (driver.Rows, error) { return run(ctx, query, args) })
