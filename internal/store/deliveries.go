@@ -94,9 +94,8 @@ func (s *Store) deliveries(ctx context.Context, found []deliveryRow, err error) 
 
 // DueDeliveries implements webhook.Store.
 func (s *Store) DueDeliveries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]webhook.Delivery, error) {
-	var found []deliveryRow
-	err := s.hot.dueDeliveries.SelectContext(ctx, &found, webhook, now.UnixMilli(), n)
-	return s.deliveries(ctx, found, s.fail("select due deliveries", err))
+	found, err := manyOf[deliveryRow](ctx, s, often{s.r}, n, "select due deliveries", selectDeliveries("AND d.due_at <= ?", "d.due_at, d.seq"), webhook, now.UnixMilli(), n)
+	return s.deliveries(ctx, found, err)
 }
 
 // DueRetries implements webhook.Store.

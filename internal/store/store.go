@@ -41,7 +41,7 @@ type Store struct {
 	hot     struct {
 		insertCard, insertCards, reserveCard limitable
 		cardByUUID, cardByKey, cardTag       cardReader
-		tokenByHash, dueDeliveries           *sqlx.Stmt
+		tokenByHash                          *sqlx.Stmt
 	}
 	inserts queue
 	witness *witness
@@ -135,7 +135,6 @@ func (s *Store) prepare(ctx context.Context) error {
 		{&s.hot.cardTag.alone, s.r, "SELECT " + changingAlone + ", " + happened + " FROM cards c WHERE c.account_id = ? AND c.uuid = ?"},
 		{&s.hot.cardTag.whole, s.r, "SELECT " + changing + ", " + s.dialect.transfersOfCard() + " FROM cards c WHERE c.account_id = ? AND c.uuid = ?"},
 		{&s.hot.tokenByHash, s.r, selectTokens + " WHERE t.hash = ?"},
-		{&s.hot.dueDeliveries, s.r, selectDeliveries("AND d.due_at <= ?", "d.due_at, d.seq")},
 	}
 	if s.dialect.arrays {
 		cards := s.dialect.queued()
