@@ -124,7 +124,7 @@ func cutting(t *testing.T, filled *rig.Databases, nth int64, before bool, want *
 		}
 		run.methods, run.added = append(run.methods, method), append(run.added, added)
 	}
-	c.all()
+	c.methods()
 	return run
 }
 

@@ -66,13 +66,19 @@ func first[T any](_ T, err error) error { return err }
 // page is how many things a list is asked for.
 const page = 10
 
+// all calls every method, with everything that filters of lists combine to.
 func (c *calls) all() {
+	c.filters()
+	c.methods()
+}
+
+// methods calls every method. The last one closes the store.
+func (c *calls) methods() {
 	c.accounts()
 	c.leases()
 	c.addresses()
 	c.cards()
 	c.lists()
-	c.filters()
 	c.transfers()
 	c.intents()
 	c.decisions()
