@@ -41,6 +41,14 @@ type beginning struct {
 // dbNow returns the time by the database's clock.
 func (w *Watcher) dbNow() time.Time { return w.lease.Now.Add(w.cfg.Now().Sub(w.leasedAt)) }
 
+// shared returns a card.ErrWalletShared if the conflict is still for an operator to decide, and nil otherwise.
+func (c Cursor) shared() error {
+	if c.Conflict == "" || c.Conflict == Claimed {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", card.ErrWalletShared, c.Conflict)
+}
+
 // attend looks at the beacon. It returns card.ErrWalletShared if another database uses the wallet, and card.ErrFenced if another process
 // of this one does.
 func (w *Watcher) attend(ctx context.Context, cursor Cursor) error {
@@ -57,7 +65,7 @@ func (w *Watcher) attend(ctx context.Context, cursor Cursor) error {
 	case cursor.Conflict == Claimed: // the pass ends with a new epoch
 		return nil
 	case cursor.Conflict != "":
-		return errors.Join(fmt.Errorf("%w: %s", card.ErrWalletShared, cursor.Conflict), w.insist(ctx))
+		return errors.Join(cursor.shared(), w.insist(ctx))
 	case mine == 0 && !b.Conflict, mine > 0 && b.Epoch <= mine && !b.Conflict:
 		return nil
 	}

@@ -67,6 +67,29 @@ func TestWatcher_AConflictIsNotToldToAWalletThatCarriesTheOwnEpoch(t *testing.T)
 	}
 }
 
+// What an operator has to decide is said for as long as it is undecided, also while node or wallet have troubles of their own.
+func TestWatcher_AConflictIsSaidAlsoWhileTheChainCanNotBeRead(t *testing.T) {
+	t.Parallel()
+	b := newBranch(t)
+	b.pass()
+	b.purse.ill = card.ErrChainNotReady
+	if err := b.watcher.Tick(t.Context()); !errors.Is(err, card.ErrChainNotReady) || errors.Is(err, card.ErrWalletShared) {
+		t.Errorf("without a conflict: %v", err)
+	}
+	check(t, b.store.NoteConflict(t.Context(), "monero", "as told by a pass before"))
+	err := b.watcher.Tick(t.Context())
+	if !errors.Is(err, card.ErrWalletShared) || !errors.Is(err, card.ErrChainNotReady) {
+		t.Errorf("with one: %v", err)
+	}
+	if health := b.watcher.Health(); health == nil || !strings.Contains(health.Error(), "cardmint wallet claim") {
+		t.Errorf("health is %v", health)
+	}
+	check(t, b.store.ClaimWallet(t.Context(), "monero"))
+	if err := b.watcher.Tick(t.Context()); errors.Is(err, card.ErrWalletShared) {
+		t.Errorf("after an operator's decision: %v", err)
+	}
+}
+
 // A process that has stood by goes on with the epoch, so that nothing is skipped when it takes over.
 func TestWatcher_WhoeverStoodByGoesOnWithTheEpoch(t *testing.T) {
 	t.Parallel()

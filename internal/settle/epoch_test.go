@@ -29,12 +29,13 @@ type purse struct {
 	kept   settle.Beacon // what its file has
 	asked  int           // how many addresses it was told to make
 	scans  int           // how often it rescanned its chain
+	ill    error         // what a scan returns instead
 }
 
 func (p *purse) Currency() card.Currency { return chain.Currencies()[0] }
 
 func (p *purse) Scan(context.Context, settle.Query) (settle.View, error) {
-	return settle.View{Fingerprint: "purse", Tip: card.Tip{Height: 1, Hash: "b1", Time: time.Now()}, Kept: 1}, nil
+	return settle.View{Fingerprint: "purse", Tip: card.Tip{Height: 1, Hash: "b1", Time: time.Now()}, Kept: 1}, p.ill
 }
 
 func (p *purse) NewAddresses(_ context.Context, after int64, n int) ([]settle.Address, error) {

@@ -3,6 +3,7 @@ package settle
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -27,7 +28,7 @@ func (w *Watcher) pass(ctx context.Context) error {
 	}
 	view, err := w.read(ctx, cursor, query)
 	if err != nil {
-		return err
+		return errors.Join(cursor.shared(), err)
 	}
 	if err := w.attend(ctx, cursor); err != nil {
 		return err
