@@ -44,7 +44,13 @@ func TestE2E_AStockIsSoldInLiveMode(t *testing.T) {
 		"--monero-daemon-url", net.DaemonURL, "--monero-wallet-url", net.WalletURL}, priceFlags(t, &usd)...)...)
 	wantOutput(t, s.Output(), "LIVE: real cards are sold for real coins", "monero after 10 confirmations", "shelf (stock, 50 to 750 US dollars)")
 	shop := newClient(t, s.url, token)
-	// Other tests may have used the wallet: then it knows a later time than the database, and the stock is held.
+	// Other tests may have used the wallet: then it knows a later time than the database, and the stock is held when the epoch begins.
+	s.Ready(t, 2*time.Minute, func() error {
+		if !strings.Contains(s.Output(), "epoch began") {
+			return errors.New("no epoch has begun")
+		}
+		return nil
+	})
 	p.must(t, "stock", "release", "--supplier", "shelf", "--suppliers", suppliers, "--yes")
 	awaitOffer(t, shop, len(stock))
 	orders := orderAll(t, shop, len(stock))
