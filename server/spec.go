@@ -17,6 +17,7 @@ import (
 // spec is the contract, in the forms in which it is served and in which requests are validated.
 type spec struct {
 	json       []byte
+	tags       map[string]string                    // the first of each operation, by its id
 	routes     map[string]map[string]*routers.Route // by method and gin's path
 	scopes     map[*routers.Route]account.Scope     // that operations need, or noScope
 	validation validation
@@ -26,12 +27,21 @@ type spec struct {
 // servers share one.
 var published = sync.OnceValues(func() (*spec, error) { return loadSpec(openapi.YAML) })
 
+// Tags returns the first tag of each operation of the contract, by operationId. The caller must not change it.
+func Tags() (map[string]string, error) {
+	s, err := published()
+	if err != nil {
+		return nil, err
+	}
+	return s.tags, nil
+}
+
 func loadSpec(yaml []byte) (*spec, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(yaml)
 	if err != nil {
 		return nil, fmt.Errorf("load openapi: %w", err)
 	}
-	s := &spec{routes: map[string]map[string]*routers.Route{}, scopes: map[*routers.Route]account.Scope{}, validation: newValidation()}
+	s := &spec{tags: map[string]string{}, routes: map[string]map[string]*routers.Route{}, scopes: map[*routers.Route]account.Scope{}, validation: newValidation()}
 	if s.json, err = doc.MarshalJSON(); err != nil {
 		return nil, fmt.Errorf("load openapi: %w", err)
 	}
@@ -46,6 +56,7 @@ func loadSpec(yaml []byte) (*spec, error) {
 			if s.routes[method] == nil {
 				s.routes[method] = map[string]*routers.Route{}
 			}
+			s.tags[operation.OperationID] = operation.Tags[0]
 			route := &routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: operation}
 			s.routes[method][ginPath(path)], s.scopes[route] = route, scope
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/docs"
+	"github.com/cardmint/cardmint/server"
 )
 
 // webFlags are for browsers: where the pages of the service are, and who may call its API.
@@ -70,7 +71,11 @@ func (w *wired) addWeb(ctx context.Context, p plan) error {
 			return err
 		}
 	}
-	pages, err := docs.New(token.Reveal())
+	tags, err := server.Tags()
+	if err != nil {
+		return err
+	}
+	pages, err := docs.New(token.Reveal(), tags)
 	w.config.Docs = pages
 	return err
 }

@@ -66,8 +66,9 @@ type site struct {
 }
 
 // New returns the handler of /docs and what is below; it redirects / there. The reference page offers token to readers on this machine, and
-// to nobody else. The token is "" where there is none to offer.
-func New(token string) (http.Handler, error) {
+// to nobody else. The token is "" where there is none to offer. Operations that the guides name become links into the reference page, which
+// has them by tag: tags are those of the contract's operations, by operationId.
+func New(token string, tags map[string]string) (http.Handler, error) {
 	s := &site{files: map[string]*file{}}
 	if err := s.addAssets(); err != nil {
 		return nil, fmt.Errorf("read documentation: %w", err)
@@ -76,10 +77,7 @@ func New(token string) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read documentation: %w", err)
 	}
-	operations, err := operationPaths()
-	if err != nil {
-		return nil, fmt.Errorf("read documentation: %w", err)
-	}
+	operations := operationPaths(tags)
 	var pages []page
 	for _, g := range guides {
 		text, err := fs.ReadFile(cardmint.Docs, g.file)

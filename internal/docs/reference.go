@@ -1,11 +1,6 @@
 package docs
 
-import (
-	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/swaggest/swgui/v5/static"
-
-	"github.com/cardmint/cardmint/openapi"
-)
+import "github.com/swaggest/swgui/v5/static"
 
 // addSwaggerUI adds the renderer of the reference page.
 func (s *site) addSwaggerUI() error {
@@ -22,16 +17,10 @@ func (s *site) addSwaggerUI() error {
 }
 
 // operationPaths returns where on the reference page each operation is, by its id.
-func operationPaths() (map[string]string, error) {
-	doc, err := openapi3.NewLoader().LoadFromData(openapi.YAML)
-	if err != nil {
-		return nil, err
-	}
+func operationPaths(tags map[string]string) map[string]string {
 	paths := map[string]string{}
-	for _, item := range doc.Paths.Map() {
-		for _, operation := range item.Operations() {
-			paths[operation.OperationID] = reference + "#/" + operation.Tags[0] + "/" + operation.OperationID
-		}
+	for id, tag := range tags {
+		paths[id] = reference + "#/" + tag + "/" + id
 	}
-	return paths, nil
+	return paths
 }
