@@ -42,7 +42,7 @@ var contract = sync.OnceValue(func() *openapi3.T {
 })
 
 // strict are the formats of the contract, to the letter.
-func strict() []openapi3.SchemaValidationOption {
+var strict = sync.OnceValue(func() []openapi3.SchemaValidationOption {
 	text := func(name, pattern string) openapi3.SchemaValidationOption {
 		return openapi3.WithStringFormatValidator(name, openapi3.NewRegexpFormatValidator(pattern))
 	}
@@ -54,7 +54,7 @@ func strict() []openapi3.SchemaValidationOption {
 		text("uri", `^https://[^ ]+$`),
 		openapi3.MultiErrors(),
 	}
-}
+})
 
 // checked is a transport whose every answer must be what the contract allows.
 type checked struct {
@@ -89,10 +89,12 @@ func checkResponse(t testing.TB, method string, u *url.URL, res *http.Response, 
 	}
 }
 
+var requestID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
 func responseFault(method string, u *url.URL, res *http.Response, body []byte, cut bool) error {
 	id := res.Header.Get("X-Request-Id")
 	switch {
-	case !regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`).MatchString(id):
+	case !requestID.MatchString(id):
 		return fmt.Errorf("X-Request-Id is %q", id)
 	case res.Header.Get("X-Content-Type-Options") != "nosniff":
 		return errors.New("no X-Content-Type-Options")
