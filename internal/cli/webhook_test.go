@@ -74,12 +74,14 @@ func TestWebhooks_NothingIsLostWhenTheProcessIsKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: kills the process 50 times, which takes 15 s")
 	}
+	t.Parallel()
 	const cards, kills = 250, 50
 	for name, open := range map[string]func(*testing.T) string{
 		"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "x.db") },
 		"postgres": func(t *testing.T) string { return rig.Postgres(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			url := open(t)
