@@ -7,11 +7,12 @@ export GOFLAGS := $(GOFLAGS) -tags=nomsgpack
 OAPI_LINT  := tools/openapi-lint
 GOTESTSUM  := go tool -modfile=tools/gotestsum/go.mod gotestsum
 OASDIFF    := go tool -modfile=tools/oasdiff/go.mod oasdiff
-# The race detector needs a C compiler. It need not look into SQLite, which is C that was translated to Go, and four times as slow if it does.
-RACE        = $(shell command -v gcc >/dev/null && echo "-race -gcflags=modernc.org/...=-race=false")
+# The race detector makes the tests take half as long again, and needs a C compiler. It need not look into SQLite, which is C that was
+# translated to Go, and four times as slow if it does.
+RACE        = $(if $(CI),$(shell command -v gcc >/dev/null && echo "-race -gcflags=modernc.org/...=-race=false"))
 TEST_FLAGS ?=
-# go test starts packages in the order it is given. These wait for real nodes most of the time.
-LONGEST     = ./internal/settle ./internal/cli ./internal/chain
+# go test starts packages in the order it is given. These wait for real servers most of the time.
+LONGEST     = ./internal/settle ./internal/cli ./internal/store ./internal/chain
 # The client is a module of its own, which ./... leaves out.
 CLIENT     := github.com/cardmint/cardmint/client
 
@@ -27,10 +28,10 @@ quick: ## Run every test that needs no server and no patience, on SQLite in memo
 	@GOGC=800 GOFLAGS="$$GOFLAGS -ldflags=-w" tools/in-memory 1 go test -short -vet=off -p 4 -parallel 8 ./server $(LONGEST) ./... $(CLIENT)
 
 # MONERO=system runs them on the Monero that is installed, MONERO=current insists on the current one: see tools/deps.
-test: deps ## Run every test, on SQLite, PostgreSQL and a private Monero network; installs what is missing where it can
-	tools/in-memory 4 $(GOTESTSUM) --format pkgname --jsonfile .test.json -- $(RACE) -vet=off -p 3 -timeout 20m $(TEST_FLAGS) $(LONGEST) ./... $(CLIENT)
+test: deps ## Run every test, on SQLite, PostgreSQL and a private Monero network; installs what is missing where it can. CI=true adds the race detector
+	tools/in-memory 4 $(GOTESTSUM) --format pkgname --jsonfile .test.json -- $(RACE) -vet=off -p 3 -parallel 4 -timeout 20m $(TEST_FLAGS) $(LONGEST) ./... $(CLIENT)
 	@tools/skipped .test.json
-	tools/in-memory 2 go test -count=1 -vet=off -run TestPlans ./internal/store
+	$(if $(RACE),tools/in-memory 2 go test -count=1 -vet=off -run TestPlans ./internal/store)
 
 test-old-monero: ## Run the tests of the Monero adapter, of reorganisations and of locked money on the system's Monero, not on the current one
 	MONERO=system $(MAKE) deps
