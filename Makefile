@@ -57,8 +57,10 @@ e2e: deps ## Run the end-to-end tests alone: real monerod, wallet and PostgreSQL
 
 ROUNDS ?= 1
 AGE    ?= 8s
-drill: deps ## Restore backups, promote standbys and use one wallet twice, ROUNDS times, with backups up to AGE old; and slices of chaos
-	tools/in-memory 4 go test -tags=nomsgpack,drill -count=1 -v -vet=off -timeout 3h -run 'TestDrill|TestChaos$$|TestFailpoints$$' ./internal/cli -drill-rounds $(ROUNDS) -drill-age $(AGE)
+drill: deps ## Restore backups up to AGE old and promote standbys, ROUNDS times; use one wallet twice, freeze, cut off and upgrade databases; and slices of chaos
+	tools/in-memory 4 go test -tags=nomsgpack,drill -count=1 -v -vet=off -timeout 3h ./internal/cli -drill-rounds $(ROUNDS) -drill-age $(AGE) \
+	  -run 'TestDrill|TestChaos$$|TestFailpoints$$|TestUpgrade_|TestServe_(WaitsForADatabase|AFrozenDatabase|AcknowledgedCards|PgBouncer)'
+	tools/in-memory 2 go test -count=1 -v -vet=off -run 'TestIllServer_|TestReplication_|TestMigrate_OthersWork' ./internal/store
 
 CHAOS ?= 10m
 # TEST_FLAGS=-chaos-monero has it on a real monerod and wallet. FAILPOINTS=all kills workers at each point where a crash would be worst, KILLS times at each, instead.
