@@ -116,12 +116,7 @@ func TestServe_ToldToEndWhileItWaits(t *testing.T) {
 	cmd := exec.Command(p.path, simulated()...)
 	cmd.Env = p.env
 	s := &server{Process: rig.Start(t, cmd)}
-	s.Ready(t, 10*time.Second, func() error {
-		if !strings.Contains(s.Output(), "waiting for the database") {
-			return fmt.Errorf("does not wait yet")
-		}
-		return nil
-	})
+	s.awaitOutput(t, 10*time.Second, "waiting for the database")
 	s.stop(t)
 	if strings.Contains(s.Output(), "cardmint: ") {
 		t.Error(s.Output())

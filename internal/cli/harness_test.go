@@ -199,6 +199,17 @@ func (p *program) serve(tb testing.TB, args ...string) *server {
 	return s
 }
 
+// awaitOutput waits until the server has printed or logged text.
+func (s *server) awaitOutput(tb testing.TB, limit time.Duration, text string) {
+	tb.Helper()
+	s.Ready(tb, limit, func() error {
+		if !strings.Contains(s.Output(), text) {
+			return fmt.Errorf("%q is not printed yet", text)
+		}
+		return nil
+	})
+}
+
 // stop ends the server as an operator would, and fails unless it ends well.
 func (s *server) stop(tb testing.TB) {
 	tb.Helper()

@@ -105,11 +105,7 @@ func TestCLI_CardsInStockAreSold(t *testing.T) {
 	}
 	wantOutput(t, stdout, "shelf     150  0     0         1       0     0     0        LOW")
 	wantOutput(t, stderr, "amounts of which little is left: 1", "hint: ")
-	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(s.Output(), "stock is low: import cards"); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("nobody is told that the stock is low")
-		}
-	}
+	s.awaitOutput(t, 20*time.Second, "stock is low: import cards")
 	s.stop(t)
 	wantOutput(t, s.Output(), "supplier=shelf usd=150 left=0 limit=1")
 }

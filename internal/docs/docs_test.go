@@ -12,32 +12,23 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/openapi"
+	"github.com/cardmint/cardmint/server"
 )
 
 const token = "cm_test_token"
 
-var contract = sync.OnceValue(func() *openapi3.T {
-	doc, err := openapi3.NewLoader().LoadFromData(openapi.YAML)
+// tags returns what the process gives New.
+func tags(t *testing.T) map[string]string {
+	t.Helper()
+	all, err := server.Tags()
 	if err != nil {
-		panic(err)
-	}
-	return doc
-})
-
-// tags returns the tag of each operation of the contract.
-func tags() map[string]string {
-	all := map[string]string{}
-	for _, item := range contract().Paths.Map() {
-		for _, operation := range item.Operations() {
-			all[operation.OperationID] = operation.Tags[0]
-		}
+		t.Fatal(err)
 	}
 	return all
 }
@@ -45,7 +36,7 @@ func tags() map[string]string {
 // open returns the site of a service for development.
 func open(t *testing.T) *site {
 	t.Helper()
-	handler, err := New(token, tags())
+	handler, err := New(token, tags(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +170,7 @@ func TestDocs_OnlyThisMachineIsOfferedTheToken(t *testing.T) {
 			t.Errorf("%s is not offered the token", host)
 		}
 	}
-	none, err := New("", tags())
+	none, err := New("", tags(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +223,11 @@ func TestGuides_NameEveryStateAndEventAndCode(t *testing.T) {
 			t.Errorf("payments: %s is not in the drawing", state)
 		}
 	}
-	for _, kind := range contract().Components.Schemas["EventType"].Value.Enum {
+	doc, err := openapi3.NewLoader().LoadFromData(openapi.YAML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range doc.Components.Schemas["EventType"].Value.Enum {
 		if !strings.Contains(text("/docs/webhooks"), "<td><code>"+kind.(string)+"</code></td>") {
 			t.Errorf("webhooks: no row for %s", kind)
 		}
@@ -246,7 +241,7 @@ func TestGuides_NameEveryStateAndEventAndCode(t *testing.T) {
 
 // A word that looks like an operation, but is none, would be one that was renamed.
 func TestGuides_NameOperationsThatExist(t *testing.T) {
-	operations := tags()
+	operations := tags(t)
 	for _, g := range guides {
 		if g.file == "CHANGELOG.md" {
 			continue

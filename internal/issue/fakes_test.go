@@ -1,0 +1,269 @@
+package issue_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/vault"
+)
+
+// clock is a clock that stands still unless the test moves it.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// lines is a log.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) bytes() []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Clone(l.b.Bytes())
+}
+
+// says is an answer of the supplier.
+type says func(ctx context.Context, r issue.Request) (issue.Answer, error)
+
+// press is a supplier with a ledger. It issues what is submitted and knows what it issued, unless the test says otherwise.
+type press struct {
+	name           string
+	retention      time.Duration
+	any            bool // it makes cards of whatever amount
+	submit, lookup says
+
+	mu    sync.Mutex
+	cards map[string]card.Credentials // the ledger, by key
+	calls []string
+	keys  []string // of all calls
+}
+
+func (p *press) Name() string                { return p.name }
+func (p *press) KeyRetention() time.Duration { return p.retention }
+
+func (p *press) Submit(ctx context.Context, r issue.Request) (issue.Answer, error) {
+	p.called("submit", r)
+	if p.submit != nil {
+		return p.submit(ctx, r)
+	}
+	return p.make(ctx, r)
+}
+
+func (p *press) Lookup(ctx context.Context, r issue.Request) (issue.Answer, error) {
+	p.called("look up", r)
+	if p.lookup != nil {
+		return p.lookup(ctx, r)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c, made := p.cards[r.Key]; made {
+		return issue.Answer{Outcome: issue.Issued, Credentials: c}, nil
+	}
+	return issue.Answer{}, nil
+}
+
+func (p *press) called(what string, r issue.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.Reference != "" {
+		what += " " + r.Reference
+	}
+	p.calls, p.keys = append(p.calls, what), append(p.keys, r.Key)
+}
+
+// asks returns how often it was asked for a card: to make it, or what became of it.
+func (p *press) asks(c *card.Card) (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, key := range p.keys {
+		if key == c.UUID.String() {
+			n++
+		}
+	}
+	return n
+}
+
+// make says that the card is issued. The same key always yields the same card.
+func (p *press) make(_ context.Context, r issue.Request) (issue.Answer, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c, made := p.cards[r.Key]
+	if id, err := uuid.Parse(r.Key); !made && err == nil && (r.USD == 150_50 || p.any) {
+		c = cardOf(id)
+		p.cards[r.Key] = c
+	}
+	return issue.Answer{Outcome: issue.Issued, Credentials: c}, nil
+}
+
+// secrets returns what must be nowhere.
+func (p *press) secrets() (all []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.cards {
+		all = append(all, c.CardNumber.Reveal(), c.URLPassword.Reveal())
+	}
+	return all
+}
+
+func cardOf(id uuid.UUID) card.Credentials {
+	body := fmt.Sprintf("99%013d", binary.BigEndian.Uint64(id[8:])%1e13)
+	return card.Credentials{CardNumber: card.Secret(body + card.LuhnDigit(body)), ExpirationDate: card.Secret(time.Now().AddDate(2, 0, 0).Format("01/06")),
+		SecurityCode: "123", URL: "https://cards.invalid/x", URLPassword: card.Secret("password of " + id.String())}
+}
+
+// these returns what gives the same answer every time.
+func these(a issue.Answer, err error) says {
+	return func(context.Context, issue.Request) (issue.Answer, error) { return a, err }
+}
+
+// after has something happen before an answer.
+func after(happens func(), then says) says {
+	return func(ctx context.Context, r issue.Request) (issue.Answer, error) {
+		happens()
+		return then(ctx, r)
+	}
+}
+
+// disk is the store and the vault, with faults.
+type disk struct {
+	*store.Store
+	vault *vault.Vault
+
+	claims        func([]issue.Intent, int, time.Duration) []issue.Intent // changes what was claimed
+	claimFails    error
+	reading       func() error // what happens before cards are read
+	commits       func(ctx context.Context, commit func() error) error
+	prolongFails  error
+	prolonged     []int // intents in each prolongation
+	patient       bool  // who is to be tried again waits until the test has it due, however slow the machine is
+	saveFails     error
+	sealFails     error
+	digestFails   error
+	commitsOf     []int // cards in each transaction that was tried
+	waits         []time.Duration
+	claimedCounts []int
+}
+
+func (d *disk) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl time.Duration) ([]issue.Intent, error) {
+	d.claimedCounts = append(d.claimedCounts, n)
+	if d.claimFails != nil {
+		return nil, d.claimFails
+	}
+	intents, err := d.Store.ClaimIntents(ctx, claim, n, ttl)
+	slices.SortFunc(intents, func(a, b issue.Intent) int { return bytes.Compare(a.CardUUID[:], b.CardUUID[:]) })
+	if d.claims != nil {
+		intents = d.claims(intents, n, ttl)
+	}
+	return intents, err
+}
+
+func (d *disk) ProlongIntents(ctx context.Context, intents []issue.Intent, ttl time.Duration) error {
+	d.prolonged = append(d.prolonged, len(intents))
+	if d.prolongFails != nil {
+		return d.prolongFails
+	}
+	return d.Store.ProlongIntents(ctx, intents, ttl)
+}
+
+func (d *disk) CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {
+	if d.reading != nil {
+		if err := d.reading(); err != nil {
+			return nil, err
+		}
+	}
+	return d.Store.CardsByUUID(ctx, ids)
+}
+
+func (d *disk) IssueTx(ctx context.Context, f func(issue.Tx) error) error {
+	commit := func() error {
+		return d.Store.IssueTx(ctx, func(tx issue.Tx) error { return f(&counting{tx, d}) })
+	}
+	if d.commits != nil {
+		return d.commits(ctx, commit)
+	}
+	return commit()
+}
+
+// counting counts how many cards are stored together.
+type counting struct {
+	issue.Tx
+	d *disk
+}
+
+func (c *counting) SaveIssued(ctx context.Context, cards []issue.IssuedCard) error {
+	c.d.commitsOf = append(c.d.commitsOf, len(cards))
+	return c.Tx.SaveIssued(ctx, cards)
+}
+
+func (c *counting) SaveIntents(ctx context.Context, intents []issue.Intent) error {
+	if c.d.saveFails != nil {
+		return c.d.saveFails
+	}
+	c.d.lengthen(intents)
+	return c.Tx.SaveIntents(ctx, intents)
+}
+
+// lengthen lengthens waits if the disk is patient.
+func (d *disk) lengthen(intents []issue.Intent) {
+	for n := range intents {
+		if d.patient && intents[n].Wait > 0 {
+			intents[n].Wait = time.Hour
+		}
+	}
+}
+
+func (d *disk) SaveIntents(ctx context.Context, intents []issue.Intent) error {
+	if d.saveFails != nil {
+		return d.saveFails
+	}
+	d.lengthen(intents)
+	for _, i := range intents {
+		d.waits = append(d.waits, i.Wait)
+	}
+	return d.Store.SaveIntents(ctx, intents)
+}
+
+func (d *disk) SealCredentials(id, account uuid.UUID, c card.Credentials) (card.Sealed, error) {
+	if d.sealFails != nil {
+		return card.Sealed{}, d.sealFails
+	}
+	return d.vault.SealCredentials(id, account, c)
+}
+
+func (d *disk) Digest(label string, data []byte) ([]byte, error) {
+	if d.digestFails != nil {
+		return nil, d.digestFails
+	}
+	return d.vault.Digest(label, data)
+}
