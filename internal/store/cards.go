@@ -21,7 +21,7 @@ const mostTransfers = 100
 
 // cardReader reads one card. PostgreSQL takes as long to set up what only few cards need, such as their transfers, as for all else. So a card is
 // read alone first, and once more, with everything, if something has happened to it.
-type cardReader struct{ alone, whole *sqlx.Stmt }
+type cardReader struct{ alone, whole fixed }
 
 // selectCardAlone selects what cards has of a card, and its chain's tip.
 const selectCardAlone = "SELECT " + cardsAlone + tipSelected + ownSelected + ", (" + happened + ") AS happened FROM cards c" + joinedToChain
@@ -189,9 +189,9 @@ func (s *Store) oneCard(ctx context.Context, read cardReader, args ...any) (*car
 		Happened  bool   `db:"happened"`
 		Transfers []byte `db:"transfers"`
 	}
-	err := read.alone.GetContext(ctx, &row, args...)
+	err := read.alone.get(ctx, &row, args...)
 	if err == nil && row.Happened {
-		err = read.whole.GetContext(ctx, &row, args...)
+		err = read.whole.get(ctx, &row, args...)
 	}
 	if err != nil {
 		return nil, s.fail("select card", err)

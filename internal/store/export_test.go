@@ -114,12 +114,13 @@ func Queued(s *Store) int {
 	return s.inserts.sent + len(s.inserts.waiting)
 }
 
-// IsOften reports whether a context is that of a statement that runs often.
-var IsOften = isOften
+// KeepsPrepared reports whether a session keeps a statement prepared.
+var KeepsPrepared = keepsPrepared
 
 // What a session keeps of statements that run often.
 const (
 	MostKept    = mostKept
+	FirstUses   = firstUses
 	MostUses    = mostUses
 	LongestKept = longestKept
 )

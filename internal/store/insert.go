@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/jmoiron/sqlx"
-
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/trace"
 )
@@ -26,9 +24,9 @@ func (s *Store) InsertCardWithin(ctx context.Context, c *card.Card, limit card.U
 
 // limitable is a statement without and with a limit of what an account may have open. If the limit were a parameter alone, PostgreSQL would
 // plan the statement for its value anew each time, which costs more than the rest.
-type limitable struct{ unlimited, limited *sqlx.Stmt }
+type limitable struct{ unlimited, limited fixed }
 
-func (l limitable) to(limit card.USD) *sqlx.Stmt {
+func (l limitable) to(limit card.USD) fixed {
 	if limit > 0 {
 		return l.limited
 	}

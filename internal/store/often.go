@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"math"
 
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
@@ -16,83 +17,110 @@ import (
 // The server may plan such a statement once for all values. So it is for statements that search by indexes, whatever the values are.
 type often struct{ runner }
 
-type oftenKey struct{}
-
-func isOften(ctx context.Context) bool { return ctx.Value(oftenKey{}) != nil }
-
-func markOften(ctx context.Context) context.Context { return context.WithValue(ctx, oftenKey{}, true) }
-
 // ExecContext implements runner.
 func (o often) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	return o.runner.ExecContext(markOften(ctx), query, args...)
+	return o.runner.ExecContext(keeping(ctx, longestKept), query, args...)
 }
 
 // SelectContext implements runner.
 func (o often) SelectContext(ctx context.Context, dest any, query string, args ...any) error {
-	return o.runner.SelectContext(markOften(ctx), dest, query, args...)
+	return o.runner.SelectContext(keeping(ctx, longestKept), dest, query, args...)
 }
 
 // GetContext implements runner.
 func (o often) GetContext(ctx context.Context, dest any, query string, args ...any) error {
-	return o.runner.GetContext(markOften(ctx), dest, query, args...)
+	return o.runner.GetContext(keeping(ctx, longestKept), dest, query, args...)
 }
 
 // QueryxContext implements runner.
 func (o often) QueryxContext(ctx context.Context, query string, args ...any) (*sqlx.Rows, error) {
-	return o.runner.QueryxContext(markOften(ctx), query, args...)
+	return o.runner.QueryxContext(keeping(ctx, longestKept), query, args...)
+}
+
+// fixed is a statement that is run often, and whose plan is good for all values, however long they are.
+type fixed struct {
+	on    runner
+	query string // with the parameters of on
+}
+
+func (f fixed) exec(ctx context.Context, args ...any) (sql.Result, error) {
+	return f.on.ExecContext(keeping(ctx, math.MaxInt), f.query, args...)
+}
+
+func (f fixed) get(ctx context.Context, dest any, args ...any) error {
+	return f.on.GetContext(keeping(ctx, math.MaxInt), dest, f.query, args...)
+}
+
+func (f fixed) list(ctx context.Context, dest any, args ...any) error {
+	return f.on.SelectContext(keeping(ctx, math.MaxInt), dest, f.query, args...)
+}
+
+func (f fixed) row(ctx context.Context, args ...any) *sqlx.Row {
+	return f.on.QueryRowxContext(keeping(ctx, math.MaxInt), f.query, args...)
 }
 
 const (
 	mostKept    = 100     // statements that a session keeps prepared
-	longestKept = 4 << 10 // bytes of such a statement's lists of values; for longer ones, a plan of their own is worth making
-	// mostUses is how often a statement is run before it is prepared anew. The server plans one for good after five times, perhaps to read
-	// the whole of a table that is small then but is not any more.
-	mostUses = 100
+	longestKept = 4 << 10 // bytes of the lists of values of often; for longer ones, a plan of their own is worth making
+	// A statement is prepared anew after firstUses, then after twice as many, and so on up to mostUses. The server plans one for good after
+	// five times, perhaps to read the whole of a table that is small then but is not any more.
+	firstUses, mostUses = 100, 12_800
 )
+
+type keepingKey struct{}
+
+// keeping returns a context in which sessions keep a statement prepared if its values are no longer than so many bytes.
+func keeping(ctx context.Context, longest int) context.Context {
+	return context.WithValue(ctx, keepingKey{}, longest)
+}
 
 // keepsPrepared reports whether a statement with such arguments is kept.
 func keepsPrepared(ctx context.Context, args []driver.NamedValue) bool {
+	longest, marked := ctx.Value(keepingKey{}).(int)
+	if !marked || len(args) == 0 {
+		return false
+	}
 	bytes := 0
 	for _, arg := range args {
 		if text, ok := arg.Value.(string); ok {
 			bytes += len(text)
 		}
 	}
-	return len(args) > 0 && bytes <= longestKept && isOften(ctx)
+	return bytes <= longest
 }
 
 // keptStatement is a statement that a session keeps prepared.
 type keptStatement struct {
 	preparedStmt
-	uses int
+	uses, most int // how often it was run, and may be
 }
 
 // keep returns a statement that the session has prepared, or prepares now.
 func (s *session) keep(ctx context.Context, query string) (*keptStatement, error) {
-	st := s.kept[query]
-	if st != nil && st.uses == mostUses {
+	st, most := s.kept[query], firstUses
+	switch {
+	case st != nil && st.uses < st.most:
+		st.uses++
+		return st, nil
+	case st != nil:
+		most = min(2*st.most, mostUses)
 		if err := s.forget(query); err != nil {
 			return nil, err
 		}
-		st = nil
-	}
-	if st == nil {
-		if len(s.kept) >= mostKept {
-			for other := range s.kept { // any one: those that are run often are soon back
-				if err := s.forget(other); err != nil {
-					return nil, err
-				}
-				break
+	case len(s.kept) >= mostKept:
+		for other := range s.kept { // any one: those that are run often are soon back
+			if err := s.forget(other); err != nil {
+				return nil, err
 			}
+			break
 		}
-		made, err := s.conn.PrepareContext(ctx, query)
-		if err != nil {
-			return nil, err
-		}
-		st = &keptStatement{preparedStmt: made.(preparedStmt)}
-		s.kept[query] = st
 	}
-	st.uses++
+	made, err := s.conn.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	st = &keptStatement{preparedStmt: made.(preparedStmt), uses: 1, most: most}
+	s.kept[query] = st
 	return st, nil
 }
 

@@ -231,7 +231,6 @@ func everyMethod(t *testing.T, m *meter) {
 type rawConn interface {
 	driver.Conn
 	driver.ConnBeginTx
-	driver.ConnPrepareContext
 	driver.ExecerContext
 	driver.Pinger
 	driver.QueryerContext
@@ -295,38 +294,6 @@ func (c *meteredConn) QueryContext(ctx context.Context, query string, args []dri
 	return meteredRows{found, end}, err
 }
 
-func (c *meteredConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	st, err := c.rawConn.PrepareContext(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	return meteredStmt{st.(rawStmt), c, query}, nil
-}
-
-type rawStmt interface {
-	driver.Stmt
-	driver.StmtExecContext
-	driver.StmtQueryContext
-}
-
-type meteredStmt struct {
-	rawStmt
-	c     *meteredConn
-	query string
-}
-
-func (s meteredStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	end := s.c.start(ctx, s.query, args)
-	defer end()
-	return s.rawStmt.ExecContext(ctx, args)
-}
-
-func (s meteredStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	end := s.c.start(ctx, s.query, args)
-	found, err := s.rawStmt.QueryContext(ctx, args)
-	return meteredRows{found, end}, err
-}
-
 type meteredRows struct {
 	driver.Rows
 	end func()
@@ -346,7 +313,7 @@ func (c *meteredConn) start(ctx context.Context, query string, args []driver.Nam
 	}
 	if !c.m.lite {
 		for _, forAll := range []bool{false, true} { // the server may keep one plan for all values of what runs often
-			if forAll && !store.IsOften(ctx) {
+			if forAll && !store.KeepsPrepared(ctx, args) {
 				break
 			}
 			if err := c.explain(&s, query, args, forAll); err != nil {

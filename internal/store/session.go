@@ -174,19 +174,6 @@ func (s *session) Ping(ctx context.Context) error {
 	return s.conn.Ping(ctx)
 }
 
-// PrepareContext implements driver.ConnPrepareContext.
-func (s *session) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	defer s.wire.limit(ctx)()
-	st, err := s.conn.PrepareContext(ctx, query)
-	if err != nil {
-		return nil, s.end(err)
-	}
-	if both, ok := st.(preparedStmt); ok {
-		return &statement{both, s}, nil
-	}
-	return st, nil // COPY
-}
-
 // BeginTx implements driver.ConnBeginTx. The transaction may outlive its caller, but BEGIN does not.
 func (s *session) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	release, err := s.start(ctx)
@@ -232,32 +219,6 @@ type preparedStmt interface {
 	driver.Stmt
 	driver.StmtExecContext
 	driver.StmtQueryContext
-}
-
-// statement is a prepared statement of a session.
-type statement struct {
-	preparedStmt
-	s *session
-}
-
-// Close implements driver.Stmt. A statement lives as long as its session, with which the server forgets it. lib/pq would say so of each
-// statement when the session is about to end, and wait for the answer.
-func (st *statement) Close() error { return nil }
-
-// ExecContext implements driver.StmtExecContext.
-func (st *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	release, err := st.s.start(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	result, err := st.preparedStmt.ExecContext(ctx, args)
-	return result, st.s.end(err)
-}
-
-// QueryContext implements driver.StmtQueryContext.
-func (st *statement) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	return st.s.query(ctx, func() (driver.Rows, error) { return st.preparedStmt.QueryContext(ctx, args) })
 }
 
 // result is what a query found. The server tells of its commit after the last row.

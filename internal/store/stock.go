@@ -64,8 +64,7 @@ func (s *Store) insertReserving(ctx context.Context, c *card.Card, limit card.US
 		return false, err
 	}
 	wanted := []any{supplier, int64(c.USD), c.CreatedAt.Add(life).UnixMilli()}
-	hot := s.hot.reserveCard.to(limit)
-	if hot == nil {
+	if !s.dialect.arrays {
 		return s.reserveInTx(ctx, c, wanted, s.dialect.insertCard(limit > 0, ""), args)
 	}
 	done, err := s.writing(ctx)
@@ -75,7 +74,7 @@ func (s *Store) insertReserving(ctx context.Context, c *card.Card, limit card.US
 	var row struct{ Found, Done bool }
 	err = s.outlive(ctx, func(ctx context.Context) error {
 		defer done()
-		return hot.GetContext(ctx, &row, append(wanted, args...)...)
+		return s.hot.reserveCard.to(limit).get(ctx, &row, append(wanted, args...)...)
 	})
 	switch {
 	case err != nil: // row may still be written

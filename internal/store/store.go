@@ -41,7 +41,7 @@ type Store struct {
 	hot     struct {
 		insertCard, insertCards, reserveCard limitable
 		cardByUUID, cardByKey, cardTag       cardReader
-		tokenByHash                          *sqlx.Stmt
+		tokenByHash                          fixed
 	}
 	inserts queue
 	witness *witness
@@ -80,7 +80,7 @@ func open(ctx context.Context, databaseURL string, conns int, longest time.Durat
 	return s, nil
 }
 
-// ready checks that statements can be run, and prepares them.
+// ready checks that statements can be run.
 func (s *Store) ready(ctx context.Context, databaseURL string, coins []card.Currency) error {
 	s.witness = &witness{}
 	s.coins = make(map[string]card.Currency, len(coins))
@@ -93,7 +93,8 @@ func (s *Store) ready(ctx context.Context, databaseURL string, coins []card.Curr
 	if err := s.checkSchema(ctx, databaseURL); err != nil {
 		return err
 	}
-	return s.prepare(ctx)
+	s.heat()
+	return nil
 }
 
 // connect opens a database. No statement may take more than longest.
@@ -119,37 +120,25 @@ func (s *Store) Close() error {
 	return s.w.Close()
 }
 
-func (s *Store) prepare(ctx context.Context) error {
-	type preparation struct {
-		stmt  **sqlx.Stmt
-		db    *sqlx.DB
-		query string
+// heat sets hot. The texts of its statements are long, so that they are made once.
+func (s *Store) heat() {
+	const byUUID, byKey = " WHERE c.account_id = ? AND c.uuid = ?", " WHERE c.account_id = ? AND c.idempotency_key = ?"
+	read := func(query string) fixed { return fixed{s.r, s.r.Rebind(query)} }
+	write := func(query string) fixed { return fixed{s.w, s.w.Rebind(query)} }
+	s.hot.insertCard = limitable{write(s.dialect.insertCard(false, "")), write(s.dialect.insertCard(true, ""))}
+	whole := s.dialect.selectWholeCard()
+	s.hot.cardByUUID = cardReader{read(selectCardAlone + byUUID), read(whole + byUUID)}
+	s.hot.cardByKey = cardReader{read(selectCardAlone + byKey), read(whole + byKey)}
+	s.hot.cardTag = cardReader{
+		read("SELECT " + changingAlone + ", " + happened + " FROM cards c" + byUUID),
+		read("SELECT " + changing + ", " + s.dialect.transfersOfCard() + " FROM cards c" + byUUID),
 	}
-	all := []preparation{
-		{&s.hot.insertCard.unlimited, s.w, s.dialect.insertCard(false, "")},
-		{&s.hot.insertCard.limited, s.w, s.dialect.insertCard(true, "")},
-		{&s.hot.cardByUUID.alone, s.r, selectCardAlone + " WHERE c.account_id = ? AND c.uuid = ?"},
-		{&s.hot.cardByUUID.whole, s.r, s.dialect.selectWholeCard() + " WHERE c.account_id = ? AND c.uuid = ?"},
-		{&s.hot.cardByKey.alone, s.r, selectCardAlone + " WHERE c.account_id = ? AND c.idempotency_key = ?"},
-		{&s.hot.cardByKey.whole, s.r, s.dialect.selectWholeCard() + " WHERE c.account_id = ? AND c.idempotency_key = ?"},
-		{&s.hot.cardTag.alone, s.r, "SELECT " + changingAlone + ", " + happened + " FROM cards c WHERE c.account_id = ? AND c.uuid = ?"},
-		{&s.hot.cardTag.whole, s.r, "SELECT " + changing + ", " + s.dialect.transfersOfCard() + " FROM cards c WHERE c.account_id = ? AND c.uuid = ?"},
-		{&s.hot.tokenByHash, s.r, selectTokens + " WHERE t.hash = ?"},
-	}
+	s.hot.tokenByHash = read(selectTokens + " WHERE t.hash = ?")
 	if s.dialect.arrays {
 		cards := s.dialect.queued()
-		all = append(all,
-			preparation{&s.hot.insertCards.unlimited, s.w, s.dialect.insertCards(false, cards)}, preparation{&s.hot.insertCards.limited, s.w, s.dialect.insertCards(true, cards)},
-			preparation{&s.hot.reserveCard.unlimited, s.w, s.dialect.reserveCard(false)}, preparation{&s.hot.reserveCard.limited, s.w, s.dialect.reserveCard(true)})
+		s.hot.insertCards = limitable{write(s.dialect.insertCards(false, cards)), write(s.dialect.insertCards(true, cards))}
+		s.hot.reserveCard = limitable{write(s.dialect.reserveCard(false)), write(s.dialect.reserveCard(true))}
 	}
-	for _, p := range all {
-		stmt, err := p.db.PreparexContext(ctx, p.db.Rebind(p.query))
-		if err != nil {
-			return s.fail("prepare", err)
-		}
-		*p.stmt = stmt
-	}
-	return nil
 }
 
 // SettleTx implements settle.Store.

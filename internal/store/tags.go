@@ -64,9 +64,9 @@ func tag(changing, transfers []byte) string {
 func (s *Store) CardTag(ctx context.Context, account, id uuid.UUID) (string, error) {
 	var x, transfers []byte
 	var happened bool
-	err := s.hot.cardTag.alone.QueryRowContext(ctx, account, id).Scan(&x, &happened)
+	err := s.hot.cardTag.alone.row(ctx, account, id).Scan(&x, &happened)
 	if err == nil && happened {
-		err = s.hot.cardTag.whole.QueryRowContext(ctx, account, id).Scan(&x, &transfers)
+		err = s.hot.cardTag.whole.row(ctx, account, id).Scan(&x, &transfers)
 	}
 	if err != nil {
 		return "", s.fail("select tag of card", err)

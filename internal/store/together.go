@@ -148,7 +148,7 @@ func (s *Store) insertTogether(some []*insertion) {
 func (s *Store) insertOne(i *insertion) (bool, error) {
 	ctx, cancel := outliving(i.ctx)
 	defer cancel()
-	result, err := s.hot.insertCard.to(i.limit).ExecContext(ctx, i.args...)
+	result, err := s.hot.insertCard.to(i.limit).exec(ctx, i.args...)
 	if err != nil {
 		return false, err
 	}
@@ -174,8 +174,8 @@ func (s *Store) insertShared(some []*insertion) (map[uuid.UUID]bool, error) {
 	types := s.dialect.queuedTypes()
 	var ids []uuid.UUID
 	var err error
-	if hot := s.hot.insertCards.to(limit); hot != nil {
-		err = hot.SelectContext(ctx, &ids, arrays(values, len(types))...)
+	if s.dialect.arrays {
+		err = s.hot.insertCards.to(limit).list(ctx, &ids, arrays(values, len(types))...)
 	} else {
 		table, args := s.dialect.table(values, types...)
 		err = s.w.SelectContext(ctx, &ids, s.w.Rebind(s.dialect.insertCards(limit > 0, table)), args...)
