@@ -19,10 +19,6 @@ import (
 // mostTransfers is how many transfers are read with a card.
 const mostTransfers = 100
 
-// cardReader reads one card. PostgreSQL takes as long to set up what only few cards need, such as their transfers, as for all else. So a card is
-// read alone first, and once more, with everything, if something has happened to it.
-type cardReader struct{ alone, whole fixed }
-
 // selectCardAlone selects what cards has of a card, and its chain's tip.
 const selectCardAlone = "SELECT " + cardsAlone + tipSelected + ownSelected + ", (" + happened + ") AS happened FROM cards c" + joinedToChain
 
@@ -173,26 +169,33 @@ func (r *cardRow) sealed() *card.Sealed {
 
 func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// CardByUUID implements order.Store. It is one round trip, and two if something has happened to the card.
+// oneCardRow is a card as its client sees it.
+type oneCardRow struct {
+	cardRow
+	Happened  bool   `db:"happened"`
+	Transfers []byte `db:"transfers"`
+}
+
+func (r oneCardRow) key() cardKey      { return cardKey{r.AccountID, r.UUID} }
+func (r oneCardRow) hasHappened() bool { return r.Happened }
+
+// CardByUUID implements order.Store. It is one round trip, which it may share with others, and two if something has happened to the card.
 func (s *Store) CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {
-	return s.oneCard(ctx, s.hot.cardByUUID, account, id)
+	row, err := s.hot.cardByUUID.get(ctx, cardKey{account, id})
+	return s.oneCard(&row, err)
 }
 
 // CardByIdempotencyKey implements order.Store.
 func (s *Store) CardByIdempotencyKey(ctx context.Context, account uuid.UUID, key string) (*card.Card, error) {
-	return s.oneCard(ctx, s.hot.cardByKey, account, key)
+	var row oneCardRow
+	err := s.hot.cardByKey.alone.get(ctx, &row, account, key)
+	if err == nil && row.Happened {
+		err = s.hot.cardByKey.whole.get(ctx, &row, account, key)
+	}
+	return s.oneCard(&row, err)
 }
 
-func (s *Store) oneCard(ctx context.Context, read cardReader, args ...any) (*card.Card, error) {
-	var row struct {
-		cardRow
-		Happened  bool   `db:"happened"`
-		Transfers []byte `db:"transfers"`
-	}
-	err := read.alone.get(ctx, &row, args...)
-	if err == nil && row.Happened {
-		err = read.whole.get(ctx, &row, args...)
-	}
+func (s *Store) oneCard(row *oneCardRow, err error) (*card.Card, error) {
 	if err != nil {
 		return nil, s.fail("select card", err)
 	}

@@ -95,11 +95,19 @@ func in[T any](d dialect, column, kind string, values []T) (condition string, ar
 		}
 		return column + " IN (" + rows("?", len(values)) + ")", args
 	}
+	return column + inArray(kind), []any{arrayOf(values)}
+}
+
+// inArray is the rest of a condition that something is one of the values of a type in an array.
+func inArray(kind string) string { return " = ANY (CAST(? AS " + kind + "[]))" }
+
+// arrayOf returns values as an array.
+func arrayOf[T any](values []T) pq.StringArray {
 	texts := make(pq.StringArray, len(values))
 	for i, v := range values {
 		texts[i] = element(v).String
 	}
-	return column + " = ANY (CAST(? AS " + kind + "[]))", []any{texts}
+	return texts
 }
 
 // element returns a value as an element of an array.

@@ -4,11 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"io/fs"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 	modernc "modernc.org/sqlite"
 
@@ -113,6 +115,58 @@ func Queued(s *Store) int {
 	defer s.inserts.mu.Unlock()
 	return s.inserts.sent + len(s.inserts.waiting)
 }
+
+// HoldReads has those who read single cards wait, with all patience, until release is called. waiting returns how many do.
+func HoldReads(s *Store) (waiting func() int, release func()) {
+	cards, tags := &s.hot.cardByUUID, &s.hot.cardTag
+	cards.alone.patience, cards.whole.patience, tags.alone.patience, tags.whole.patience = time.Hour, time.Hour, time.Hour, time.Hour
+	for range readsAtOnce {
+		cards.alone.begin(nil)
+		cards.whole.begin(nil)
+		tags.alone.begin(nil)
+		tags.whole.begin(nil)
+	}
+	waiting = func() int {
+		cards.alone.mu.Lock()
+		defer cards.alone.mu.Unlock()
+		tags.alone.mu.Lock()
+		defer tags.alone.mu.Unlock()
+		return len(cards.alone.waiting) + len(tags.alone.waiting)
+	}
+	return waiting, func() {
+		for range readsAtOnce {
+			cards.alone.proceed()
+			cards.whole.proceed()
+			tags.alone.proceed()
+			tags.whole.proceed()
+		}
+	}
+}
+
+// Arrays reports whether the database takes arrays.
+func Arrays(s *Store) bool { return s.dialect.arrays }
+
+// ReadTogether reads cards, and their tags, each by one statement for all of them.
+func ReadTogether(s *Store, account uuid.UUID, ids ...uuid.UUID) error {
+	cards, tags := &s.hot.cardByUUID, &s.hot.cardTag
+	return errors.Join(readTogether(&cards.alone, account, ids), readTogether(&cards.whole, account, ids),
+		readTogether(&tags.alone, account, ids), readTogether(&tags.whole, account, ids))
+}
+
+func readTogether[R oneRow](r *reads[R], account uuid.UUID, ids []uuid.UUID) (err error) {
+	some := make([]*read[R], len(ids))
+	for i, id := range ids {
+		some[i] = &read[R]{of: cardKey{account, id}, done: make(chan struct{})}
+	}
+	r.together(some)
+	for _, this := range some {
+		err = errors.Join(err, this.err)
+	}
+	return err
+}
+
+// ReadsAtOnce is how many statements of a kind read single cards.
+const ReadsAtOnce = readsAtOnce
 
 // KeepsPrepared reports whether a session keeps a statement prepared.
 var KeepsPrepared = keepsPrepared

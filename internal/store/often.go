@@ -55,10 +55,6 @@ func (f fixed) list(ctx context.Context, dest any, args ...any) error {
 	return f.on.SelectContext(keeping(ctx, math.MaxInt), dest, f.query, args...)
 }
 
-func (f fixed) row(ctx context.Context, args ...any) *sqlx.Row {
-	return f.on.QueryRowxContext(keeping(ctx, math.MaxInt), f.query, args...)
-}
-
 const (
 	mostKept    = 100     // statements that a session keeps prepared
 	longestKept = 4 << 10 // bytes of the lists of values of often; for longer ones, a plan of their own is worth making

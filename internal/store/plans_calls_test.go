@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"strings"
@@ -68,6 +69,7 @@ const page = 10
 
 // all calls every method, with everything that filters of lists combine to.
 func (c *calls) all() {
+	c.together()
 	c.filters()
 	c.methods()
 }
@@ -280,6 +282,26 @@ func (c *calls) addresses() {
 	c.do("RequestRescan", func(ctx context.Context) error { return s.RequestRescan(ctx, "monero", "x", true) })
 	c.do("NoteRescan", func(ctx context.Context) error { return s.NoteRescan(ctx, "monero", "x") })
 	c.tx("EndRescan", func(ctx context.Context, tx *store.Tx) error { return tx.EndRescan(ctx, "monero") })
+}
+
+// together calls methods at the same time, so that they share statements.
+func (c *calls) together() {
+	account, inserting := newAccount(c.t, c.s), make([]attempt, 3)
+	for _, limit := range []card.USD{0, 10_000_00} {
+		c.do(fmt.Sprint("InsertCardWithin ", limit, " together"), func(ctx context.Context) error {
+			for i := range inserting {
+				inserting[i] = attempt{card: newCard(account), limit: limit}
+			}
+			_, errs, wait := together(c.t, c.s, ctx, inserting)
+			wait()
+			return errors.Join(errs...)
+		})
+	}
+	if store.Arrays(c.s) {
+		c.do("CardByUUID together", func(context.Context) error {
+			return store.ReadTogether(c.s, account, inserting[0].card.UUID, inserting[1].card.UUID, inserting[2].card.UUID)
+		})
+	}
 }
 
 func (c *calls) newCard() *card.Card {

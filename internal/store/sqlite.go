@@ -24,7 +24,7 @@ func openSQLite(path string, conns int) (*Store, error) {
 	}
 	r.SetMaxOpenConns(conns)
 	r.SetMaxIdleConns(conns)
-	return &Store{w: w, r: r, dialect: sqlite, inserts: queue{most: 1}}, nil
+	return &Store{w: w, r: r, dialect: sqlite, inserts: queue[insertion]{most: 1, fewest: insertsTogether}}, nil
 }
 
 const (

@@ -40,10 +40,12 @@ type Store struct {
 	writers chan struct{}            // has an element for each connection that writes; nil for no limit
 	hot     struct {
 		insertCard, insertCards, reserveCard limitable
-		cardByUUID, cardByKey, cardTag       cardReader
+		cardByUUID                           cardReader[oneCardRow]
+		cardTag                              cardReader[tagRow]
+		cardByKey                            struct{ alone, whole fixed }
 		tokenByHash                          fixed
 	}
-	inserts queue
+	inserts queue[insertion]
 	witness *witness
 	insist  atomic.Bool // see Insist
 	// historySQL is the expression of history, once it is known which one the database allows.
@@ -122,18 +124,17 @@ func (s *Store) Close() error {
 
 // heat sets hot. The texts of its statements are long, so that they are made once.
 func (s *Store) heat() {
-	const byUUID, byKey = " WHERE c.account_id = ? AND c.uuid = ?", " WHERE c.account_id = ? AND c.idempotency_key = ?"
 	read := func(query string) fixed { return fixed{s.r, s.r.Rebind(query)} }
 	write := func(query string) fixed { return fixed{s.w, s.w.Rebind(query)} }
-	s.hot.insertCard = limitable{write(s.dialect.insertCard(false, "")), write(s.dialect.insertCard(true, ""))}
 	whole := s.dialect.selectWholeCard()
-	s.hot.cardByUUID = cardReader{read(selectCardAlone + byUUID), read(whole + byUUID)}
-	s.hot.cardByKey = cardReader{read(selectCardAlone + byKey), read(whole + byKey)}
-	s.hot.cardTag = cardReader{
-		read("SELECT " + changingAlone + ", " + happened + " FROM cards c" + byUUID),
-		read("SELECT " + changing + ", " + s.dialect.transfersOfCard() + " FROM cards c" + byUUID),
-	}
+	s.hot.cardByUUID.alone.query(s, selectCardAlone)
+	s.hot.cardByUUID.whole.query(s, whole)
+	s.hot.cardTag.alone.query(s, selectTagAlone)
+	s.hot.cardTag.whole.query(s, s.dialect.selectWholeTag())
+	const byKey = " WHERE c.account_id = ? AND c.idempotency_key = ?"
+	s.hot.cardByKey.alone, s.hot.cardByKey.whole = read(selectCardAlone+byKey), read(whole+byKey)
 	s.hot.tokenByHash = read(selectTokens + " WHERE t.hash = ?")
+	s.hot.insertCard = limitable{write(s.dialect.insertCard(false, "")), write(s.dialect.insertCard(true, ""))}
 	if s.dialect.arrays {
 		cards := s.dialect.queued()
 		s.hot.insertCards = limitable{write(s.dialect.insertCards(false, cards)), write(s.dialect.insertCards(true, cards))}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -56,22 +57,36 @@ func changingOf(c *card.Card) []byte {
 
 // tag returns the tag of a card from what it is made of: changing, and the transfers as the database returns them, if they are shown.
 func tag(changing, transfers []byte) string {
-	sum := sha256.Sum256(append(append(changing, 0), transfers...))
+	sum := sha256.Sum256(slices.Concat(changing, []byte{0}, transfers))
 	return base64.RawURLEncoding.EncodeToString(sum[:15])
 }
 
-// CardTag implements order.Tags. It is one round trip, and two if something has happened to the card.
+// tagRow is what the tag of a card is made of.
+type tagRow struct {
+	cardKey
+	Changing  []byte `db:"changing"`
+	Happened  bool   `db:"happened"`
+	Transfers []byte `db:"transfers"`
+}
+
+func (r tagRow) hasHappened() bool { return r.Happened }
+
+const (
+	selectTag      = "SELECT c.account_id, c.uuid, "
+	selectTagAlone = selectTag + changingAlone + " AS changing, " + happened + " AS happened FROM cards c"
+)
+
+func (d dialect) selectWholeTag() string {
+	return selectTag + changing + " AS changing, " + d.transfersOfCard() + " AS transfers FROM cards c"
+}
+
+// CardTag implements order.Tags. It is one round trip, which it may share with others, and two if something has happened to the card.
 func (s *Store) CardTag(ctx context.Context, account, id uuid.UUID) (string, error) {
-	var x, transfers []byte
-	var happened bool
-	err := s.hot.cardTag.alone.row(ctx, account, id).Scan(&x, &happened)
-	if err == nil && happened {
-		err = s.hot.cardTag.whole.row(ctx, account, id).Scan(&x, &transfers)
-	}
+	row, err := s.hot.cardTag.get(ctx, cardKey{account, id})
 	if err != nil {
 		return "", s.fail("select tag of card", err)
 	}
-	return tag(x, transfers), nil
+	return tag(row.Changing, row.Transfers), nil
 }
 
 // PageTags implements order.Tags. It is one round trip.

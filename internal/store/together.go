@@ -7,30 +7,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Cards that are inserted at the same time share statements, so that one commit stores many. A card never waits for others to come: while
-// fewer statements run than may, it has one of its own at once. If more arrive during these, they go together into the next.
+// Cards that are inserted at the same time share statements (queue), so that one commit stores many.
 const (
-	mostTogether = 256 // cards in a statement
-	fewest       = 3   // cards that are worth a statement for several, which takes as long as two and a half for one
-	atOnce       = 2   // statements: one is written to the disk while the next is run; with more, each would have fewer cards
+	insertsAtOnce   = 2 // one is written to the disk while the next is run; with more, each would have fewer cards
+	insertsTogether = 3 // cards that are worth a statement for several, which takes as long as two and a half for one
 )
-
-// queue has the cards that are to be inserted.
-type queue struct {
-	most int // statements at once
-
-	mu      sync.Mutex
-	waiting []*insertion
-	running int // statements
-	sent    int // cards in them
-}
 
 // insertion is a card that is to be inserted.
 type insertion struct {
@@ -45,46 +32,6 @@ type insertion struct {
 type inserted struct {
 	stored bool
 	err    error
-}
-
-// add adds an insertion, and reports whether the caller must have the queue emptied.
-func (q *queue) add(i *insertion) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.waiting = append(q.waiting, i)
-	if q.running >= q.most {
-		return false
-	}
-	q.running++
-	return true
-}
-
-// remove removes an insertion, and reports whether it was still waiting.
-func (q *queue) remove(i *insertion) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	n := len(q.waiting)
-	q.waiting = slices.DeleteFunc(q.waiting, func(other *insertion) bool { return other == i })
-	return len(q.waiting) < n
-}
-
-// next returns the insertions for one statement, after one with so many; none if nothing waits.
-func (q *queue) next(before int) []*insertion {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.sent -= before
-	if len(q.waiting) == 0 {
-		q.running--
-		return nil
-	}
-	n := min(len(q.waiting), mostTogether)
-	if n < fewest {
-		n = 1
-	}
-	some := slices.Clone(q.waiting[:n])
-	q.waiting = slices.Delete(q.waiting, 0, n)
-	q.sent += n
-	return some
 }
 
 // insertCard stores a card, perhaps with others.

@@ -1,0 +1,136 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// reads has single rows of cards read. Reads that are asked for at the same time share statements (queue), so that many clients that poll cost
+// the database little. A statement begins after all that share it were asked for: none of them sees anything older than it would alone.
+type reads[R oneRow] struct {
+	one  fixed // selects a card by its account and uuid
+	many fixed // selects cards by uuids; none where nothing is gained by it
+	queue[read[R]]
+	patience time.Duration // for the statements of others
+}
+
+const (
+	readsAtOnce  = 2                      // statements of a kind; with more, each would have fewer cards
+	readPatience = 100 * time.Millisecond // so long only those statements take that are stuck
+)
+
+// cardReader reads cards. PostgreSQL takes as long to set up what only few cards need, such as their transfers, as for all else. So a card is
+// read alone first, and once more, with everything, if something has happened to it.
+type cardReader[R oneRow] struct{ alone, whole reads[R] }
+
+func (r *cardReader[R]) get(ctx context.Context, key cardKey) (R, error) {
+	row, err := r.alone.get(ctx, key)
+	if err == nil && row.hasHappened() {
+		row, err = r.whole.get(ctx, key)
+	}
+	return row, err
+}
+
+// oneRow is what is read of a card.
+type oneRow interface {
+	key() cardKey
+	hasHappened() bool // more than the card alone has
+}
+
+// cardKey is how a client names a card: another account's is none of its own.
+type cardKey struct {
+	AccountID uuid.UUID `db:"account_id"`
+	UUID      uuid.UUID `db:"uuid"`
+}
+
+func (k cardKey) key() cardKey { return k }
+
+// query sets what the cards are selected by: a statement without its conditions.
+func (r *reads[R]) query(s *Store, query string) {
+	r.one = fixed{s.r, s.r.Rebind(query + " WHERE c.account_id = ? AND c.uuid = ?")}
+	if s.dialect.arrays {
+		r.many = fixed{s.r, s.r.Rebind(query + " WHERE c.uuid" + inArray(s.dialect.uuidType))}
+	}
+	r.most, r.patience = readsAtOnce, readPatience
+}
+
+// read is a card that is to be read.
+type read[R oneRow] struct {
+	of   cardKey
+	done chan struct{} // closed when row and err are set
+	row  R
+	err  error
+}
+
+// get reads a card, perhaps with others. The error is sql.ErrNoRows if there is none. What the row points to must not be changed: several may
+// have asked for the same card.
+func (r *reads[R]) get(ctx context.Context, key cardKey) (R, error) {
+	this := &read[R]{of: key}
+	if r.many.query == "" {
+		err := r.one.get(ctx, &this.row, key.AccountID, key.UUID)
+		return this.row, err
+	}
+	this.done = make(chan struct{})
+	if r.begin(this) {
+		defer r.proceed()
+		err := r.one.get(ctx, &this.row, key.AccountID, key.UUID)
+		return this.row, err
+	}
+	impatient := time.NewTimer(r.patience)
+	defer impatient.Stop()
+	select {
+	case <-this.done:
+		return this.row, this.err
+	case <-impatient.C:
+	case <-ctx.Done():
+	}
+	r.remove(this)
+	var row R // this.row may still be written
+	err := r.one.get(ctx, &row, key.AccountID, key.UUID)
+	return row, err
+}
+
+// proceed has those read that waited while one was read.
+func (r *reads[R]) proceed() {
+	some := r.next(1)
+	if len(some) == 0 {
+		return
+	}
+	go func() {
+		for len(some) > 0 {
+			r.together(some)
+			some = r.next(len(some))
+		}
+	}()
+}
+
+// together reads cards by one statement.
+func (r *reads[R]) together(some []*read[R]) {
+	ctx, cancel := context.WithTimeout(context.Background(), longestTx)
+	defer cancel()
+	ids := make([]uuid.UUID, 0, len(some))
+	wanted := make(map[cardKey][]*read[R], len(some))
+	for _, this := range some {
+		if wanted[this.of] == nil {
+			ids = append(ids, this.of.UUID)
+		}
+		wanted[this.of] = append(wanted[this.of], this)
+		this.err = sql.ErrNoRows
+	}
+	var rows []R
+	err := r.many.list(ctx, &rows, arrayOf(ids))
+	for _, row := range rows {
+		for _, this := range wanted[row.key()] {
+			this.row, this.err = row, nil
+		}
+	}
+	for _, this := range some {
+		if err != nil {
+			this.err = err
+		}
+		close(this.done)
+	}
+}

@@ -1,0 +1,240 @@
+package store_test
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/store"
+)
+
+// onPostgres opens a new PostgreSQL database.
+func onPostgres(t *testing.T) (*store.Store, string) {
+	t.Helper()
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("left out by -short: needs PostgreSQL")
+	}
+	url := databases.Postgres(t)
+	return open(t, url), url
+}
+
+// received changes a card: a payment to it is seen, or several are.
+func received(t *testing.T, s *store.Store, c *card.Card, units card.Amount) {
+	t.Helper()
+	inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
+		if err := tx.UpsertTransfers(ctx, []card.Transfer{newTransfer(uuid.NewString(), 0, c.Address, units)}); err != nil {
+			return err
+		}
+		return tx.SaveVerdicts(ctx, []card.Verdict{{Card: c, Assessment: card.Assessment{State: card.Confirming, Received: units}}})
+	})
+}
+
+// Whoever shares a statement with other readers reads what it would read alone.
+func TestCardByUUID_TogetherAsAlone(t *testing.T) {
+	s, url := onPostgres(t)
+	account, other := newAccount(t, s), newAccount(t, s)
+	type reading struct {
+		account, id uuid.UUID
+		card        *card.Card
+		err         error
+		tag         string
+		tagErr      error
+	}
+	var all []*reading
+	add := func(account, id uuid.UUID) { all = append(all, &reading{account: account, id: id}) }
+	for i := range 30 {
+		c := insertCard(t, s, newCard(account))
+		if i%3 == 0 {
+			received(t, s, c, card.Amount(i+1))
+		}
+		add(account, c.UUID)
+		if i%5 == 0 {
+			add(account, c.UUID)
+			add(other, c.UUID)
+			add(account, uuid.Must(uuid.NewV7()))
+		}
+	}
+	ill := insertCard(t, s, newCard(account))
+	_, err := rig.OpenSQL(t, url).Exec(damages["state"], ill.UUID)
+	check(t, err)
+	add(account, ill.UUID)
+
+	waiting, release := store.HoldReads(s)
+	var reads sync.WaitGroup
+	for _, r := range all {
+		reads.Go(func() { r.card, r.err = s.CardByUUID(t.Context(), r.account, r.id) })
+		reads.Go(func() { r.tag, r.tagErr = s.CardTag(t.Context(), r.account, r.id) })
+	}
+	for waiting() < 2*len(all) {
+		runtime.Gosched()
+	}
+	release()
+	reads.Wait()
+	for i, r := range all {
+		alone, err := s.CardByUUID(t.Context(), r.account, r.id)
+		if diff := cmp.Diff(alone, r.card); diff != "" || (err == nil) != (r.err == nil) || errors.Is(err, card.ErrNoRow) != errors.Is(r.err, card.ErrNoRow) {
+			t.Errorf("reading %d: error %v, alone %v; %s", i, r.err, err, diff)
+		}
+		if r.account == other && !errors.Is(r.err, card.ErrNoRow) {
+			t.Errorf("reading %d: another account's card: error %v", i, r.err)
+		}
+		tag, err := s.CardTag(t.Context(), r.account, r.id)
+		if tag != r.tag || errors.Is(err, card.ErrNoRow) != errors.Is(r.tagErr, card.ErrNoRow) || r.card != nil && r.tag != r.card.Tag {
+			t.Errorf("reading %d: tag %q, error %v; alone %q, error %v", i, r.tag, r.tagErr, tag, err)
+		}
+	}
+	wantDamaged(t, all[len(all)-1].err, ill)
+}
+
+func TestCardByUUID_WhoGivesUpLeavesTheOthersAlone(t *testing.T) {
+	s, _ := onPostgres(t)
+	c := insertCard(t, s, newCard(newAccount(t, s)))
+	waiting, release := store.HoldReads(s)
+	read := func(ctx context.Context) <-chan error {
+		n, failed := waiting(), make(chan error, 1)
+		go func() {
+			_, err := s.CardByUUID(ctx, c.AccountID, c.UUID)
+			failed <- err
+		}()
+		for waiting() == n {
+			runtime.Gosched()
+		}
+		return failed
+	}
+	impatient, giveUp := context.WithCancel(t.Context())
+	first, second := read(impatient), read(t.Context())
+	giveUp()
+	if err := <-first; !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if n := waiting(); n != 1 {
+		t.Errorf("%d wait", n)
+	}
+	release()
+	check(t, <-second)
+}
+
+// slow makes connections that return what they have found of single cards only when told to.
+type slow struct {
+	driver.Connector
+	found   chan struct{}
+	returns chan struct{}
+}
+
+// openSlow opens a database through slow connections.
+func openSlow(t *testing.T, url string) (*store.Store, *slow) {
+	t.Helper()
+	wire := &slow{found: make(chan struct{}), returns: make(chan struct{})}
+	s, err := store.OpenThrough(t.Context(), url, 8, chain.Currencies(), func(c driver.Connector) driver.Connector {
+		wire.Connector = c
+		return wire
+	})
+	check(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s, wire
+}
+
+func (s *slow) Connect(ctx context.Context) (driver.Conn, error) {
+	made, err := s.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slowConn{made.(rawConn), s}, nil
+}
+
+type slowConn struct {
+	rawConn
+	s *slow
+}
+
+func (c slowConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	rows, err := c.rawConn.QueryContext(ctx, query, args)
+	if strings.Contains(query, "AS happened") {
+		c.s.found <- struct{}{}
+		<-c.s.returns
+	}
+	return rows, err
+}
+
+func (c slowConn) CheckNamedValue(v *driver.NamedValue) error {
+	return c.rawConn.(driver.NamedValueChecker).CheckNamedValue(v)
+}
+
+// A statement that was sent before a change is of no use to whoever asks after it, however many wait.
+func TestCardByUUID_NobodySharesAStatementThatWasSentBefore(t *testing.T) {
+	other, url := onPostgres(t)
+	c := insertCard(t, other, newCard(newAccount(t, other)))
+	s, wire := openSlow(t, url)
+	type answer struct {
+		card *card.Card
+		err  error
+	}
+	read := func() <-chan answer {
+		answers := make(chan answer, 1)
+		go func() {
+			found, err := s.CardByUUID(t.Context(), c.AccountID, c.UUID)
+			answers <- answer{found, err}
+		}()
+		return answers
+	}
+	var before, after []<-chan answer
+	for range store.ReadsAtOnce {
+		before = append(before, read())
+		<-wire.found
+	}
+	go func() {
+		for range wire.found { // whoever is impatient has a statement of its own
+		}
+	}()
+	for units := range card.Amount(3) { // each read is asked for after another change
+		received(t, other, c, units+1)
+		after = append(after, read())
+		time.Sleep(20 * time.Millisecond) // long enough to wait, or to share what it must not
+	}
+	close(wire.returns)
+	for _, answers := range before {
+		if got := <-answers; got.err != nil || got.card.Received != 0 {
+			t.Errorf("asked before the change: %+v", got)
+		}
+	}
+	for i, answers := range after {
+		if got := <-answers; got.err != nil || got.card.Received < card.Amount(i+1) {
+			t.Errorf("asked after change %d: %+v", i+1, got)
+		}
+	}
+}
+
+// One connection that is stuck delays other readers for a moment only.
+func TestCardByUUID_WaitsOnlySoLongForTheStatementsOfOthers(t *testing.T) {
+	_, url := onPostgres(t)
+	s, wire := openSlow(t, url)
+	c := insertCard(t, s, newCard(newAccount(t, s)))
+	var stuck sync.WaitGroup
+	for range store.ReadsAtOnce {
+		stuck.Go(func() { _, _ = s.CardByUUID(t.Context(), c.AccountID, c.UUID) })
+		<-wire.found
+	}
+	read := make(chan error, 1)
+	go func() {
+		_, err := s.CardByUUID(t.Context(), c.AccountID, c.UUID)
+		read <- err
+	}()
+	<-wire.found // it has a statement of its own
+	wire.returns <- struct{}{}
+	wire.returns <- struct{}{}
+	wire.returns <- struct{}{}
+	check(t, <-read)
+	stuck.Wait()
+}
