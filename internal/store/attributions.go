@@ -104,18 +104,9 @@ const (
 )
 
 // Unattributed returns the counted transfers to addresses of no card of which nothing was decided, last seen first, at most limit.
-func (s *Store) Unattributed(ctx context.Context, limit int) (found []card.Transfer, err error) {
-	err = s.inSnapshot(ctx, func(t *tx) error {
-		// PostgreSQL expects to look at many more transfers than there are, and would spend a second on compiling the statement.
-		if s.dialect.interpret != "" {
-			if _, err := s.exec(ctx, t.t, "set", s.dialect.interpret); err != nil {
-				return err
-			}
-		}
-		found, err = t.transfers(ctx, selectTransfers+" t WHERE t.counted AND NOT t.attributed AND "+isStray+" AND NOT "+isAttributed+lastSeen+" LIMIT ?", limit)
-		return err
-	})
-	return found, err
+func (s *Store) Unattributed(ctx context.Context, limit int) ([]card.Transfer, error) {
+	t := &tx{s: s, t: s.r}
+	return t.transfers(ctx, selectTransfers+" t WHERE t.counted AND NOT t.attributed AND "+isStray+" AND NOT "+isAttributed+lastSeen+" LIMIT ?", limit)
 }
 
 // Strays returns the transfers that came to addresses of no card, also those that left the chain and those of which something was decided

@@ -93,11 +93,6 @@ type reading struct {
 func (s *Store) ReadBooks(ctx context.Context, full bool, progress func(operator.Progress)) (operator.Reading, error) {
 	var r *reading
 	err := s.inSnapshot(ctx, func(t *tx) error {
-		if s.dialect.interpret != "" { // compiling the statement of a piece would take longer than running it
-			if _, err := s.exec(ctx, t.t, "set", s.dialect.interpret); err != nil {
-				return err
-			}
-		}
 		r = &reading{t: t, full: full, progress: progress, found: map[dayOf]daySums{}, again: map[dayID]bool{}, wrong: map[dayID]bool{}, doubts: newDoubts()}
 		for _, step := range []func(context.Context) error{r.begin, r.readNotes, r.readKept, r.readDays, r.doubtCards, r.doubtDays, r.doubtOthers, r.readWaiting} {
 			if err := step(ctx); err != nil {

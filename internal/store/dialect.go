@@ -34,7 +34,6 @@ type dialect struct {
 	hasTable   string             // whether there is a table of that name
 	jsonRows   string             // makes a JSON array of arrays of rows; the values in parentheses, and one more parenthesis, follow
 	arrays     bool               // whether one parameter can be a whole column of values
-	interpret  string             // has no statement of a transaction compiled
 	samples    bool               // whether the planner takes rows in any order to be a random sample (part.sql)
 	classify   func(error) class
 
@@ -153,7 +152,6 @@ var postgres = dialect{
 	hasTable:   "SELECT to_regclass(?) IS NOT NULL",
 	jsonRows:   "json_agg(json_build_array",
 	arrays:     true,
-	interpret:  "SET LOCAL jit = off",
 	samples:    true,
 	skipLocked: " FOR NO KEY UPDATE OF q SKIP LOCKED",
 	awaitReplication: `SELECT CASE WHEN current_setting('synchronous_standby_names') <> ''

@@ -28,11 +28,6 @@ func (s *Store) Figures(ctx context.Context) (operator.Figures, error) {
 		return f, err
 	}
 	err = s.inSnapshot(ctx, func(t *tx) error {
-		if s.dialect.interpret != "" { // compiling a statement would take longer than running it
-			if _, err := s.exec(ctx, t.t, "set", s.dialect.interpret); err != nil {
-				return err
-			}
-		}
 		for _, read := range []func(context.Context, *operator.Figures) error{t.coinFigures, t.moneyFigures, t.intentFigures, t.quoteFigures, t.deliveryFigures} {
 			if err := read(ctx, &f); err != nil {
 				return err

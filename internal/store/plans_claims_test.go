@@ -40,3 +40,27 @@ func TestPlans_AClaimDoesNotReadAllThatIsDue(t *testing.T) {
 		}
 	})
 }
+
+// When a receiver fails, far more becomes due than statistics know of, at the worst of times to read all of it every second.
+func TestPlans_AClaimOfWebhooksDoesNotReadAllThatIsDue(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("left out by -short: needs PostgreSQL")
+	}
+	url := databases.Postgres(t)
+	const cards = 5000
+	fillPlans(t, url, cards)
+	db := rig.OpenSQL(t, url)
+	execPlans(t, db, "UPDATE deliveries SET state = 'delivered', due_at = NULL")
+	execPlans(t, db, "VACUUM ANALYZE")
+	execPlans(t, db, "UPDATE deliveries SET state = 'pending', due_at = 0 WHERE seq <= "+fmt.Sprint(cards/4)) // of two webhooks
+	m := measure(t, url, cards, func(c *calls) {
+		c.do("ClaimWebhooks", func(ctx context.Context) error { return first(c.s.ClaimWebhooks(ctx, time.Now(), 1, time.Hour)) })
+	})
+	if len(m.all) != 1 {
+		t.Errorf("%d statements were measured", len(m.all))
+	}
+	for _, s := range m.dear() {
+		t.Errorf("reads too much: %s", s)
+	}
+}

@@ -33,8 +33,8 @@ func TestPgBouncer_SessionModeWorks(t *testing.T) {
 	// The settings are in force although PgBouncer does not pass them on.
 	var settings string
 	check(t, s.Scalar(t.Context(), &settings, `SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings
-		WHERE name IN ('client_min_messages', 'statement_timeout', 'idle_in_transaction_session_timeout')`))
-	if settings != "client_min_messages=warning idle_in_transaction_session_timeout=65000 statement_timeout=60000" {
+		WHERE name IN ('client_min_messages', 'jit', 'statement_timeout', 'idle_in_transaction_session_timeout')`))
+	if settings != "client_min_messages=warning idle_in_transaction_session_timeout=65000 jit=off statement_timeout=60000" {
 		t.Error(settings)
 	}
 }

@@ -19,6 +19,10 @@ var errUnreplicated = errors.New("committed, but perhaps not replicated")
 // errConnect marks errors of connecting: whatever the reason, the database can't be reached.
 var errConnect = errors.New("connect")
 
+// interpret has no statement compiled, which takes longer than to run any. PostgreSQL compiles those of which it expects a lot, such as one that
+// inserts up to a thousand cards of accounts that may have many open. It is no startup parameter, which each PgBouncer had to be told of.
+const interpret = "SET SESSION jit = off;"
+
 // sessions makes the connections of a pool. It implements driver.Connector.
 type sessions struct {
 	*pq.Connector
@@ -39,11 +43,13 @@ func (all *sessions) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	s := &session{conn: c.(conn), wire: attempt.wire, all: all, generation: generation, kept: map[string]*keptStatement{}}
 	pq.SetNoticeHandler(c, s.notice)
-	if settings := all.settings.Load(); settings != nil {
-		if _, err := s.ExecContext(ctx, *settings, nil); err != nil {
-			_ = s.Close()
-			return nil, fmt.Errorf("%w: %w", errConnect, err)
-		}
+	settings := interpret
+	if others := all.settings.Load(); others != nil {
+		settings += *others
+	}
+	if _, err := s.ExecContext(ctx, settings, nil); err != nil {
+		_ = s.Close()
+		return nil, fmt.Errorf("%w: %w", errConnect, err)
 	}
 	if s.timeline, err = s.askTimeline(ctx); err == nil && all.timelines.leftBehind(s.timeline, time.Now()) {
 		err = errLeftBehind

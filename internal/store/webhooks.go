@@ -116,7 +116,8 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id uuid.UUID) error 
 	return err
 }
 
-// ClaimWebhooks implements webhook.Store. Each claim increments the fence. A claim whose reply is lost expires after its ttl.
+// ClaimWebhooks implements webhook.Store. Each claim increments the fence. A claim whose reply is lost expires after its ttl. Whether something
+// is due is no EXISTS, which PostgreSQL may make a join: of all that is due, if it believes that to be little.
 func (s *Store) ClaimWebhooks(ctx context.Context, now time.Time, n int, ttl time.Duration) ([]*webhook.Claim, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestClaim)
 	defer cancel()
@@ -128,7 +129,7 @@ func (s *Store) ClaimWebhooks(ctx context.Context, now time.Time, n int, ttl tim
 	clock := "(SELECT " + s.dialect.now + ")"
 	err := s.list(ctx, s.w, &found, "claim webhooks", `UPDATE webhooks SET fence = fence + 1, claimed_until = `+clock+` + ?
 		WHERE id IN (SELECT q.id FROM webhooks q WHERE q.enabled AND q.claimed_until <= `+clock+` AND q.paused_until <= ?
-			AND EXISTS (SELECT 1 FROM deliveries d WHERE d.webhook_id = q.id AND d.due_at <= ?)
+			AND (SELECT d.seq FROM deliveries d WHERE d.webhook_id = q.id AND d.due_at <= ? LIMIT 1) IS NOT NULL
 			ORDER BY q.failures, q.claimed_until LIMIT ?`+s.dialect.skipLocked+`)
 		RETURNING `+webhookColumns+`, failures, fence`, ttl.Milliseconds(), now.UnixMilli(), now.UnixMilli(), n)
 	claims := make([]*webhook.Claim, len(found))
