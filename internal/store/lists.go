@@ -107,16 +107,22 @@ func (s *Store) cards(ctx context.Context, on runner, operation, columns string,
 	}
 }
 
+// pagesOf returns the parts that match a filter, and what runs the statements of their pages.
+func (s *Store) pagesOf(filter order.Filter) (runner, []part) {
+	parts := s.thatMatch(filter)
+	if len(parts) == 1 && len(parts[0].equal) == 1 { // all cards of an account, which have hundreds of pages
+		return often{s.r}, parts
+	}
+	return s.r, parts
+}
+
 // Cards implements order.Store. The cards have what their clients see; the rest is as if nothing was stored.
 func (s *Store) Cards(ctx context.Context, filter order.Filter) ([]*card.Card, error) {
 	beyond, none := begin(filter)
 	if none {
 		return nil, nil
 	}
-	on, parts := runner(s.r), s.thatMatch(filter)
-	if len(parts) == 1 && len(parts[0].equal) == 1 { // all cards of an account, which have hundreds of pages
-		on = often{s.r}
-	}
+	on, parts := s.pagesOf(filter)
 	cards, err := s.cards(ctx, on, "select cards", cardsListed+cardsElsewhere+ownSelected, parts, true, beyond, filter.Limit)
 	cards = sinceAfter(cards, filter, func(c *card.Card) uuid.UUID { return c.UUID })
 	if filter.Tagged {

@@ -18,16 +18,16 @@ import (
 
 // changing is an expression for that part of card c, without its transfers, that may change. The tip matters only where something has arrived.
 const changing = changingBefore + `CASE WHEN c.received > 0 OR c.height > 0 THEN COALESCE((SELECT k.height FROM chains k WHERE k.currency = c.currency), 0) ELSE 0 END` +
-	changingAfter + ` || ' ' ||
-	CASE WHEN c.status = 'generated' AND (SELECT s.card_uuid FROM credentials s WHERE s.card_uuid = c.uuid) IS NOT NULL THEN 1 ELSE 0 END || ' ' ||
-	CASE WHEN c.refunded > 0 THEN COALESCE(` + refundedAt + `, 0) ELSE 0 END || ' ' || CASE WHEN c.refunded > 0 THEN COALESCE(` + refundTxID + `, '') ELSE '' END || ' ' || ` + refused
+	changingAfter + `,
+	CASE WHEN c.status = 'generated' AND (SELECT s.card_uuid FROM credentials s WHERE s.card_uuid = c.uuid) IS NOT NULL THEN 1 ELSE 0 END,
+	CASE WHEN c.refunded > 0 THEN COALESCE(` + refundedAt + `, 0) ELSE 0 END, CASE WHEN c.refunded > 0 THEN COALESCE(` + refundTxID + `, '') ELSE '' END, ` + refused + ")"
 
 // changingAlone is what changing is of a card to which nothing has happened (cardReader).
-const changingAlone = changingBefore + "0" + changingAfter + " || ' 0 0  0'"
+const changingAlone = changingBefore + "0" + changingAfter + ", 0, 0, '', 0)"
 
 const (
-	changingBefore = `c.uuid || ' ' || c.status || ' ' || c.payment_state || ' ' || c.received || ' ' || c.settled || ' ' || c.height || ' ' || `
-	changingAfter  = ` || ' ' || c.accepted || ' ' || c.refunded || ' ' || c.written_off || ' ' || COALESCE(c.canceled_at, 0) || ' ' || COALESCE(c.credentials_purged_at, 0)`
+	changingBefore = "concat_ws(' ', c.uuid, c.status, c.payment_state, c.received, c.settled, c.height, "
+	changingAfter  = ", c.accepted, c.refunded, c.written_off, COALESCE(c.canceled_at, 0), COALESCE(c.credentials_purged_at, 0)"
 )
 
 // changingOf returns what changing is of a card that was read.
@@ -95,9 +95,10 @@ func (s *Store) PageTags(ctx context.Context, filter order.Filter) ([]string, er
 	if none {
 		return nil, nil
 	}
-	query, args := page(s.dialect, changing, "", s.thatMatch(filter), true, beyond, filter.Limit)
+	on, parts := s.pagesOf(filter)
+	query, args := page(s.dialect, changing, "", parts, true, beyond, filter.Limit)
 	var found [][]byte
-	err := s.list(ctx, s.r, &found, "select tags of cards", query, args...)
+	err := s.list(ctx, on, &found, "select tags of cards", query, args...)
 	found = sinceAfter(found, filter, func(x []byte) uuid.UUID { return uuid.Must(uuid.ParseBytes(x[:36])) })
 	tags := make([]string, len(found))
 	for i, x := range found {
