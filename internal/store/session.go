@@ -19,8 +19,9 @@ var errUnreplicated = errors.New("committed, but perhaps not replicated")
 // errConnect marks errors of connecting: whatever the reason, the database can't be reached.
 var errConnect = errors.New("connect")
 
-// interpret has no statement compiled, which takes longer than to run any. PostgreSQL compiles those of which it expects a lot, such as one that
-// inserts up to a thousand cards of accounts that may have many open. It is no startup parameter, which each PgBouncer had to be told of.
+// interpret has statements interpreted. PostgreSQL compiles those that it expects to take long, such as one that inserts a thousand cards of
+// accounts with many open ones, and compiling takes longer than running any of ours. As a startup parameter, it would stop at every PgBouncer
+// that was not told of it.
 const interpret = "SET SESSION jit = off;"
 
 // sessions makes the connections of a pool. It implements driver.Connector.
