@@ -116,44 +116,64 @@ func Queued(s *Store) int {
 	return s.inserts.sent + len(s.inserts.waiting)
 }
 
+// sharing is reads of any row.
+type sharing interface {
+	hold()
+	waits() int
+	proceed()
+	readTogether(account uuid.UUID, ids []uuid.UUID) error
+}
+
+func (s *Store) sharing() []sharing {
+	cards, tags := &s.hot.cardByUUID, &s.hot.cardTag
+	return []sharing{&cards.alone, &cards.whole, &tags.alone, &tags.whole}
+}
+
 // HoldReads has those who read single cards wait, with all patience, until release is called. waiting returns how many do.
 func HoldReads(s *Store) (waiting func() int, release func()) {
-	cards, tags := &s.hot.cardByUUID, &s.hot.cardTag
-	cards.alone.patience, cards.whole.patience, tags.alone.patience, tags.whole.patience = time.Hour, time.Hour, time.Hour, time.Hour
-	for range readsAtOnce {
-		cards.alone.begin(nil)
-		cards.whole.begin(nil)
-		tags.alone.begin(nil)
-		tags.whole.begin(nil)
+	for _, r := range s.sharing() {
+		r.hold()
 	}
-	waiting = func() int {
-		cards.alone.mu.Lock()
-		defer cards.alone.mu.Unlock()
-		tags.alone.mu.Lock()
-		defer tags.alone.mu.Unlock()
-		return len(cards.alone.waiting) + len(tags.alone.waiting)
+	waiting = func() (n int) {
+		for _, r := range s.sharing() {
+			n += r.waits()
+		}
+		return n
 	}
 	return waiting, func() {
-		for range readsAtOnce {
-			cards.alone.proceed()
-			cards.whole.proceed()
-			tags.alone.proceed()
-			tags.whole.proceed()
+		for _, r := range s.sharing() {
+			for range readsAtOnce {
+				r.proceed()
+			}
 		}
 	}
+}
+
+func (r *reads[R]) hold() {
+	r.patience = time.Hour
+	for range readsAtOnce {
+		r.begin(nil)
+	}
+}
+
+func (r *reads[R]) waits() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.waiting)
 }
 
 // Arrays reports whether the database takes arrays.
 func Arrays(s *Store) bool { return s.dialect.arrays }
 
 // ReadTogether reads cards, and their tags, each by one statement for all of them.
-func ReadTogether(s *Store, account uuid.UUID, ids ...uuid.UUID) error {
-	cards, tags := &s.hot.cardByUUID, &s.hot.cardTag
-	return errors.Join(readTogether(&cards.alone, account, ids), readTogether(&cards.whole, account, ids),
-		readTogether(&tags.alone, account, ids), readTogether(&tags.whole, account, ids))
+func ReadTogether(s *Store, account uuid.UUID, ids ...uuid.UUID) (err error) {
+	for _, r := range s.sharing() {
+		err = errors.Join(err, r.readTogether(account, ids))
+	}
+	return err
 }
 
-func readTogether[R oneRow](r *reads[R], account uuid.UUID, ids []uuid.UUID) (err error) {
+func (r *reads[R]) readTogether(account uuid.UUID, ids []uuid.UUID) (err error) {
 	some := make([]*read[R], len(ids))
 	for i, id := range ids {
 		some[i] = &read[R]{of: cardKey{account, id}, done: make(chan struct{})}
