@@ -34,9 +34,6 @@ func plans(t *testing.T, tx *store.Tx, text string) (statements, uses int) {
 
 func TestOften_AStatementIsPreparedAnewAfterSoManyUses(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("left out by -short: needs PostgreSQL")
-	}
 	check(t, onSession(t, databases.Postgres(t))(func(tx *store.Tx) error {
 		want, most := 0, store.FirstUses
 		for i := range 2*store.MostUses + 2 {
@@ -61,9 +58,6 @@ func TestOften_AStatementIsPreparedAnewAfterSoManyUses(t *testing.T) {
 
 func TestOften_ASessionKeepsSoMany(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("left out by -short: needs PostgreSQL")
-	}
 	check(t, onSession(t, databases.Postgres(t))(func(tx *store.Tx) error {
 		var nothing []int
 		for i := range 2 * store.MostKept {
@@ -79,9 +73,6 @@ func TestOften_ASessionKeepsSoMany(t *testing.T) {
 // A table may be small when a statement is planned for all values, and large when it is run for many of them.
 func TestOften_AStatementForManyValuesIsPlannedForThem(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("left out by -short: needs PostgreSQL")
-	}
 	check(t, onSession(t, databases.Postgres(t))(func(tx *store.Tx) error {
 		for _, some := range []int{store.LongestKept - 2, store.LongestKept - 1} {
 			var got []int
@@ -96,9 +87,6 @@ func TestOften_AStatementForManyValuesIsPlannedForThem(t *testing.T) {
 
 func TestOften_ATypeThatAnotherChangedIsSeenTheSecondTime(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("left out by -short: needs PostgreSQL")
-	}
 	url := databases.Postgres(t)
 	other := rig.OpenSQL(t, url)
 	inTx := onSession(t, url)

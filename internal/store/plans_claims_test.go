@@ -44,9 +44,6 @@ func TestPlans_AClaimDoesNotReadAllThatIsDue(t *testing.T) {
 // When a receiver fails, far more becomes due than statistics know of, at the worst of times to read all of it every second.
 func TestPlans_AClaimOfWebhooksDoesNotReadAllThatIsDue(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("left out by -short: needs PostgreSQL")
-	}
 	url := databases.Postgres(t)
 	const cards = 5000
 	fillPlans(t, url, cards)

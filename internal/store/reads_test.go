@@ -23,9 +23,6 @@ import (
 func onPostgres(t *testing.T) (*store.Store, string) {
 	t.Helper()
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("left out by -short: needs PostgreSQL")
-	}
 	url := databases.Postgres(t)
 	return open(t, url), url
 }
