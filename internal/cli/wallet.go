@@ -11,6 +11,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/settle"
 )
 
 type walletCheckCommand struct {
@@ -103,7 +104,7 @@ func (c walletRescanCommand) Run(ctx context.Context, g *globals) error {
 		return hint(fmt.Errorf("%q is not the code of a currency", c.Currency), "it is one of: %s", coinVars()["coins"])
 	}
 	return g.office(ctx, func(o office) error {
-		err := o.db.RequestRescan(ctx, c.Currency, "an operator asked for it", c.Believe)
+		err := o.db.AskForRescan(ctx, c.Currency, c.Believe)
 		if errors.Is(err, card.ErrNoRow) {
 			return hint(fmt.Errorf("%q has no wallet yet", c.Currency), "start a worker first: cardmint serve")
 		}
@@ -116,7 +117,7 @@ func (c walletRescanCommand) Run(ctx context.Context, g *globals) error {
 		defer cancel()
 		every := time.NewTicker(time.Second)
 		defer every.Stop()
-		said := "an operator asked for it"
+		said := settle.Asked
 		for c.Wait > 0 {
 			cursor, err := o.db.Cursor(ctx, coin.Currency)
 			if err != nil {

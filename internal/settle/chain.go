@@ -149,7 +149,7 @@ type Cursor struct {
 	Tip          card.Tip
 	Deep         card.Tip // see View; without its time
 	LowestLocked int64    // height of the lowest transfer, within the coin's lock horizon, that is counted and locked; 0 if there is none
-	// Rescan is the reason for a pending rescan, and its progress; "" if none is pending.
+	// Rescan is the reason for a pending rescan, and its progress; "" if none is pending, and Asked if an operator asks for one.
 	Rescan string
 	// Newest is the position of the newest stored address; NoPosition if there is none.
 	Newest int64

@@ -346,9 +346,7 @@ func TestWatcher_WhatAWalletForgotIsFoundWithinARound(t *testing.T) {
 				if chain.last.Since != 0 {
 					t.Errorf("after a rescan it read above %d", chain.last.Since)
 				}
-				if note := s.pending(); note != "" {
-					t.Errorf("a rescan is pending: %s", note)
-				}
+				s.wantNonePending()
 			})
 		})
 	}

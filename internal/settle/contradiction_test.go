@@ -72,9 +72,7 @@ func TestWatcher_WhatChangedInABlockThatIsStillThereIsNotBelieved(t *testing.T) 
 				wallet.tell = nil
 				check(t, w.Tick(t.Context()))
 				s.want(issued, card.Generated, card.Paid, coin, 34)
-				if note := s.pending(); note != "" {
-					t.Errorf("a rescan is pending: %s", note)
-				}
+				s.wantNonePending()
 			})
 		})
 	}
@@ -90,7 +88,7 @@ func TestWatcher_AnOperatorMayBelieveAnotherAmount(t *testing.T) {
 		if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWalletLost) {
 			t.Errorf("error %v", err)
 		}
-		check(t, s.store.RequestRescan(t.Context(), "monero", "an operator asked", true))
+		check(t, s.store.AskForRescan(t.Context(), "monero", true))
 		check(t, w.Tick(t.Context()))
 		s.want(c, card.Generated, card.Reversed, coin/2, 10)
 		check(t, w.Tick(t.Context())) // it is what is stored now

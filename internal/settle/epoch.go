@@ -220,9 +220,9 @@ func (w *Watcher) lookBack(ctx context.Context, p *beginning) error {
 	case !p.lacked:
 		return nil
 	case p.back:
-		return w.store.RequestRescan(ctx, w.currency, "the wallet went back with the database, and may have missed payments to addresses that it made again", false)
+		return w.store.RequestRescan(ctx, w.currency, "the wallet went back with the database, and may have missed payments to addresses that it made again")
 	case p.lost < runwaySeconds*time.Second:
-		return w.store.RequestRescan(ctx, w.currency, "the wallet lacked addresses of the last minutes; if it was restored, it may have missed payments to them", false)
+		return w.store.RequestRescan(ctx, w.currency, "the wallet lacked addresses of the last minutes; if it was restored, it may have missed payments to them")
 	}
 	w.log.WarnContext(ctx, "the wallet has just made addresses that it may have made before; if it was restored, it may have missed payments to them: "+
 		"run 'cardmint wallet rescan'", "currency", w.currency, "after", p.from, "up_to", p.target)

@@ -155,7 +155,7 @@ func TestWatcher_MoneroWhatAWalletShowedWronglyIsUncountedOnlyIfAnOperatorSaysSo
 		s.refuses(card.ErrWalletLost)
 		s.refuses(card.ErrWalletLost) // it has looked through the whole chain, but may have begun too late
 		s.unchanged(before)
-		check(t, s.store.RequestRescan(t.Context(), "monero", "it never came", true))
+		check(t, s.store.AskForRescan(t.Context(), "monero", true))
 		s.recovers()
 		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
 		s.wantIssued(0)

@@ -2,6 +2,7 @@ package settle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,7 +16,11 @@ func (w *Watcher) compareWallet(ctx context.Context) error {
 		return err
 	}
 	held, release := w.hold(ctx)
-	if err := release(w.chain.Holds(held, *pool.Newest)); err != nil {
+	err = release(w.chain.Holds(held, *pool.Newest))
+	if errors.Is(err, card.ErrWalletLost) {
+		w.recoveredAt = time.Time{} // to rescan, it made its addresses again: it has lost them since
+	}
+	if err != nil {
 		return fmt.Errorf("check address pool: %w", err)
 	}
 	return nil

@@ -35,10 +35,9 @@ type Store interface {
 	// DistrustPool stops handing out addresses until CheckedPool records that the wallet has them again.
 	DistrustPool(ctx context.Context, currency string) error
 
-	// RequestRescan requests a rescan by the currency's wallet; a no-op if one is pending, except that believe then applies to that one.
-	// With believe, transfers that the wallet still lacks after the rescan are un-counted, and those that it shows otherwise changed. The error is card.ErrNoRow if the currency
-	// has no wallet yet.
-	RequestRescan(ctx context.Context, currency, reason string, believe bool) error
+	// RequestRescan requests a rescan by the currency's wallet; a no-op if one is pending. The error is card.ErrNoRow if the currency has no
+	// wallet yet. An operator's request is Asked.
+	RequestRescan(ctx context.Context, currency, reason string) error
 	// NoteRescan records the progress of the pending rescan.
 	NoteRescan(ctx context.Context, currency, progress string) error
 

@@ -8,7 +8,11 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// recoverEvery is the shortest time between two rescans if the first did not help.
+// Asked is the reason for a rescan that an operator asks for. The next pass does it, however recently the wallet rescanned: the operator may
+// have mended the wallet since.
+const Asked = "an operator asked for it"
+
+// recoverEvery is the shortest time between two rescans if the first did not help and nobody asks.
 const recoverEvery = time.Hour
 
 // mend has the wallet rescan its chain if a rescan was requested, and keeps the lease meanwhile. The pass then applies what the wallet
@@ -18,7 +22,8 @@ func (w *Watcher) mend(ctx context.Context, cursor Cursor) error {
 		w.recoveredAt = time.Time{} // the last rescan helped: the next one need not wait
 		return nil
 	}
-	if !w.recoveredAt.IsZero() && w.cfg.Now().Sub(w.recoveredAt) < recoverEvery {
+	asked := cursor.Rescan == Asked && !cursor.Believe // to believe the wallet, one that was in vain is enough
+	if !asked && !w.recoveredAt.IsZero() && w.cfg.Now().Sub(w.recoveredAt) < recoverEvery {
 		return nil // the wallet may show enough by now
 	}
 	w.recoveredAt = time.Time{}
@@ -28,12 +33,18 @@ func (w *Watcher) mend(ctx context.Context, cursor Cursor) error {
 	}
 	started := w.cfg.Now()
 	w.log.WarnContext(ctx, "wallet rescans its chain", "currency", w.currency, "reason", cursor.Rescan)
-	progress := func(text string) {
-		w.log.InfoContext(ctx, "wallet is recovering", "currency", w.currency, "progress", text)
-		w.note(fmt.Errorf("%w: it has been recovering since %s: %s", card.ErrWalletLost, started.UTC().Format(time.RFC3339), text))
+	record := func(text string) {
 		if err := w.store.NoteRescan(ctx, w.currency, text); err != nil {
 			w.log.WarnContext(ctx, "record rescan progress", "error", err)
 		}
+	}
+	progress := func(text string) {
+		w.log.InfoContext(ctx, "wallet is recovering", "currency", w.currency, "progress", text)
+		w.note(fmt.Errorf("%w: it has been recovering since %s: %s", card.ErrWalletLost, started.UTC().Format(time.RFC3339), text))
+		record(text)
+	}
+	if asked {
+		record("a worker has begun") // what was asked for is done once
 	}
 	// If another process gets the lease, this call is cancelled. The wallet itself carries on, whether or not anybody waits for it.
 	held, release := w.hold(ctx)

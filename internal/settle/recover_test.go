@@ -3,6 +3,7 @@ package settle_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 type ailing struct {
 	settle.Chain
 	lost    bool
+	lacks   error // says which address is missing; nil if none is
 	rescans int
 	rescan  func(progress func(string)) error // nil: nothing happens
 }
@@ -26,6 +28,13 @@ func (a *ailing) Scan(ctx context.Context, q settle.Query) (settle.View, error) 
 		return emptied{a.Chain}.Scan(ctx, q)
 	}
 	return a.Chain.Scan(ctx, q)
+}
+
+func (a *ailing) Holds(ctx context.Context, newest settle.Address) error {
+	if a.lacks != nil {
+		return a.lacks
+	}
+	return a.Chain.Holds(ctx, newest)
 }
 
 func (a *ailing) Recover(_ context.Context, _ string, _ *settle.Address, progress func(string)) error {
@@ -53,7 +62,7 @@ func (s *shop) pending() string {
 
 func (s *shop) requestRescan() {
 	s.t.Helper()
-	check(s.t, s.store.RequestRescan(s.t.Context(), "monero", "an operator asked", false))
+	check(s.t, s.store.AskForRescan(s.t.Context(), "monero", false))
 }
 
 func TestWatcher_AWalletRescansOnlyIfItIsAskedToAndOnlyOnce(t *testing.T) {
@@ -68,33 +77,52 @@ func TestWatcher_AWalletRescansOnlyIfItIsAskedToAndOnlyOnce(t *testing.T) {
 		for range 3 {
 			check(t, w.Tick(t.Context()))
 			wallet.wantRescans(t, 1)
-			if reason := s.pending(); reason != "" {
-				t.Errorf("a rescan is pending: %s", reason)
-			}
+			s.wantNonePending()
 		}
 		s.want(c, card.AwaitingPayment, card.Paid, coin, 10)
 	})
 }
 
-func TestWatcher_ARescanThatDidNotHelpIsRepeatedAfterAnHour(t *testing.T) {
+// onLost runs f on each database, for a card that is issued and a wallet that has lost its payment since. loses makes a pass that finds
+// the wallet lost, after which it must have rescanned so many times.
+func onLost(t *testing.T, f func(s *shop, c *card.Card, wallet *ailing, w *settle.Watcher, loses func(rescans int))) {
+	t.Helper()
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.pay(c, coin, 10)
 		s.settle()
 		wallet := &ailing{Chain: s.chain, lost: true}
 		w := s.watch(wallet, settle.Config{FillBatch: 200})
-		loses := func(rescans int) {
+		f(s, c, wallet, w, func(rescans int) {
 			t.Helper()
 			if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWalletLost) {
 				t.Errorf("error %v", err)
 			}
 			wallet.wantRescans(t, rescans)
-		}
+		})
+	})
+}
+
+func (s *shop) wantInVain() {
+	s.t.Helper()
+	if note := s.pending(); !strings.HasPrefix(note, "a rescan did not help: ") {
+		s.t.Errorf("an operator reads %q", note)
+	}
+}
+
+func (s *shop) wantNonePending() {
+	s.t.Helper()
+	if reason := s.pending(); reason != "" {
+		s.t.Errorf("a rescan is pending: %s", reason)
+	}
+}
+
+func TestWatcher_ARescanThatDidNotHelpIsRepeatedAfterAnHour(t *testing.T) {
+	onLost(t, func(s *shop, c *card.Card, wallet *ailing, w *settle.Watcher, loses func(int)) {
+		t := s.t
 		loses(0) // this pass requests the rescan
 		loses(1)
-		if note := s.pending(); !strings.HasPrefix(note, "a rescan did not help: ") {
-			t.Errorf("an operator reads %q", note)
-		}
+		s.wantInVain()
 		s.now = s.now.Add(time.Hour - time.Millisecond)
 		loses(1)
 		s.now = s.now.Add(time.Millisecond)
@@ -108,6 +136,44 @@ func TestWatcher_ARescanThatDidNotHelpIsRepeatedAfterAnHour(t *testing.T) {
 		wallet.lost = true
 		loses(2)
 		loses(3) // after one that helped, the next need not wait
+	})
+}
+
+func TestWatcher_AnOperatorNeedNotWaitUntilARescanIsRepeated(t *testing.T) {
+	onLost(t, func(s *shop, c *card.Card, wallet *ailing, w *settle.Watcher, loses func(int)) {
+		t := s.t
+		loses(0)
+		loses(1)
+		s.requestRescan() // an operator has made the wallet again, with too late a height
+		loses(2)
+		loses(2)
+		s.wantInVain()
+		wallet.rescan = func(func(string)) error { // it was made once more, and shows everything once it has rescanned
+			wallet.lost = false
+			return nil
+		}
+		s.requestRescan()
+		check(t, w.Tick(t.Context()))
+		wallet.wantRescans(t, 3)
+		s.wantNonePending()
+		s.want(c, card.Generated, card.Paid, coin, 10)
+	})
+}
+
+// A wallet can lose everything between a rescan and the pass over what it shows then.
+func TestWatcher_AWalletThatLosesItsAddressesRescansHoweverRecentlyItDid(t *testing.T) {
+	onLost(t, func(s *shop, c *card.Card, wallet *ailing, w *settle.Watcher, loses func(int)) {
+		t := s.t
+		wallet.lacks = fmt.Errorf("%w: it has no address 7", card.ErrWalletLost)
+		for rescans := range 4 {
+			loses(rescans)
+		}
+		wallet.rescan = func(func(string)) error {
+			wallet.lacks, wallet.lost = nil, false
+			return nil
+		}
+		check(t, w.Tick(t.Context()))
+		s.want(c, card.Generated, card.Paid, coin, 10)
 	})
 }
 
@@ -130,7 +196,7 @@ func TestWatcher_ARescanIsLoggedAndShownWhileItLasts(t *testing.T) {
 		check(t, w.Tick(t.Context()))
 		check(t, w.Health())
 		heard.want(t,
-			`level=WARN msg="wallet rescans its chain" currency=monero reason="an operator asked"`,
+			`level=WARN msg="wallet rescans its chain" currency=monero reason="an operator asked for it"`,
 			`level=INFO msg="wallet is recovering" currency=monero progress="block 7 of 9"`,
 			`level=INFO msg="wallet has recovered" currency=monero took=1m30s`)
 	})
@@ -167,13 +233,12 @@ func TestWatcher_ARescanGoesOnThoughItsProgressCanNotBeRecorded(t *testing.T) {
 		s.requestRescan()
 		check(t, w.Tick(t.Context()))
 		heard.want(t,
-			`level=WARN msg="wallet rescans its chain" currency=monero reason="an operator asked"`,
+			`level=WARN msg="wallet rescans its chain" currency=monero reason="an operator asked for it"`,
+			`level=WARN msg="record rescan progress" error="connection reset by peer"`,
 			`level=INFO msg="wallet is recovering" currency=monero progress="block 7 of 9"`,
 			`level=WARN msg="record rescan progress" error="connection reset by peer"`,
 			`level=INFO msg="wallet has recovered" currency=monero took=0s`)
-		if reason := s.pending(); reason != "" {
-			t.Errorf("a rescan is pending: %s", reason)
-		}
+		s.wantNonePending()
 	})
 }
 

@@ -120,8 +120,8 @@ type Watcher struct {
 	known        []card.Tip // applied tips that are still part of the chain, newest first
 	round        round
 	seen         Report // of the pass that runs, or the last one
-	// recoveredAt is when the wallet last rescanned its chain. It does not rescan again within recoverEvery: if the rescan did not help,
-	// an operator has to.
+	// recoveredAt is when the wallet last rescanned its chain, for a reason that may still be there. It does not do so again by itself within
+	// recoverEvery.
 	recoveredAt time.Time
 
 	health struct { // has its own mutex, so that Health answers while a Tick hangs
@@ -212,7 +212,7 @@ func (w *Watcher) react(ctx context.Context, err error) error {
 			return errors.Join(err, w.store.NoteRescan(ctx, w.currency,
 				"a rescan did not help: "+err.Error()+"; was the wallet restored from too late a height? If the money never came, or the wallet is right now: cardmint wallet rescan --believe"))
 		}
-		return errors.Join(err, w.store.RequestRescan(ctx, w.currency, err.Error(), false))
+		return errors.Join(err, w.store.RequestRescan(ctx, w.currency, err.Error()))
 	}
 	return err
 }

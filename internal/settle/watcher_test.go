@@ -335,7 +335,7 @@ func TestWatcher_MoneyThatIsMissingThoughItsBlockIsThereIsUncountedOnlyOnAnOpera
 			}
 		}
 		s.want(c, card.AwaitingPayment, card.Confirming, coin, 5)
-		check(t, s.store.RequestRescan(t.Context(), "monero", "it never came", true))
+		check(t, s.store.AskForRescan(t.Context(), "monero", true))
 		check(t, w.Tick(t.Context()))
 		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
 		check(t, w.Close(t.Context()))

@@ -164,11 +164,17 @@ func (s *Store) DistrustPool(ctx context.Context, currency string) error {
 }
 
 // RequestRescan implements settle.Store.
-func (s *Store) RequestRescan(ctx context.Context, currency, reason string, believe bool) error {
-	set, args := "rescan = COALESCE(rescan, ?)", []any{reason, currency}
-	if believe {
-		set += ", rescan_believed = TRUE"
-	}
+func (s *Store) RequestRescan(ctx context.Context, currency, reason string) error {
+	return s.requestRescan(ctx, "rescan = COALESCE(rescan, ?)", reason, currency)
+}
+
+// AskForRescan requests a rescan for an operator, also if one is pending. With believe, transfers that the wallet still lacks after the rescan
+// are un-counted, and those that it shows otherwise changed. The error is card.ErrNoRow if the currency has no wallet yet.
+func (s *Store) AskForRescan(ctx context.Context, currency string, believe bool) error {
+	return s.requestRescan(ctx, "rescan = ?, rescan_believed = rescan_believed OR ?", settle.Asked, believe, currency)
+}
+
+func (s *Store) requestRescan(ctx context.Context, set string, args ...any) error {
 	n, err := s.exec(ctx, s.w, "request rescan", "UPDATE address_pools SET "+set+" WHERE currency = ?", args...)
 	if err == nil && n == 0 {
 		return card.ErrNoRow

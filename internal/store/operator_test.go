@@ -214,7 +214,8 @@ func TestBooks_NumbersOfEventsJumpOnlyWhereTheFeedWasReset(t *testing.T) {
 func TestRescan_IsAskedForOnceAndEnds(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		ctx := t.Context()
-		wantError(t, s.RequestRescan(ctx, "monero", "why", false), card.ErrNoRow)
+		wantError(t, s.RequestRescan(ctx, "monero", "why"), card.ErrNoRow)
+		wantError(t, s.AskForRescan(ctx, "monero", false), card.ErrNoRow)
 		_, err := s.PoolState(ctx, "monero")
 		wantError(t, err, card.ErrNoRow)
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
@@ -238,19 +239,27 @@ func TestRescan_IsAskedForOnceAndEnds(t *testing.T) {
 		rescan("")
 		check(t, s.NoteRescan(ctx, "monero", "nothing to note"))
 		rescan("")
-		check(t, s.RequestRescan(ctx, "monero", "first", false))
-		check(t, s.RequestRescan(ctx, "monero", "second", true))
+		check(t, s.RequestRescan(ctx, "monero", "first"))
+		check(t, s.RequestRescan(ctx, "monero", "second"))
 		rescan("first")
-		if cursor, err := s.Cursor(ctx, chain.Currencies()[0]); err != nil || !cursor.Believe {
-			t.Errorf("to be believed: %t, error %v", cursor.Believe, err)
+		believed := func(want bool) {
+			t.Helper()
+			if cursor, err := s.Cursor(ctx, chain.Currencies()[0]); err != nil || cursor.Believe != want {
+				t.Errorf("to be believed: %t, want %t; error %v", cursor.Believe, want, err)
+			}
 		}
+		for _, believe := range []bool{false, true} {
+			check(t, s.AskForRescan(ctx, "monero", believe))
+			rescan(settle.Asked)
+			believed(believe)
+		}
+		check(t, s.AskForRescan(ctx, "monero", false)) // takes nothing back
+		believed(true)
 		check(t, s.NoteRescan(ctx, "monero", "half"))
 		rescan("half")
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.EndRescan(ctx, "monero") })
 		rescan("")
-		if cursor, err := s.Cursor(ctx, chain.Currencies()[0]); err != nil || cursor.Believe {
-			t.Errorf("to be believed: %t, error %v", cursor.Believe, err)
-		}
+		believed(false)
 		check(t, s.DistrustPool(ctx, "monero"))
 		if taken, err := s.TakeAddresses(ctx, "monero", 1); err != nil || len(taken) != 0 {
 			t.Errorf("took %v, error %v", taken, err)

@@ -279,7 +279,8 @@ func (c *calls) addresses() {
 		return err
 	})
 	c.do("DistrustPool", func(ctx context.Context) error { return s.DistrustPool(ctx, "monero") })
-	c.do("RequestRescan", func(ctx context.Context) error { return s.RequestRescan(ctx, "monero", "x", true) })
+	c.do("RequestRescan", func(ctx context.Context) error { return s.RequestRescan(ctx, "monero", "x") })
+	c.do("AskForRescan", func(ctx context.Context) error { return s.AskForRescan(ctx, "monero", true) })
 	c.do("NoteRescan", func(ctx context.Context) error { return s.NoteRescan(ctx, "monero", "x") })
 	c.tx("EndRescan", func(ctx context.Context, tx *store.Tx) error { return tx.EndRescan(ctx, "monero") })
 }
