@@ -12,7 +12,8 @@ import (
 )
 
 // GetCard returns a card of the account, with its credentials once it is issued, masked if the operator wants that. It costs one round trip
-// to the store, and two once something has happened to the card. The error is card.ErrNotFound if the account has no such card.
+// to the store, and two for the first time that something has happened to the card. The error is card.ErrNotFound if the account has no such
+// card.
 func (s *Service) GetCard(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {
 	return s.getCard(ctx, account, id, reading)
 }

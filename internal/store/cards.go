@@ -179,7 +179,8 @@ type oneCardRow struct {
 func (r oneCardRow) key() cardKey      { return cardKey{r.AccountID, r.UUID} }
 func (r oneCardRow) hasHappened() bool { return r.Happened }
 
-// CardByUUID implements order.Store. It is one round trip, which it may share with others, and two if something has happened to the card.
+// CardByUUID implements order.Store. It is one round trip, which it may share with others, and two for the first time that
+// something has happened to the card.
 func (s *Store) CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {
 	row, err := s.hot.cardByUUID.get(ctx, cardKey{account, id})
 	return s.oneCard(&row, err)

@@ -100,6 +100,12 @@ func in[T any](d dialect, column, kind string, values []T) (condition string, ar
 // inArray is the rest of a condition that something is one of the values of a type in an array.
 func inArray(kind string) string { return " = ANY (CAST(? AS " + kind + "[]))" }
 
+// inSomeArray is like inArray, for a statement that is to be planned once for arrays of any length. PostgreSQL does not look into an array that
+// a subquery returns. Otherwise it would find a plan for the few values of one array cheaper than a plan for all, and plan each time.
+func inSomeArray(kind string) string {
+	return " = ANY (CAST((SELECT CAST(? AS " + kind + "[])) AS " + kind + "[]))"
+}
+
 // arrayOf returns values as an array.
 func arrayOf[T any](values []T) pq.StringArray {
 	texts := make(pq.StringArray, len(values))

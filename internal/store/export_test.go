@@ -78,7 +78,7 @@ func OpenThrough(ctx context.Context, databaseURL string, conns int, coins []car
 			if err != nil {
 				return nil, err
 			}
-			*pool.db = sqlx.NewDb(sql.OpenDB(wrap(connector)), "sqlite")
+			*pool.db = sqlx.NewDb(sql.OpenDB(wrap(compiling{connector})), "sqlite")
 			(*pool.db).SetMaxOpenConns(1)
 		}
 	} else {

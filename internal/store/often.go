@@ -103,12 +103,11 @@ func (s *session) keep(ctx context.Context, query string) (*keptStatement, error
 		if err := s.forget(query); err != nil {
 			return nil, err
 		}
-	case len(s.kept) >= mostKept:
-		for other := range s.kept { // any one: those that are run often are soon back
-			if err := s.forget(other); err != nil {
+	default:
+		if other, full := makeRoom(s.kept, mostKept); full {
+			if err := other.Close(); err != nil {
 				return nil, err
 			}
-			break
 		}
 	}
 	made, err := s.conn.PrepareContext(ctx, query)
@@ -118,6 +117,18 @@ func (s *session) keep(ctx context.Context, query string) (*keptStatement, error
 	st = &keptStatement{preparedStmt: made.(preparedStmt), uses: 1, most: most}
 	s.kept[query] = st
 	return st, nil
+}
+
+// makeRoom takes one out of those that are kept, and returns it, if there are as many as may be. It is any one: those that are used often are
+// soon back.
+func makeRoom[K comparable, V any](kept map[K]V, most int) (taken V, full bool) {
+	if len(kept) >= most {
+		for key, value := range kept {
+			delete(kept, key)
+			return value, true
+		}
+	}
+	return taken, false
 }
 
 // forget gives up a statement, on the server as well.

@@ -10,12 +10,19 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// onSession runs f in a transaction of an actor on PostgreSQL, always on the same session.
-func onSession(t *testing.T, url string) func(f func(*store.Tx) error) error {
+// openSession opens a database with one session, which is always the same.
+func openSession(t *testing.T, url string) *store.Store {
 	t.Helper()
 	s, err := store.Open(t.Context(), url, 1, chain.Currencies())
 	check(t, err)
 	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// onSession runs f in a transaction of an actor on PostgreSQL, always on the same session.
+func onSession(t *testing.T, url string) func(f func(*store.Tx) error) error {
+	t.Helper()
+	s := openSession(t, url)
 	return func(f func(*store.Tx) error) error { return s.Do(t.Context(), f) }
 }
 

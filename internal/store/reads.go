@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,15 +24,43 @@ const (
 )
 
 // cardReader reads cards. PostgreSQL takes as long to set up what only few cards need, such as their transfers, as for all else. So a card is
-// read alone first, and once more, with everything, if something has happened to it.
-type cardReader[R oneRow] struct{ alone, whole reads[R] }
+// read alone first, and once more, with everything, if something has happened to it. From then on it is read with everything at once.
+type cardReader[R oneRow] struct {
+	alone, whole reads[R]
+
+	mu       sync.Mutex
+	happened map[cardKey]struct{} // cards to which something has happened: mostRemembered of them
+}
+
+const mostRemembered = 4096
 
 func (r *cardReader[R]) get(ctx context.Context, key cardKey) (R, error) {
+	if r.remembers(key) {
+		return r.whole.get(ctx, key)
+	}
 	row, err := r.alone.get(ctx, key)
 	if err == nil && row.hasHappened() {
+		r.remember(key)
 		row, err = r.whole.get(ctx, key)
 	}
 	return row, err
+}
+
+func (r *cardReader[R]) remembers(key cardKey) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, found := r.happened[key]
+	return found
+}
+
+func (r *cardReader[R]) remember(key cardKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.happened == nil {
+		r.happened = map[cardKey]struct{}{}
+	}
+	makeRoom(r.happened, mostRemembered)
+	r.happened[key] = struct{}{}
 }
 
 // oneRow is what is read of a card.
@@ -52,7 +81,7 @@ func (k cardKey) key() cardKey { return k }
 func (r *reads[R]) query(s *Store, query string) {
 	r.one = fixed{s.r, s.r.Rebind(query + " WHERE c.account_id = ? AND c.uuid = ?")}
 	if s.dialect.arrays {
-		r.many = fixed{s.r, s.r.Rebind(query + " WHERE c.uuid" + inArray(s.dialect.uuidType))}
+		r.many = fixed{s.r, s.r.Rebind(query + " WHERE c.uuid" + inSomeArray(s.dialect.uuidType))}
 	}
 	r.most, r.patience = readsAtOnce, readPatience
 }

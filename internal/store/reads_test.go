@@ -235,3 +235,83 @@ func TestCardByUUID_WaitsOnlySoLongForTheStatementsOfOthers(t *testing.T) {
 	check(t, <-read)
 	stuck.Wait()
 }
+
+func TestCardByUUID_ACardToWhichSomethingHasHappenedIsReadAtOnce(t *testing.T) {
+	t.Parallel()
+	s := openSession(t, databases.Postgres(t))
+	read := func(c *card.Card, want card.Amount) {
+		t.Helper()
+		got, err := s.CardByUUID(t.Context(), c.AccountID, c.UUID)
+		check(t, err)
+		tag, err := s.CardTag(t.Context(), c.AccountID, c.UUID)
+		if err != nil || got.Received != want || tag != got.Tag {
+			t.Errorf("received %d, want %d; tag %s, want %s; error %v", got.Received, want, got.Tag, tag, err)
+		}
+		if _, err := s.CardByUUID(t.Context(), uuid.New(), c.UUID); !errors.Is(err, card.ErrNoRow) {
+			t.Errorf("another account's card: error %v", err)
+		}
+	}
+	alone := func() (uses int) {
+		check(t, s.Do(t.Context(), func(tx *store.Tx) error {
+			_, uses = plans(t, tx, "AS happened")
+			return nil
+		}))
+		return uses
+	}
+	c := insertCard(t, s, newCard(newAccount(t, s)))
+	read(c, 0)
+	for i := range 4 {
+		before := alone()
+		received(t, s, c, card.Amount(i+1))
+		read(c, card.Amount(i+1))
+		want := 1 // the other account's
+		if i == 0 {
+			want = 3
+		}
+		if n := alone() - before; n != want {
+			t.Errorf("after %d payments: read alone %d times, want %d", i+1, n, want)
+		}
+	}
+	inTx(t, s, func(ctx context.Context, tx *store.Tx) error { // a reorganisation took all back
+		return tx.SaveVerdicts(ctx, []card.Verdict{{Card: c, Assessment: card.Assessment{State: card.Unpaid}}})
+	})
+	read(c, 0)
+}
+
+func TestCardByUUID_RemembersSoManyCards(t *testing.T) {
+	t.Parallel()
+	s, account := open(t, databases.SQLite(t)), uuid.New()
+	for i := range 2 * store.MostRemembered {
+		if n := store.Remember(s, account, uuid.New()); n != min(i+1, store.MostRemembered) {
+			t.Fatalf("%d cards are remembered after %d", n, i+1)
+		}
+	}
+}
+
+// Planning the statement that reads whole cards takes five times as long as running it.
+func TestCardByUUID_StatementsThatAreSharedArePlannedOnce(t *testing.T) {
+	t.Parallel()
+	s := openSession(t, databases.Postgres(t))
+	account := newAccount(t, s)
+	ids := []uuid.UUID{insertCard(t, s, newCard(account)).UUID, insertCard(t, s, newCard(account)).UUID}
+	for range 20 {
+		check(t, store.ReadTogether(s, account, ids...))
+	}
+	check(t, s.Do(t.Context(), func(tx *store.Tx) error {
+		var rows []struct {
+			Statement string `db:"statement"`
+			Custom    int    `db:"custom_plans"`
+			Generic   int    `db:"generic_plans"`
+		}
+		check(t, tx.Select(t.Context(), &rows, "SELECT statement, custom_plans, generic_plans FROM pg_prepared_statements WHERE statement LIKE '%FROM cards c%ANY%'"))
+		for _, row := range rows {
+			if row.Custom > 5 || row.Generic == 0 { // PostgreSQL plans a statement five times before it plans for all values
+				t.Errorf("planned %d times for its values, %d times not: %.60s", row.Custom, row.Generic, row.Statement)
+			}
+		}
+		if len(rows) != 4 {
+			t.Errorf("%d statements are shared, want 4", len(rows))
+		}
+		return nil
+	}))
+}

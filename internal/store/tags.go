@@ -80,7 +80,8 @@ func (d dialect) selectWholeTag() string {
 	return selectTag + changing + " AS changing, " + d.transfersOfCard() + " AS transfers FROM cards c"
 }
 
-// CardTag implements order.Tags. It is one round trip, which it may share with others, and two if something has happened to the card.
+// CardTag implements order.Tags. It is one round trip, which it may share with others, and two for the first time that
+// something has happened to the card.
 func (s *Store) CardTag(ctx context.Context, account, id uuid.UUID) (string, error) {
 	row, err := s.hot.cardTag.get(ctx, cardKey{account, id})
 	if err != nil {
