@@ -47,6 +47,11 @@ const MostCompiled = mostCompiled
 // Writer returns the connection that writes.
 func Writer(ctx context.Context, s *Store) (*sql.Conn, error) { return s.w.Conn(ctx) }
 
+// Status implements modernc.DBStatus.
+func (c *compiled) Status(op modernc.DBStatusOp, reset bool) (current, high int, err error) {
+	return c.liteConn.(modernc.DBStatus).Status(op, reset)
+}
+
 // Compiled returns the statements that a connection of SQLite keeps, by text.
 func Compiled(t *testing.T, c *sql.Conn) map[string]preparedStmt {
 	t.Helper()
@@ -183,6 +188,15 @@ func (r *reads[R]) readTogether(account uuid.UUID, ids []uuid.UUID) (err error) 
 		err = errors.Join(err, this.err)
 	}
 	return err
+}
+
+// MostRemembered is for how many cards is known that something has happened to them.
+const MostRemembered = mostRemembered
+
+// Remember notes of a card that something has happened to it, and returns for how many that is known.
+func Remember(s *Store, account, id uuid.UUID) int {
+	s.hot.cardByUUID.remember(cardKey{account, id})
+	return len(s.hot.cardByUUID.happened)
 }
 
 // ReadsAtOnce is how many statements of a kind read single cards.

@@ -100,24 +100,24 @@ func (c *compiled) take(ctx context.Context, query string) (preparedStmt, error)
 		delete(c.idle, query)
 		return st, nil
 	}
-	st, err := c.PrepareContext(ctx, query)
+	st, err := c.PrepareContext(ctx, forAnyLimit(query))
 	if err != nil {
 		return nil, err
 	}
 	return st.(preparedStmt), nil
 }
 
+// forAnyLimit returns a statement with its limits as expressions. SQLite plans for the value of a limit that is a parameter alone, and
+// therefore compiles such a statement again whenever it is bound.
+func forAnyLimit(query string) string { return strings.ReplaceAll(query, "LIMIT ?", "LIMIT +?") }
+
 func (c *compiled) give(query string, st preparedStmt) {
 	if _, found := c.idle[query]; found { // a statement was run while another of its text was
 		_ = st.Close()
 		return
 	}
-	if len(c.idle) >= mostCompiled {
-		for other, its := range c.idle { // any one: those that are run often are soon back
-			_ = its.Close()
-			delete(c.idle, other)
-			break
-		}
+	if other, full := makeRoom(c.idle, mostCompiled); full {
+		_ = other.Close()
 	}
 	c.idle[query] = st
 }
@@ -125,7 +125,7 @@ func (c *compiled) give(query string, st preparedStmt) {
 // ExecContext implements driver.ExecerContext.
 func (c *compiled) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	if !keeps(query) {
-		return c.liteConn.ExecContext(ctx, query, args)
+		return c.liteConn.ExecContext(ctx, forAnyLimit(query), args)
 	}
 	st, err := c.take(ctx, query)
 	if err != nil {
@@ -138,7 +138,7 @@ func (c *compiled) ExecContext(ctx context.Context, query string, args []driver.
 // QueryContext implements driver.QueryerContext.
 func (c *compiled) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	if !keeps(query) {
-		return c.liteConn.QueryContext(ctx, query, args)
+		return c.liteConn.QueryContext(ctx, forAnyLimit(query), args)
 	}
 	st, err := c.take(ctx, query)
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	modernc "modernc.org/sqlite"
+
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
 )
@@ -139,4 +141,43 @@ func TestClose_EndsKeptStatements(t *testing.T) {
 	if _, err := os.Stat(log); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the log is still there: %v", err)
 	}
+}
+
+// SQLite compiles a statement again if what it planned for has changed. Then it needs memory again for all its parts.
+func TestCompiled_AStatementIsCompiledOnceForAllValues(t *testing.T) {
+	t.Parallel()
+	for name, query := range map[string]string{
+		"a page":                       "SELECT uuid FROM cards WHERE account_id = ? ORDER BY uuid LIMIT ?",
+		"what is ready":                "SELECT uuid FROM cards WHERE currency = ? AND ready_height IS NOT NULL ORDER BY ready_height LIMIT ?",
+		"a page that others look into": "DELETE FROM replies WHERE id IN (SELECT id FROM replies WHERE created_at < ? ORDER BY created_at LIMIT ?)",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onWriter(t, databases.SQLite(t), func(t *testing.T, c *sql.Conn) {
+				var first int
+				for i := range 10 {
+					before := parts(t, c)
+					_, err := c.ExecContext(t.Context(), query, fmt.Sprint(i), i+1)
+					check(t, err)
+					switch took := parts(t, c) - before; {
+					case i == 0:
+						first = took
+					case 5*took > first:
+						t.Errorf("the first time took %d parts, the next %d", first, took)
+					}
+				}
+			})
+		})
+	}
+}
+
+// parts returns how many small pieces of memory a connection has asked for.
+func parts(t *testing.T, c *sql.Conn) (n int) {
+	t.Helper()
+	check(t, c.Raw(func(conn any) error {
+		var err error
+		_, n, err = conn.(modernc.DBStatus).Status(modernc.DBStatusLookasideHit, false)
+		return err
+	}))
+	return n
 }
