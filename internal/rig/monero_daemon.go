@@ -17,6 +17,11 @@ func newMoneroDaemon(tb testing.TB, dir string, network ...string) *MoneroDaemon
 	return &MoneroDaemon{server: newServer(tb, "monerod", dir, "", ""), network: network}
 }
 
+func newRegtest(tb testing.TB, dir string) *MoneroDaemon {
+	tb.Helper()
+	return newMoneroDaemon(tb, dir, "--regtest", "--keep-fakechain", "--fixed-difficulty=1")
+}
+
 // Stagenet starts a stagenet node, for this test alone: a network other than Monero's. Its chain has only the genesis block. Starting it
 // takes about 1 s.
 func Stagenet(tb testing.TB) *MoneroDaemon {

@@ -34,6 +34,9 @@ func (n *MoneroNet) PayLocked(tb testing.TB, payments ...MoneroLocked) (txIDs []
 		send(n.Payer)
 		return txIDs
 	}
+	for _, w := range []*MoneroWallet{n.Wallet, n.Payer} { // one that sees the block is ahead of the node as soon as it is dropped
+		w.Freeze(tb)
+	}
 	n.withOldDaemon(tb, func() {
 		w := n.newWallet(tb, "", "")
 		w.old = true
@@ -45,6 +48,8 @@ func (n *MoneroNet) PayLocked(tb testing.TB, payments ...MoneroLocked) (txIDs []
 		n.Mine(tb, 1)
 	})
 	n.Pop(tb, 1)
+	n.Wallet.Thaw()
+	n.Payer.Thaw()
 	n.refresh(tb, n.Wallet)
 	return txIDs
 }
