@@ -136,6 +136,7 @@ func BenchmarkCreateCard(b *testing.B) {
 			b.ReportMetric(ours, "req/s")
 			b.ReportMetric(theirs, "bare-req/s")
 			b.ReportMetric(ratio, limit)
+			reportMost(b, connections)
 			b.ReportMetric(0, "ns/op")
 		})
 	}
@@ -194,6 +195,7 @@ func BenchmarkGetCard(b *testing.B) {
 			b.ReportMetric(ours, "req/s")
 			b.ReportMetric(theirs, "bare-req/s")
 			b.ReportMetric(ratio, "of-bare")
+			reportMost(b, connections)
 			b.ReportMetric(0, "ns/op")
 		})
 	}

@@ -39,6 +39,7 @@ func BenchmarkIfNoneMatch(b *testing.B) {
 				b.ReportMetric(again, "unchanged-req/s")
 				b.ReportMetric(full, "full-req/s")
 				b.ReportMetric(ratio, "times-full")
+				reportMost(b, connections)
 				b.ReportMetric(0, "ns/op")
 			})
 		}
