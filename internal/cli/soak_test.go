@@ -285,6 +285,23 @@ func slope(x, y []float64) float64 {
 	return 0
 }
 
+// trend returns by how much y grows with x: the median of the slopes between any two points (Theil 1950, Sen 1968), of which a few that lie
+// far off change little.
+func trend(x, y []float64) float64 {
+	var slopes []float64
+	for i := range x {
+		for j := range i {
+			if x[i] != x[j] {
+				slopes = append(slopes, (y[i]-y[j])/(x[i]-x[j]))
+			}
+		}
+	}
+	if len(slopes) == 0 {
+		return 0
+	}
+	return median(slopes)
+}
+
 // judge returns the slopes of everything, and what grows without bound. The first quarter, in which pools and caches fill, does not count.
 // What a process holds must not grow. What a database holds may grow with the cards, but each card may not cost more and more.
 func judge(samples []soakSample) (report string, grows []string) {
@@ -303,7 +320,7 @@ func judge(samples []soakSample) (report string, grows []string) {
 		hours, cards, values := series(samples, name)
 		half := len(values) / 2
 		first, last := values[0], values[len(values)-1]
-		perHour := slope(hours, values)
+		perHour := trend(hours, values)
 		grown := perHour * (hours[len(hours)-1] - hours[0])
 		early, late := slope(cards[:half], values[:half]), slope(cards[half:], values[half:])
 		if first != last || !strings.Contains(name, " ") { // of most tables there is nothing to say
@@ -338,10 +355,16 @@ func TestSoak_JudgesGrowth(t *testing.T) {
 		grows bool
 		at    func(n float64) float64
 	}{
-		"a flat heap":            {"heap", false, func(n float64) float64 { return 30<<20 + float64(int(n)%3)*(2<<20) }},
-		"a heap that leaks":      {"heap", true, func(n float64) float64 { return 30<<20 + n*(1<<20) }},
-		"a goroutine each":       {"goroutines", true, func(n float64) float64 { return 50 + 2*n }},
-		"a few goroutines":       {"goroutines", false, func(n float64) float64 { return 50 + float64(int(n)%10) }},
+		"a flat heap":       {"heap", false, func(n float64) float64 { return 30<<20 + float64(int(n)%3)*(2<<20) }},
+		"a heap that leaks": {"heap", true, func(n float64) float64 { return 30<<20 + n*(1<<20) }},
+		"a goroutine each":  {"goroutines", true, func(n float64) float64 { return 50 + 2*n }},
+		"a few goroutines":  {"goroutines", false, func(n float64) float64 { return 50 + float64(int(n)%10) }},
+		"a busy machine in the end": {"goroutines", false, func(n float64) float64 {
+			if n >= 28 && int(n)%4 == 0 {
+				return 214
+			}
+			return 94
+		}},
 		"descriptors that leak":  {"descriptors", true, func(n float64) float64 { return 20 + n }},
 		"a table of cards":       {"table cards", false, func(n float64) float64 { return n * (1 << 20) }},
 		"an index that bloats":   {"index cards_due", true, func(n float64) float64 { return n * n * (1 << 18) }},
