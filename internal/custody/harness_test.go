@@ -3,6 +3,7 @@ package custody_test
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -36,6 +37,7 @@ type safe struct {
 	t       *testing.T
 	url     string
 	db      *store.Store
+	direct  *sql.DB // past the store
 	path    string
 	vault   *vault.Vault
 	account uuid.UUID
@@ -57,7 +59,7 @@ func onEach(t *testing.T, f func(t *testing.T, s *safe)) {
 
 func open(t *testing.T, url, path string) *safe {
 	t.Helper()
-	s := &safe{t: t, url: url, path: path, log: &bytes.Buffer{}}
+	s := &safe{t: t, url: url, direct: rig.OpenSQL(t, url), path: path, log: &bytes.Buffer{}}
 	var err error
 	s.vault, err = vault.Open(path)
 	check(t, err)
@@ -215,7 +217,7 @@ func (s *safe) promote() (old, key card.KeyID) {
 
 func (s *safe) exec(statement string, args ...any) {
 	s.t.Helper()
-	_, err := rig.OpenSQL(s.t, s.url).Exec(statement, args...)
+	_, err := s.direct.Exec(statement, args...)
 	check(s.t, err)
 }
 

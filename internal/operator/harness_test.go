@@ -3,6 +3,7 @@ package operator_test
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"log/slog"
 	"path/filepath"
@@ -46,9 +47,9 @@ var databases = rig.Databases{Migrate: func(url string) error {
 // shop is a service with a simulated chain, an operator's desk, and time, rate and supplier in the hands of the test.
 type shop struct {
 	t        *testing.T
-	url      string
 	vault    *vault.Vault
 	store    *store.Store
+	direct   *sql.DB // past the store
 	chain    *chain.Simulated
 	watcher  *settle.Watcher
 	orders   *order.Service
@@ -75,7 +76,7 @@ func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
 
 func open(t *testing.T, url string) *shop {
 	t.Helper()
-	s := &shop{t: t, url: url, rates: &dial{usd: "150"}, now: time.Now()}
+	s := &shop{t: t, direct: rig.OpenSQL(t, url), rates: &dial{usd: "150"}, now: time.Now()}
 	coins, quiet, nobody := chain.Currencies(), slog.New(slog.DiscardHandler), func() {}
 	keys := filepath.Join(t.TempDir(), "x.keys")
 	check(t, vault.Create(keys))
@@ -149,7 +150,7 @@ func (s *shop) again() {
 // exec changes the database behind everybody's back.
 func (s *shop) exec(statement string, args ...any) {
 	s.t.Helper()
-	_, err := rig.OpenSQL(s.t, s.url).Exec(statement, args...)
+	_, err := s.direct.Exec(statement, args...)
 	check(s.t, err)
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/operator"
-	"github.com/cardmint/cardmint/internal/rig"
 )
 
 func TestResolve_LateMoneyIsAcceptedOnce(t *testing.T) {
@@ -212,7 +211,7 @@ func TestReconcile_FindsWhatDoesNotAgree(t *testing.T) {
 				s.pay(c, coin, 10)
 				s.settle()
 				s.reconcile()
-				_, err := rig.OpenSQL(t, s.url).Exec(wreck)
+				_, err := s.direct.Exec(wreck)
 				check(t, err)
 				books, err := s.desk.Reconcile(t.Context(), operator.Audit{})
 				check(t, err)

@@ -2,6 +2,7 @@ package order_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -41,7 +42,8 @@ type counter struct {
 	t       *testing.T
 	url     string
 	db      *store.Store
-	spy     *spy // what the service has for a store
+	direct  *sql.DB // past the store
+	spy     *spy    // what the service has for a store
 	vault   *vault.Vault
 	rates   *dial
 	orders  *order.Service
@@ -67,7 +69,7 @@ func onEach(t *testing.T, with setup, f func(t *testing.T, s *counter)) {
 // open opens a counter that has no addresses yet.
 func open(t *testing.T, url string, with setup) *counter {
 	t.Helper()
-	s := &counter{t: t, url: url, rates: &dial{usd: map[string]string{"monero": "150", "pebble": "3"}}, now: time.Now()}
+	s := &counter{t: t, url: url, direct: rig.OpenSQL(t, url), rates: &dial{usd: map[string]string{"monero": "150", "pebble": "3"}}, now: time.Now()}
 	keys := filepath.Join(t.TempDir(), "x.keys")
 	check(t, vault.Create(keys))
 	var err error
@@ -161,8 +163,7 @@ func (s *counter) generate(c *card.Card, credentials card.Credentials) {
 	s.t.Helper()
 	sealed, err := s.vault.SealCredentials(c.UUID, c.AccountID, credentials)
 	check(s.t, err)
-	db := rig.OpenSQL(s.t, s.url)
-	_, err = db.Exec(`INSERT INTO credentials (card_uuid, card_number, expiration_date, security_code, url, url_password) VALUES ($1, $2, $3, $4, $5, $6)`,
+	_, err = s.direct.Exec(`INSERT INTO credentials (card_uuid, card_number, expiration_date, security_code, url, url_password) VALUES ($1, $2, $3, $4, $5, $6)`,
 		c.UUID, sealed.CardNumber, sealed.ExpirationDate, sealed.SecurityCode, sealed.URL, sealed.URLPassword)
 	check(s.t, err)
 	s.exec("UPDATE cards SET status = 'generated' WHERE uuid = $1", c.UUID)
@@ -171,7 +172,7 @@ func (s *counter) generate(c *card.Card, credentials card.Credentials) {
 // exec changes the database behind everybody's back.
 func (s *counter) exec(statement string, args ...any) {
 	s.t.Helper()
-	_, err := rig.OpenSQL(s.t, s.url).Exec(statement, args...)
+	_, err := s.direct.Exec(statement, args...)
 	check(s.t, err)
 }
 

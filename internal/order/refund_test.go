@@ -13,7 +13,6 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/order"
-	"github.com/cardmint/cardmint/internal/rig"
 )
 
 const home = "xmr:where-the-customer-lives"
@@ -81,7 +80,7 @@ func TestCreateCard_TheRefundAddressIsEncryptedAndReadAgain(t *testing.T) {
 			t.Errorf("created with %q and %q", c.RefundAddress.Reveal(), without.RefundAddress.Reveal())
 		}
 		var sealed, hash []byte
-		check(t, rig.OpenSQL(t, s.url).QueryRow("SELECT refund_address, request_hash FROM cards WHERE uuid = $1", c.UUID).Scan(&sealed, &hash))
+		check(t, s.direct.QueryRow("SELECT refund_address, request_hash FROM cards WHERE uuid = $1", c.UUID).Scan(&sealed, &hash))
 		if len(sealed) == 0 || bytes.Contains(sealed, []byte("customer")) {
 			t.Errorf("stored as %q", sealed)
 		}
@@ -155,7 +154,7 @@ func TestCreateCard_OrdersOfEarlierReleasesAreRepeated(t *testing.T) {
 		check(t, s.orders.Prepare(t.Context()))
 		c := s.create("150", "k")
 		var hash []byte
-		check(t, rig.OpenSQL(t, s.url).QueryRow("SELECT request_hash FROM cards").Scan(&hash))
+		check(t, s.direct.QueryRow("SELECT request_hash FROM cards").Scan(&hash))
 		if want := sha256.Sum256([]byte("createCard/1\x0015000\x00monero")); !bytes.Equal(hash, want[:]) {
 			t.Error("the hash is another")
 		}

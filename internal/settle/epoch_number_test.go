@@ -13,7 +13,7 @@ import (
 // epochs returns the numbers of the epochs in the order in which they began, and the reasons.
 func (b *branch) epochs() (numbers []int64, reasons []string) {
 	b.t.Helper()
-	rows, err := rig.OpenSQL(b.t, "sqlite:"+b.path).Query("SELECT epoch, reason FROM epochs ORDER BY rowid")
+	rows, err := b.direct.Query("SELECT epoch, reason FROM epochs ORDER BY rowid")
 	check(b.t, err)
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {

@@ -2,6 +2,7 @@ package settle_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -92,6 +93,7 @@ type branch struct {
 	t       *testing.T
 	path    string
 	store   *store.Store
+	direct  *sql.DB // past the store
 	orders  *order.Service
 	watcher *settle.Watcher
 	purse   *purse
@@ -106,7 +108,7 @@ const branchPool = 20
 // openBranch starts a process on a database.
 func openBranch(t *testing.T, path string, p *purse, account uuid.UUID) *branch {
 	t.Helper()
-	b := &branch{t: t, path: path, purse: p, account: account}
+	b := &branch{t: t, path: path, purse: p, account: account, direct: rig.OpenSQL(t, "sqlite:"+path)}
 	var err error
 	b.store, err = store.Open(t.Context(), "sqlite:"+path, 4, chain.Currencies())
 	check(t, err)
@@ -125,7 +127,7 @@ func openBranch(t *testing.T, path string, p *purse, account uuid.UUID) *branch 
 func (b *branch) wait() {
 	b.t.Helper()
 	const pause = 2 * time.Second
-	_, err := rig.OpenSQL(b.t, "sqlite:"+b.path).Exec("UPDATE address_pools SET paced_until = paced_until - 2000")
+	_, err := b.direct.Exec("UPDATE address_pools SET paced_until = paced_until - 2000")
 	check(b.t, err)
 	b.purse.beacon.PacedUntil, b.purse.kept.PacedUntil = b.purse.beacon.PacedUntil.Add(-pause), b.purse.kept.PacedUntil.Add(-pause)
 	b.later += pause
@@ -181,7 +183,7 @@ func newBranch(t *testing.T) *branch {
 func (b *branch) backup() string {
 	b.t.Helper()
 	to := filepath.Join(b.t.TempDir(), "copy.db")
-	_, err := rig.OpenSQL(b.t, "sqlite:"+b.path).Exec("VACUUM INTO '" + to + "'")
+	_, err := b.direct.Exec("VACUUM INTO '" + to + "'")
 	check(b.t, err)
 	return to
 }
@@ -369,7 +371,7 @@ func TestWatcher_FeedsAreResetWhenTheDatabaseWentBack(t *testing.T) {
 		}, 1},
 		"a database that goes back below a process that lives": {func(b *branch) *branch {
 			b.beats()
-			_, err := rig.OpenSQL(b.t, "sqlite:"+b.path).Exec("UPDATE leases SET mark = mark - 2")
+			_, err := b.direct.Exec("UPDATE leases SET mark = mark - 2")
 			check(b.t, err)
 			return b
 		}, 1},
