@@ -2,11 +2,13 @@ package server_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -190,7 +192,8 @@ func TestServe_HalfOpenConnectionsAreClosedAndHinderNobody(t *testing.T) {
 	d.speak(t, l.Addr().String(), "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n").want(t, http.StatusOK)
 	for _, conn := range slow {
 		need(t, conn.SetDeadline(time.Now().Add(5*time.Second))) // less than a whole request may take
-		if _, err := io.Copy(io.Discard, conn); err != nil {
+		// The server resets a connection that it closes before it has read all.
+		if _, err := io.Copy(io.Discard, conn); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 			t.Fatalf("a half-open connection is not closed: %v", err)
 		}
 	}

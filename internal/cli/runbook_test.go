@@ -162,8 +162,12 @@ func newHost(t *testing.T, page string) *host {
 	h.configure()
 	h.units["cardmint"] = h.startService
 	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("cardmint logged:\n%s", regexp.MustCompile(`(?m)^.* msg=request .*\n`).ReplaceAllString(h.log("cardmint"), ""))
+		if !t.Failed() {
+			return
+		}
+		for _, unit := range slices.Sorted(maps.Keys(h.logs)) {
+			lines := strings.Split(regexp.MustCompile(`(?m)^.* msg=request .*\n`).ReplaceAllString(h.log(unit), ""), "\n")
+			t.Logf("%s logged:\n%s", unit, strings.Join(lines[max(0, len(lines)-300):], "\n"))
 		}
 	})
 	return h
@@ -240,7 +244,7 @@ func (h *host) prelude() string {
 	return text
 }
 
-// shell runs a script and returns what it prints, and its exit code.
+// shell runs a script and returns what it prints, and its exit code. What takes too long is ended, with all that it started.
 func (h *host) shell(script string) (out string, code int) {
 	h.Helper()
 	script = h.prelude() + script
@@ -252,14 +256,17 @@ func (h *host) shell(script string) (out string, code int) {
 	cmd.Env = append(os.Environ(), append(h.env, "PATH="+filepath.Join(h.dir, "bin")+":"+os.Getenv("PATH"))...)
 	var text bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &text, &text
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	h.meet()
 	defer h.meet()
 	if err := cmd.Start(); err != nil {
 		h.Fatal(err)
 	}
-	ended := time.AfterFunc(longest, func() { _ = cmd.Process.Kill() })
+	late := time.AfterFunc(longest, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	_ = cmd.Wait()
-	ended.Stop()
+	if !late.Stop() {
+		h.Fatalf("%s: not done after %s:\n%s\nIt has printed:\n%s", h.page, longest, script, text.String())
+	}
 	return text.String(), cmd.ProcessState.ExitCode()
 }
 

@@ -138,7 +138,7 @@ func (x *traced) sell(api *server, token string) (card *client.Card, post string
 		}
 	}
 	return card, strings.TrimSpace(post), []string{card.Credentials.CardNumber, card.Credentials.URLPassword, card.Credentials.URL, card.Payment.Address,
-		card.Payment.Amount.String(), token, hook.Secret.Reveal(), supplierSecret.Reveal(), "SECRET", "151"}
+		card.Payment.Amount.String(), token, hook.Secret.Reveal(), supplierSecret.Reveal(), "SECRET", "151.37"}
 }
 
 // order has a card ordered within a trace of the client. It asks again while there are no addresses yet.
@@ -146,7 +146,7 @@ func (x *traced) order(api *server, token string) (ordered client.Card) {
 	t := x.t
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, api.url+"/api/cards", strings.NewReader(`{"usd_amount":"151","currency":"monero","reference":"SECRETREFERENCE"}`))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, api.url+"/api/cards", strings.NewReader(`{"usd_amount":"151.37","currency":"monero","reference":"SECRETREFERENCE"}`))
 		must(t, err)
 		for name, value := range map[string]string{"Authorization": "Bearer " + token, "Content-Type": "application/json", "Traceparent": "00-" + clientTrace + "-" + clientSpan + "-01",
 			"Tracestate": "vendor=SECRETSTATE", "Baggage": "k=SECRETBAGGAGE", "User-Agent": "SECRETAGENT", "Idempotency-Key": "SECRETKEY"} {
