@@ -11,8 +11,10 @@ OASDIFF    := go tool -modfile=tools/oasdiff/go.mod oasdiff
 # translated to Go, and four times as slow if it does.
 RACE        = $(if $(CI),$(shell command -v gcc >/dev/null && echo "-race -gcflags=modernc.org/...=-race=false"))
 TEST_FLAGS ?=
-# go test starts packages in the order it is given. These wait for real servers most of the time.
-LONGEST     = ./internal/settle ./internal/cli ./internal/store ./internal/chain
+# go test starts packages in the order it is given. These wait for real servers, or for time to pass, most of the time.
+LONGEST     = ./internal/settle ./internal/cli ./internal/store ./internal/chain ./server
+# A test's program is linked each time, which is quicker without tables for debuggers, and without C.
+LINK        = $(if $(RACE),,CGO_ENABLED=0) GOFLAGS="$$GOFLAGS -ldflags=-s"
 # The client is a module of its own, which ./... leaves out.
 CLIENT     := github.com/cardmint/cardmint/client
 
@@ -22,14 +24,14 @@ run: ## Run the service with simulated money: everything in one process, on SQLi
 build: ## Build bin/cardmint
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/cardmint ./cmd/cardmint
 
-# A third of the time goes into linking, which is quicker without tables for debuggers. Tests wait more than they work, so that more run at
-# once than there are cores. Processes are short, and end before they need to collect much garbage.
+# Tests wait more than they work, so that more run at once than there are cores. Each process has one core, so that its threads wait for no
+# other. Processes are short, and end before they need to collect much garbage.
 quick: ## Run every test that needs no server and no patience, on SQLite in memory, within 20 seconds
-	@GOGC=800 GOFLAGS="$$GOFLAGS -ldflags=-w" tools/in-memory 1 go test -short -vet=off -p 4 -parallel 8 ./server $(LONGEST) ./... $(CLIENT)
+	@$(LINK) GOGC=800 tools/in-memory 1 go test -short -vet=off -p 4 -parallel 4 -cpu 1 ./server $(LONGEST) ./... $(CLIENT)
 
 # MONERO=system runs them on the Monero that is installed, MONERO=current insists on the current one: see tools/deps.
 test: deps ## Run every test, on SQLite, PostgreSQL and a private Monero network; installs what is missing where it can. CI=true adds the race detector
-	tools/in-memory 4 $(GOTESTSUM) --format pkgname --jsonfile .test.json -- $(RACE) -vet=off -p 3 -parallel 4 -timeout 20m $(TEST_FLAGS) $(LONGEST) ./... $(CLIENT)
+	$(LINK) tools/in-memory 4 $(GOTESTSUM) --format pkgname --jsonfile .test.json -- $(RACE) -vet=off -p 3 -parallel 4 -timeout 20m $(TEST_FLAGS) $(LONGEST) ./... $(CLIENT)
 	@tools/skipped .test.json
 	$(if $(RACE),tools/in-memory 2 go test -count=1 -vet=off -run TestPlans ./internal/store)
 

@@ -9,6 +9,7 @@ import (
 // Operators' deeds leave a line of one shape on standard error, and none of why.
 func TestAudit_OfCommands(t *testing.T) {
 	t.Parallel()
+	patience(t)
 	p := newProgram(t, "")
 	p.env = append(p.env, "CARDMINT_LOG_LEVEL=error") // which does not hold here
 	audited := func(want string, args ...string) string {

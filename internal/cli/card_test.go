@@ -45,6 +45,7 @@ func wantOutput(t *testing.T, text string, all ...string) {
 
 func TestCLI_AnOperatorSettlesAPaymentThatIsTooLittle(t *testing.T) {
 	t.Parallel()
+	patience(t)
 	p := newProgram(t, "")
 	token := p.account(t)
 	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150")

@@ -201,6 +201,7 @@ func TestKeys_AnOldCopyOfTheFileIsRefused(t *testing.T) {
 
 func TestCardPurge_InTwoSteps(t *testing.T) {
 	t.Parallel()
+	patience(t)
 	p := newProgram(t, "")
 	token := p.account(t)
 	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150", "--mask-credentials")

@@ -95,6 +95,7 @@ func TestListen_ABadTokenIsExplained(t *testing.T) {
 }
 
 func TestTrigger_SendsAMadeUpEvent(t *testing.T) {
+	patience(t)
 	p := newProgram(t, "")
 	hook, events := local(t, http.StatusNoContent)
 	for _, kind := range []string{"card.generated", "payment.late", "webhook.disabled"} {

@@ -42,6 +42,7 @@ func (p *program) listed(t *testing.T, name string) []map[string]string {
 
 func TestToken_ScopesExpiryAndLastUse(t *testing.T) {
 	t.Parallel()
+	patience(t)
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		p := newProgram(t, url)
 		p.account(t)
@@ -146,6 +147,7 @@ func TestToken_Rotate(t *testing.T) {
 // A live token is replaced by a live one, also where nobody has set CARDMINT_MODE.
 func TestToken_RotateKeepsTheMode(t *testing.T) {
 	t.Parallel()
+	patience(t)
 	p := newProgram(t, "")
 	p.account(t)
 	p.must(t, "token", "create", "shop", "--name", "checkout", "--mode", "live")

@@ -336,6 +336,9 @@ func TestClaimIntents_InTheOrderInWhichTheyAreDue(t *testing.T) {
 
 // What an older version left behind is asked for again only after it was looked up.
 func TestMigrate_ToSuppliersAndBackKeepsIntents(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: migrates databases to and fro")
+	}
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		const before = 4 // the version
 		ctx := t.Context()

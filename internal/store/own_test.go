@@ -143,7 +143,11 @@ func TestCards_ConditionsCombine(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
 		all := cardsToFilter(t, s, url, random, coins)
 		start := card.TimeOf(all[0].UUID)
-		for range 400 {
+		n := 400
+		if testing.Short() {
+			n = 100
+		}
+		for range n {
 			f := order.Filter{AccountID: all[random.IntN(len(all))].AccountID, Limit: 3,
 				Status:    pick(random, "", "", card.AwaitingPayment, card.Generated),
 				State:     pick(random, "", "", card.Unpaid, card.Paid, card.Late, card.Expired, card.Canceled),

@@ -238,6 +238,9 @@ func TestMigrate_CreditsOldCardsByTheRule(t *testing.T) {
 
 // A service that is updated keeps its events with their numbers, also when it has to go back.
 func TestMigrate_ToWebhooksAndBackKeepsEvents(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: migrates databases to and fro")
+	}
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		ctx := t.Context()
 		p, beside := migrateTo(t, url, 2)
