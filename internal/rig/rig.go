@@ -8,10 +8,12 @@ package rig
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -59,16 +61,38 @@ func missing(tb testing.TB, what string) {
 	tb.Skip("left out: " + what)
 }
 
-// FreePort returns a loopback port on which nobody listens.
+// What FreePort returns is below the ports that connections go out from, on Linux and elsewhere. Otherwise a connection could take the port of
+// a server that is down for a moment.
+const firstPort, lastPort = 10_000, 32_767
+
+// FreePort returns a loopback port on which nobody listens. It is the test process's own until that ends: the port of UDP with the same number,
+// which nobody has a use for, is taken for a sign.
 func FreePort(tb testing.TB) int {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
+	for range 1000 {
+		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		sign, err := net.ListenPacket("udp", address)
+		if err != nil {
+			continue
+		}
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			_ = sign.Close()
+			continue
+		}
+		if err := l.Close(); err != nil {
+			tb.Fatal(err)
+		}
+		taken.Store(port, sign)
+		return port
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
+	tb.Fatal("no free port was found")
+	return 0
 }
+
+// taken holds the signs of ports, which would otherwise be closed when they are collected as garbage.
+var taken sync.Map
 
 // Process is a server that the rig started.
 type Process struct {
