@@ -173,6 +173,30 @@ func TestServe_AFrozenDatabase(t *testing.T) {
 	s.stop(t)
 }
 
+// A process that is told to end finishes what it has accepted and gives back what it holds, but not for longer than those who started it wait.
+func TestServe_AFrozenDatabaseDelaysNoEnd(t *testing.T) {
+	t.Parallel()
+	c := rig.NewCluster(t)
+	p := newProgram(t, c.URL("postgres"))
+	token := p.account(t)
+	s := p.serve(t, simulated()...)
+	becomes(t, s.url+"/readyz", http.StatusOK, 10*time.Second)
+	c.Freeze()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if status, body := ask(t, http.MethodPost, s.url+"/api/cards", token, ""); status != http.StatusServiceUnavailable {
+				t.Errorf("%d %s", status, body)
+			}
+		})
+	}
+	time.Sleep(time.Second) // they have been accepted
+	told := time.Now()
+	s.stop(t)
+	t.Logf("it took %.1f s", time.Since(told).Seconds())
+	all.Wait()
+}
+
 // TestServe_AcknowledgedCardsSurviveAFailover cuts off the standby for longer than a request may take, while clients keep trying, and then
 // has it take over.
 func TestServe_AcknowledgedCardsSurviveAFailover(t *testing.T) {

@@ -266,7 +266,7 @@ const (
 // addCustody adds the loops that look after keys and what they encrypt. Containers may have the same host name and process id.
 func (g *globals) addCustody(w *wired, v *vault.Vault, dbs stores, p plan) error {
 	reporter := custody.NewReporter(dbs.api, v, fmt.Sprintf("%s#%06x", processName(), rand.Uint32N(1<<24)), g.log, nil)
-	w.add(loop{name: "keys", every: keysEvery, longest: keysEvery, tick: reporter.Tick, close: reporter.Close, grace: closeGrace})
+	w.add(loop{name: "keys", every: keysEvery, longest: keysEvery, tick: reporter.Tick, close: reporter.Close, grace: closeGrace, last: true})
 	if !p.worker {
 		return nil
 	}

@@ -37,6 +37,6 @@ func (w *wired) addLimits(db *store.Store, f limitFlags) {
 	})
 	w.config.Limits, w.config.Proxies = limits, f.Proxies
 	if f.Token.On() || f.Account.On() || f.Create.On() {
-		w.add(loop{name: "limits", every: limitsEvery, longest: limitsEvery, tick: limits.Tick, close: limits.Close, grace: closeGrace})
+		w.add(loop{name: "limits", every: limitsEvery, longest: limitsEvery, tick: limits.Tick, close: limits.Close, grace: closeGrace, last: true})
 	}
 }

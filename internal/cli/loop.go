@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"time"
 )
 
@@ -20,6 +21,7 @@ type loop struct {
 	health  func(context.Context) error // what readiness asks; nil for nothing
 	close   func(context.Context) error // called after the last tick; nil for nothing
 	grace   time.Duration               // that close may take
+	last    bool                        // close is called when nothing else of the process runs any more
 }
 
 // wake lets one loop tell another that there is work. Calls while the other is busy count once.
@@ -43,6 +45,15 @@ func (all wakes) up() {
 
 // longestPause is the longest pause of a loop that keeps failing. It is well within five seconds of the end of the cause.
 const longestPause = 4 * time.Second
+
+// live runs the loop until ctx ends, and closes what it used unless that is to be last. It returns nil.
+func (l loop) live(ctx context.Context, log *slog.Logger) error {
+	l.run(ctx, log)
+	if !l.last {
+		l.end(ctx, log)
+	}
+	return nil
+}
 
 // run calls tick until ctx ends: at once, when the loop is woken, and after every interval. Intervals vary by a tenth, so that replicas do
 // not work in step, and double with each failure in a row up to longestPause. An error is logged when it is new, and once a minute while
@@ -84,7 +95,7 @@ func (l loop) run(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// end closes what the loop used. It works although ctx has ended.
+// end closes what the loop used, although ctx has ended.
 func (l loop) end(ctx context.Context, log *slog.Logger) {
 	if l.close == nil {
 		return
@@ -94,4 +105,15 @@ func (l loop) end(ctx context.Context, log *slog.Logger) {
 	if err := l.close(ctx); err != nil {
 		log.WarnContext(ctx, "closing", "error", err)
 	}
+}
+
+// endLast closes, at the same time, what is to be closed last.
+func endLast(ctx context.Context, loops []loop, log *slog.Logger) {
+	var all sync.WaitGroup
+	for _, l := range loops {
+		if l.last {
+			all.Go(func() { l.end(ctx, log) })
+		}
+	}
+	all.Wait()
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,4 +79,46 @@ func parse(usd string) card.Decimal {
 		panic(err)
 	}
 	return d
+}
+
+// An orchestrator kills a process that takes too long to end. Closing takes as long as the slowest, and twice that with those that are last.
+func TestLoops_CloseAtTheSameTimeAndTheLastOnesLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var closing, closed atomic.Int32
+		l := loop{every: time.Second, grace: time.Minute, tick: func(context.Context) error { return nil }, close: func(ctx context.Context) error {
+			closing.Add(1)
+			defer closed.Add(1)
+			time.Sleep(3 * time.Second)
+			return ctx.Err()
+		}}
+		last := l
+		last.last = true
+		loops := []loop{l, last, l, last}
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for _, l := range loops {
+			all.Go(func() {
+				if err := l.live(ctx, slog.New(slog.DiscardHandler)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(time.Minute)
+		want := func(after time.Duration, nowClosing, nowClosed int32) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			if closing.Load() != nowClosing || closed.Load() != nowClosed {
+				t.Errorf("%d have begun to close and %d are closed, want %d and %d", closing.Load(), closed.Load(), nowClosing, nowClosed)
+			}
+		}
+		want(0, 0, 0)
+		cancel()
+		want(2*time.Second, 2, 0)
+		all.Wait()
+		want(0, 2, 2)
+		all.Go(func() { endLast(ctx, loops, slog.New(slog.DiscardHandler)) })
+		want(2*time.Second, 4, 2)
+		want(time.Second, 4, 4)
+	})
 }

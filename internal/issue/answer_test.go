@@ -165,7 +165,7 @@ func TestIssue_AProcessThatDiedMayHaveAsked(t *testing.T) {
 }
 
 func TestIssue_SubmitsAgainOnlyWhileTheSupplierKeepsTheKey(t *testing.T) {
-	const grace = 25 * time.Second // that an attempt may take
+	const grace = 20 * time.Second // that an attempt may take
 	for name, tt := range map[string]struct {
 		retention, asked time.Duration
 		lookup           says

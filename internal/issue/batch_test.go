@@ -261,7 +261,7 @@ func TestIssue_AnEndingProcessFinishesWhatItClaimed(t *testing.T) {
 		r.wantCard(c)
 		r.want(failing, issue.StateOpen, "unknown", unclear)
 		for what, tt := range map[string]struct{ took, want time.Duration }{
-			"an answer": {answer.Sub(started), 15 * time.Second}, "a batch": {store.Sub(started), 25 * time.Second},
+			"an answer": {answer.Sub(started), 15 * time.Second}, "a batch": {store.Sub(started), 20 * time.Second},
 		} {
 			if over := tt.took - tt.want; over < 0 || over > 5*time.Second {
 				t.Errorf("%s may take %s, want %s", what, tt.took, tt.want)

@@ -29,7 +29,7 @@ const (
 	issueQuick   = time.Second      // a full batch that was asked for and stored in less is followed by a larger one
 	issueTimeout = 15 * time.Second // for the answers of one attempt
 	issueAsking  = 3 * time.Second  // after this no further card of the batch is asked for
-	issueGrace   = 25 * time.Second // for a batch to end, also when the process is asked to
+	issueGrace   = 20 * time.Second // for a batch to end, also when the process is asked to
 	issueClaim   = 8 * time.Second  // after the death of this process another one goes on
 	issueProlong = 2 * time.Second  // between two prolongations of a claim
 )
