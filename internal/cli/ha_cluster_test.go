@@ -199,24 +199,29 @@ type member struct {
 }
 
 // members asks the machines in turn, but those left out, for what Patroni knows of all of them.
-func (h *haCluster) members(leaveOut ...*rig.Machine) ([]member, error) {
-	err := errors.New("nobody was asked")
+func (h *haCluster) members(leaveOut ...*rig.Machine) (members []member, err error) {
+	err = errors.New("nobody was asked")
 	for _, m := range h.nodes {
 		if len(leaveOut) > 0 && m == leaveOut[0] {
 			continue
 		}
-		var res *http.Response
-		if res, err = h.patroni.Get("https://" + m.Address + ":8008/cluster"); err != nil {
-			continue
-		}
-		var cluster struct{ Members []member }
-		err = json.NewDecoder(res.Body).Decode(&cluster)
-		_ = res.Body.Close()
-		if err == nil {
-			return cluster.Members, nil
+		if members, err = h.membersBy(m); err == nil {
+			return members, nil
 		}
 	}
 	return nil, err
+}
+
+// membersBy returns what Patroni on one machine knows of all of them. That may be old if the machine was cut off a moment ago.
+func (h *haCluster) membersBy(m *rig.Machine) ([]member, error) {
+	res, err := h.patroni.Get("https://" + m.Address + ":8008/cluster")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	var cluster struct{ Members []member }
+	err = json.NewDecoder(res.Body).Decode(&cluster)
+	return cluster.Members, err
 }
 
 // named returns the machine with a role, as the others have it, or nil.
@@ -243,24 +248,34 @@ func (h *haCluster) leader() *rig.Machine {
 	return m
 }
 
-// whole waits until all three take part, one of them as a synchronous standby, and returns how long that took.
+// whole waits until all three take part, one of them as a synchronous standby, and agree on that. It returns how long that took.
 func (h *haCluster) whole(limit time.Duration) time.Duration {
 	h.t.Helper()
 	started := time.Now()
 	for ; ; time.Sleep(100 * time.Millisecond) {
-		members, err := h.members()
-		roles, timelines := map[string]int{}, map[int]bool{}
-		for _, m := range members {
-			if m.State == "running" || m.State == "streaming" {
-				roles[m.Role]++
-				timelines[m.Timeline] = true
+		leaders, timelines := map[string]bool{}, map[int]bool{}
+		var wrong error
+		for _, by := range h.nodes {
+			members, err := h.membersBy(by)
+			roles := map[string]int{}
+			for _, m := range members {
+				if m.State == "running" || m.State == "streaming" {
+					roles[m.Role]++
+					timelines[m.Timeline] = true
+					if m.Role == "leader" {
+						leaders[m.Name] = true
+					}
+				}
+			}
+			if err != nil || len(members) != 3 || roles["leader"] != 1 || roles["sync_standby"] != 1 || roles["replica"] != 1 {
+				wrong = fmt.Errorf("%s knows of %+v, error %v", by.Name, members, err)
 			}
 		}
-		if len(members) == 3 && roles["leader"] == 1 && roles["sync_standby"] == 1 && roles["replica"] == 1 && len(timelines) == 1 {
+		if wrong == nil && len(leaders) == 1 && len(timelines) == 1 {
 			return time.Since(started)
 		}
 		if time.Since(started) > limit {
-			h.t.Fatalf("the cluster is not whole after %s: %+v, %v", limit, members, err)
+			h.t.Fatalf("the cluster is not whole after %s: leaders %v, timelines %v, %v", limit, leaders, timelines, wrong)
 		}
 	}
 }

@@ -162,15 +162,16 @@ func read(text io.Reader, into map[string]float64) {
 	}
 }
 
-// longest returns the longest time without an acknowledged order, of any process together, that touches the time since from.
+// longest returns the longest time without an acknowledged order, of one process, that touches the time since from.
 func (s *haService) longest(from time.Time) (longest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := slices.Concat(s.acks[:]...)
-	slices.SortFunc(all, time.Time.Compare)
-	for i := 1; i < len(all); i++ {
-		if all[i].After(from) {
-			longest = max(longest, all[i].Sub(all[i-1]))
+	for _, acks := range s.acks {
+		acks = slices.SortedFunc(slices.Values(acks), time.Time.Compare)
+		for i := 1; i < len(acks); i++ {
+			if acks[i].After(from) {
+				longest = max(longest, acks[i].Sub(acks[i-1]))
+			}
 		}
 	}
 	return longest

@@ -95,6 +95,9 @@ func (s *haService) fail(round int, f haFault) string {
 	s.awaitSales(time.Now(), 2*time.Minute)
 	s.heal()
 	stopped := s.longest(begun)
+	if late := stopped - led; late > 30*time.Second { // what a process has sent to the old leader may take as long as a request
+		t.Errorf("%s: a process sold nothing for %s, though there was a new leader after %s", f.name, stopped, led)
+	}
 	mended := time.Now()
 	f.end(old)
 	whole := h.whole(3 * time.Minute)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,9 @@ type sessions struct {
 	settings   atomic.Pointer[string] // statements that a new session starts with, if a pooler swallows startup parameters
 	generation atomic.Int64           // sessions of earlier generations are given up
 	timelines  timelines
+
+	mu   sync.Mutex
+	open map[*session]struct{}
 }
 
 // Connect implements driver.Connector.
@@ -59,7 +63,30 @@ func (all *sessions) Connect(ctx context.Context) (driver.Conn, error) {
 		_ = s.Close()
 		return nil, fmt.Errorf("%w: %w", errConnect, err)
 	}
+	all.opened(s)
 	return s, nil
+}
+
+// opened notes a session that was made. Those on older timelines are given up, also those that wait for an answer: a leader that was cut off
+// or suspended would otherwise keep them waiting for a minute, and what waits for them in turn.
+func (all *sessions) opened(s *session) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.open == nil {
+		all.open = map[*session]struct{}{}
+	}
+	all.open[s] = struct{}{}
+	for other := range all.open {
+		if 0 < other.timeline && other.timeline < s.timeline {
+			_ = other.wire.SetDeadline(time.Now())
+		}
+	}
+}
+
+func (all *sessions) closed(s *session) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	delete(all.open, s)
 }
 
 // distrust gives up all sessions that were made before. A session that can't write may stay so when the cause has gone.
@@ -171,6 +198,7 @@ func (s *session) query(ctx context.Context, f func() (driver.Rows, error)) (dri
 
 // Close implements driver.Conn. It waits for nobody: a server that is frozen does not even read that the session ends.
 func (s *session) Close() error {
+	s.all.closed(s)
 	_ = s.wire.SetDeadline(time.Now().Add(goodbye))
 	return s.conn.Close()
 }
@@ -195,6 +223,10 @@ func (s *session) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx
 	t, err := s.conn.BeginTx(ctx, opts)
 	if err != nil {
 		release()
+		var e *pq.Error
+		if errors.As(err, &e) && e.Code == "0A000" { // a standby's, for a transaction that may write
+			e.Code = readOnlyTransaction
+		}
 		return nil, s.end(err)
 	}
 	return &transaction{Tx: t, s: s, caller: caller, release: release}, nil

@@ -1,13 +1,18 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/store"
 )
 
 // The old primary is back, and does not know yet that another one was promoted. What was acknowledged since must not seem to be lost.
@@ -41,4 +46,64 @@ func TestSeveralHosts_TheOldPrimaryIsNotAskedAgain(t *testing.T) {
 	all.Wait()
 	primary.Stop()
 	heals(t, func() error { _, err := s.CardByUUID(t.Context(), c.AccountID, c.UUID); return err })
+}
+
+// A primary that is silent commits nothing and refuses nothing. What waits for it must not hold up what another one can do.
+func TestSeveralHosts_WhatWaitsForTheOldPrimaryIsGivenUp(t *testing.T) {
+	t.Parallel()
+	primary := rig.NewCluster(t)
+	standby := primary.Standby(t, "second")
+	s := openNew(t, "postgres://postgres@"+primary.Host()+","+standby.Host()+"/postgres?sslmode=disable")
+	owner := newAccount(t, s)
+	warm(t, s)
+	for deadline := time.Now().Add(10 * time.Second); standby.Value(t, "SELECT count(*) FROM accounts") != "1" && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	primary.Freeze()
+	order := func() error { // as a request, which reads before it writes
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if err := s.Ping(ctx); err != nil {
+			return err
+		}
+		_, err := s.InsertCard(ctx, newCard(owner))
+		return err
+	}
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := s.InsertCard(ctx, newCard(owner))
+			wantError(t, err, card.ErrUnavailable)
+		})
+	}
+	all.Wait()
+	standby.Promote(t)
+	promoted := time.Now()
+	var stored atomic.Int32
+	for stored.Load() == 0 {
+		if time.Since(promoted) > 25*time.Second {
+			t.Fatalf("no order was stored within %s after another server was promoted", time.Since(promoted).Round(time.Second))
+		}
+		for range 8 {
+			all.Go(func() {
+				if order() == nil {
+					stored.Add(1)
+				}
+			})
+		}
+		all.Wait()
+	}
+}
+
+// A pooler or a proxy may still lead to a server that was a primary a moment ago.
+func TestStandby_TransactionsAreToBeTriedAgain(t *testing.T) {
+	t.Parallel()
+	primary := rig.NewCluster(t)
+	openNew(t, primary.URL("postgres"))
+	s := open(t, primary.Standby(t, "second").URL("postgres"))
+	wantError(t, s.Do(t.Context(), func(*store.Tx) error { return nil }), card.ErrUnavailable)
+	_, err := s.InsertCard(t.Context(), newCard(uuid.New()))
+	wantError(t, err, card.ErrUnavailable)
 }
