@@ -228,7 +228,7 @@ func (d dialect) badRow(err error) bool {
 // forbidden reports whether a function does not exist, or may not be called.
 func (d dialect) forbidden(err error) bool {
 	var e *pq.Error
-	return errors.As(err, &e) && (e.Code == "42501" || e.Code == "42883" || e.Code == "0A000")
+	return errors.As(err, &e) && (e.Code == "42501" || e.Code == "42883" || e.Code == featureNotSupported)
 }
 
 func (d dialect) retryable(err error) bool { return d.classify(err) == notSerialised }

@@ -49,6 +49,16 @@ func warm(t *testing.T, s *store.Store) {
 	all.Wait()
 }
 
+// awaitFirst waits until a standby has the first row of a table.
+func awaitFirst(t *testing.T, standby *rig.Cluster, table string) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); standby.Value(t, "SELECT count(*) FROM "+table) != "1"; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the standby has no row of %s after ten seconds", table)
+		}
+	}
+}
+
 func wantUnready(t *testing.T, err error, why string) {
 	t.Helper()
 	got, _ := errors.AsType[card.Unready](err)
@@ -220,9 +230,7 @@ func TestSeveralHosts_FindThePrimary(t *testing.T) {
 	if recovering {
 		t.Error("connected to the standby")
 	}
-	for deadline := time.Now().Add(10 * time.Second); standby.Value(t, "SELECT count(*) FROM cards") != "1" && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
-	}
+	awaitFirst(t, standby, "cards")
 	primary.Stop()
 	wantUnready(t, s.Ping(t.Context()), "read only") // the standby is there
 	standby.Promote(t)

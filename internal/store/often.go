@@ -141,7 +141,7 @@ func (s *session) forget(query string) error {
 // changed gives up a statement that the server can't run as it prepared it: the types of its columns are others since.
 func (s *session) changed(query string, err error) {
 	var e *pq.Error
-	if errors.As(err, &e) && e.Code == "0A000" {
+	if errors.As(err, &e) && e.Code == featureNotSupported {
 		delete(s.kept, query)
 	}
 }

@@ -15,6 +15,7 @@ import (
 const (
 	readOnlyTransaction = "25006"
 	wrongState          = "55000" // a standby says so when it is asked for its place in the log of transactions
+	featureNotSupported = "0A000" // among others, of a standby that is to begin a transaction that may write
 )
 
 // cannotWrite reports whether an error means that the session can't write, and another one is to be tried.

@@ -224,7 +224,7 @@ func (s *session) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx
 	if err != nil {
 		release()
 		var e *pq.Error
-		if errors.As(err, &e) && e.Code == "0A000" { // a standby's, for a transaction that may write
+		if errors.As(err, &e) && e.Code == featureNotSupported { // a standby's, for a transaction that may write
 			e.Code = readOnlyTransaction
 		}
 		return nil, s.end(err)

@@ -24,9 +24,7 @@ func TestSeveralHosts_TheOldPrimaryIsNotAskedAgain(t *testing.T) {
 	s := openNew(t, "postgres://postgres@"+line.Host()+","+standby.Host()+"/postgres?sslmode=disable")
 	owner := newAccount(t, s)
 	warm(t, s)
-	for deadline := time.Now().Add(10 * time.Second); standby.Value(t, "SELECT count(*) FROM accounts") != "1" && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
-	}
+	awaitFirst(t, standby, "accounts")
 	line.Down()
 	standby.Promote(t)
 	c := newCard(owner)
@@ -56,9 +54,7 @@ func TestSeveralHosts_WhatWaitsForTheOldPrimaryIsGivenUp(t *testing.T) {
 	s := openNew(t, "postgres://postgres@"+primary.Host()+","+standby.Host()+"/postgres?sslmode=disable")
 	owner := newAccount(t, s)
 	warm(t, s)
-	for deadline := time.Now().Add(10 * time.Second); standby.Value(t, "SELECT count(*) FROM accounts") != "1" && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
-	}
+	awaitFirst(t, standby, "accounts")
 	primary.Freeze()
 	order := func() error { // as a request, which reads before it writes
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
