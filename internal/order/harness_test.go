@@ -48,7 +48,8 @@ type counter struct {
 	rates   *dial
 	orders  *order.Service
 	account uuid.UUID
-	woken   int // how often the watchers were
+	woken   int   // how often the watchers were
+	paid    *paid // what the sandbox says was sent, in tests that want one
 	now     time.Time
 }
 

@@ -104,8 +104,10 @@ func (p *paid) Sent(context.Context, string) (string, card.Amount, error) {
 }
 
 func TestSimulatePayment_AKeyIsOfOnePayment(t *testing.T) {
-	before := &paid{}
-	with := setup{sandbox: func(*counter) map[string]order.Sandbox { return map[string]order.Sandbox{"monero": before} }}
+	with := setup{sandbox: func(s *counter) map[string]order.Sandbox {
+		s.paid = &paid{}
+		return map[string]order.Sandbox{"monero": s.paid}
+	}}
 	onEach(t, with, func(t *testing.T, s *counter) {
 		s.ready()
 		c := s.create("150", "")
@@ -121,7 +123,7 @@ func TestSimulatePayment_AKeyIsOfOnePayment(t *testing.T) {
 			"another card":               {paid{address: "elsewhere", amount: coin / 2}, &half, card.ErrKeyReused},
 			"nobody knows what was paid": {paid{address: c.Address, err: unknown}, &half, unknown},
 		} {
-			*before = tt.paid
+			*s.paid = tt.paid
 			if _, err := s.orders.SimulatePayment(t.Context(), s.account, c.UUID, order.SimulatedPayment{Amount: tt.amount, Key: "key"}); !errors.Is(err, tt.want) {
 				t.Errorf("%s: error %v, want %v", name, err, tt.want)
 			}
