@@ -32,7 +32,7 @@ func TestE2E(t *testing.T) {
 			net := rig.Monero(t)
 			p := newProgram(t, url(t))
 			token := p.account(t)
-			s := p.serve(t, "serve", "--rate", "monero=152.52", "--address-pool", "20", "--webhook-insecure",
+			s := p.serve(t, "serve", "--rate", "monero=152.52", "--address-pool", "20", "--address-rate", "1", "--webhook-insecure",
 				"--monero-daemon-url", net.DaemonURL, "--monero-wallet-url", net.WalletURL)
 			shop := &e2e{net: net, client: newClient(t, s.url, token)}
 			shop.listen(t)

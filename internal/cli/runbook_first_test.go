@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -38,7 +39,7 @@ func (h *host) installed(unit, address string, more ...string) *rig.Process {
 // openFirstWallet prepares a host for node and wallet of its own, with files of the package.
 func (h *host) openFirstWallet() (node string) {
 	h.Helper()
-	rig.Need(h, "monero-wallet-cli", "monero")
+	h.write("/bin/monero-wallet-cli", fmt.Sprintf("#!/bin/sh\nexec %s \"$@\"\n", rig.MoneroProgram(h, "monero-wallet-cli")), 0o755)
 	node, wallet := h.free(), h.free()
 	for _, dir := range []string{"etc/monero", "etc/systemd/system", "var/lib/monero"} {
 		h.here["/"+dir] = filepath.Join(h.dir, dir)
@@ -50,6 +51,7 @@ func (h *host) openFirstWallet() (node string) {
 	}
 	h.set("CARDMINT_MONERO_DAEMON_URL", "http://"+node)
 	h.set("CARDMINT_MONERO_WALLET_URL", "http://"+wallet)
+	h.fewAddresses()
 	files, err := filepath.Glob("../../docs/operate/monero/*")
 	must(h, err)
 	for _, path := range files {

@@ -21,7 +21,6 @@ func (h *host) openDocumentedWallet() *rig.MoneroNet {
 	h.openFirstWallet()
 	h.set("CARDMINT_MONERO_DAEMON_URL", net.DaemonURL)
 	h.set("CARDMINT_MONERO_CONFIRMATIONS", "2")
-	h.set("CARDMINT_ADDRESS_POOL", "20")
 	h.here["127.0.0.1:18081"] = strings.TrimPrefix(net.DaemonURL, "http://")
 	h.unit("monerod", net.Daemon.Process, func() *rig.Process { return net.Daemon.Process })
 	h.of("first-wallet.md", "The node", 0)

@@ -2,6 +2,7 @@ package rig
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,12 +14,17 @@ import (
 // freshFor is how long a chain can be copied. Its blocks are of the time when it was made.
 const freshFor = time.Hour
 
-// copyChain copies a chain of firstBlocks blocks, as a MoneroNet begins with, into the empty directory of a node. The first who needs it
-// makes it, which takes seconds; processes that have the same temporary directory share it.
-func copyChain(tb testing.TB, dir string) {
+// directories returns the directories of a network's programs, by what they are called where they are kept.
+func (n *MoneroNet) directories() map[string]string {
+	return map[string]string{"node": n.Daemon.dir, "merchant": n.Wallet.dir, "payer": n.Payer.dir}
+}
+
+// copyFirst has a new network begin with firstBlocks blocks, and with wallets that have read them. The first who needs these makes them, which
+// takes seconds; processes that have the same temporary directory share them.
+func copyFirst(tb testing.TB, n *MoneroNet) {
 	tb.Helper()
 	version := sha256.Sum256([]byte(MoneroProgram(tb, "monerod")))
-	kept := filepath.Join(os.TempDir(), fmt.Sprintf("rig-chain-%d-%x", os.Getuid(), version[:4]))
+	kept := filepath.Join(os.TempDir(), fmt.Sprintf("rig-first-%d-%x", os.Getuid(), version[:4]))
 	lock, err := os.OpenFile(kept+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		tb.Fatal(err)
@@ -28,31 +34,52 @@ func copyChain(tb testing.TB, dir string) {
 		tb.Fatal(err)
 	}
 	if info, err := os.Stat(kept); err != nil || time.Since(info.ModTime()) > freshFor {
-		makeChain(tb, kept)
+		makeFirst(tb, kept)
 	}
-	if err := os.CopyFS(dir, os.DirFS(kept)); err != nil {
-		tb.Fatal(err)
+	for name, dir := range n.directories() {
+		if err := os.CopyFS(dir, os.DirFS(filepath.Join(kept, name))); err != nil {
+			tb.Fatal(err)
+		}
 	}
 }
 
-// makeChain makes a chain of firstBlocks blocks, in the directory that it then is.
-func makeChain(tb testing.TB, kept string) {
+// makeFirst makes a chain of firstBlocks blocks and the two wallets, in a directory that is there only when all of it is.
+func makeFirst(tb testing.TB, kept string) {
 	tb.Helper()
 	if err := os.RemoveAll(kept); err != nil {
 		tb.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "rig-chain")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	n := &MoneroNet{Daemon: newRegtest(tb, dir)}
-	defer n.Daemon.kill()
+	n := newNet(tb)
+	defer n.end()
 	n.Daemon.Start(tb)
+	n.Wallet.Launch(tb)
+	n.Payer.Launch(tb)
+	made := make(chan error, 2)
+	go func() {
+		made <- n.Wallet.Ask("generate_from_keys", map[string]any{"filename": "wallet", "address": merchantAddress,
+			"viewkey": merchantViewKey, "password": "", "restore_height": 0}, nil)
+	}()
+	go func() {
+		made <- n.Payer.Ask("restore_deterministic_wallet", map[string]any{"filename": "wallet", "seed": payerSeed,
+			"password": "", "restore_height": 0}, nil)
+	}()
 	n.MineTo(tb, merchantAddress, 1)
 	n.Mine(tb, firstBlocks-1)
+	if err := errors.Join(<-made, <-made); err != nil {
+		tb.Fatal(err)
+	}
+	for _, w := range []*MoneroWallet{n.Wallet, n.Payer} {
+		n.refresh(tb, w)
+		w.Close(tb)
+		w.kill()
+	}
 	n.Daemon.kill()
-	if err := os.Rename(dir, kept); err != nil {
+	for name, dir := range n.directories() {
+		if err := os.Rename(dir, filepath.Join(n.dir, name)); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	if err := os.Rename(n.dir, kept); err != nil {
 		tb.Fatal(err)
 	}
 }
