@@ -63,7 +63,11 @@ func (s *Store) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl 
 	}
 	now := "(SELECT " + s.dialect.now + ")" // once for the statement, so that an index can be searched by it
 	known, names, ours, shares := sharesOf(claim, now)
-	due := "q.state IN ('open', 'pending') AND q.due_at <= " + now
+	const open = "q.state IN ('open', 'pending')"
+	due := open + " AND q.due_at <= " + now
+	// The chosen ones are found by their uuids. No index serves a CASE; by that of due intents, PostgreSQL would compare all that are due with
+	// each of the chosen, if it believes that few are.
+	stillDue := "CASE WHEN " + open + " THEN q.due_at <= " + now + " ELSE FALSE END"
 	args := slices.Concat([]any{ttl.Milliseconds()}, names, []any{claim.Supplier}, shares, []any{claim.Supplier, fairWindow, n})
 	var found []claimRow
 	// What an earlier claim left without an answer was cut off: its answer is unknown.
@@ -79,7 +83,7 @@ func (s *Store) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl 
 								AND NOT EXISTS (SELECT 1 FROM address_pools p WHERE p.currency = c.currency AND (p.conflict IS NOT NULL OR p.issue_after > `+now+`))
 						) AS account_id FROM intents q WHERE `+due+` ORDER BY q.due_at, q.card_uuid LIMIT `+unlimited+`) w
 					WHERE w.account_id IS NOT NULL ORDER BY w.due_at, w.card_uuid LIMIT ?) x) y
-			ORDER BY y.turn, y.due_at, y.card_uuid LIMIT ?) AND `+due+s.dialect.skipLocked+`)
+			ORDER BY y.turn, y.due_at, y.card_uuid LIMIT ?) AND `+stillDue+s.dialect.skipLocked+`)
 		RETURNING card_uuid, state, supplier, key, COALESCE(reference, '') AS reference, first_asked_at, opened_at, decided_at, due_at, answer, refusals,
 			declines, attempts, fence`, args...)
 	intents := make([]issue.Intent, len(found))
