@@ -28,6 +28,10 @@ const fairWindow = 2048
 // that can be issued. Without it, PostgreSQL expects few such cards, and reads and sorts the cards of all due intents.
 const unlimited = "9223372036854775807"
 
+// stillOpen says that an intent that was found by its uuid is open or pending. No index serves a CASE. By the one of intents that are due,
+// PostgreSQL would read all of them, or even compare each of them with each uuid, where statistics know of few.
+const stillOpen = "CASE WHEN intents.state IN ('open', 'pending') THEN TRUE ELSE FALSE END"
+
 // strangersTurn is how long an intent must have been due before a process claims it that does not know its supplier. Longer than any
 // attempt, because while programs with different suppliers run side by side those that know it come first.
 const strangersTurn = 10 * time.Minute
@@ -63,11 +67,8 @@ func (s *Store) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl 
 	}
 	now := "(SELECT " + s.dialect.now + ")" // once for the statement, so that an index can be searched by it
 	known, names, ours, shares := sharesOf(claim, now)
-	const open = "q.state IN ('open', 'pending')"
-	due := open + " AND q.due_at <= " + now
-	// The chosen ones are found by their uuids. No index serves a CASE; by that of due intents, PostgreSQL would compare all that are due with
-	// each of the chosen, if it believes that few are.
-	stillDue := "CASE WHEN " + open + " THEN q.due_at <= " + now + " ELSE FALSE END"
+	due := "q.state IN ('open', 'pending') AND q.due_at <= " + now
+	stillDue := "CASE WHEN q.state IN ('open', 'pending') THEN q.due_at <= " + now + " ELSE FALSE END" // see stillOpen
 	args := slices.Concat([]any{ttl.Milliseconds()}, names, []any{claim.Supplier}, shares, []any{claim.Supplier, fairWindow, n})
 	var found []claimRow
 	// What an earlier claim left without an answer was cut off: its answer is unknown.
@@ -128,7 +129,7 @@ func (s *Store) ProlongIntents(ctx context.Context, intents []issue.Intent, ttl 
 		}
 		table, args := s.dialect.table(values, s.dialect.uuidType, "BIGINT")
 		_, err := s.exec(ctx, s.w, "prolong claims", "UPDATE intents SET due_at = "+s.dialect.now+" + ? FROM "+table+
-			" WHERE intents.card_uuid = v.column1 AND intents.fence = v.column2 AND intents.state IN ('open', 'pending')", append([]any{ttl.Milliseconds()}, args...)...)
+			" WHERE intents.card_uuid = v.column1 AND intents.fence = v.column2 AND "+stillOpen, append([]any{ttl.Milliseconds()}, args...)...)
 		return err
 	})
 }
@@ -136,7 +137,7 @@ func (s *Store) ProlongIntents(ctx context.Context, intents []issue.Intent, ttl 
 // HastenIntents implements issue.Store. One that is claimed may be claimed again: it is looked up twice then, and stored once.
 func (s *Store) HastenIntents(ctx context.Context, supplier string, cards []uuid.UUID) error {
 	return inBatches(cards, func(some []uuid.UUID) error {
-		query, args, err := sqlx.In("UPDATE intents SET due_at = "+s.dialect.now+" WHERE card_uuid IN (?) AND supplier = ? AND state = 'pending'", some, supplier)
+		query, args, err := sqlx.In("UPDATE intents SET due_at = "+s.dialect.now+" WHERE card_uuid IN (?) AND supplier = ? AND CASE state WHEN 'pending' THEN TRUE ELSE FALSE END", some, supplier)
 		if err != nil {
 			return err
 		}
@@ -195,7 +196,7 @@ func (s *Store) saveIntents(ctx context.Context, on runner, intents []issue.Inte
 		table, args := s.dialect.table(values, s.dialect.uuidType, "BIGINT", "TEXT", "TEXT", "BIGINT", "TEXT", "TEXT", "BIGINT", "TEXT", "TEXT", "BIGINT")
 		n, err := s.exec(ctx, on, "save intents", `UPDATE intents SET state = v.column3, reference = v.column4, first_asked_at = v.column5,
 			answer = v.column6, reason = v.column7, due_at = `+s.dialect.now+` + v.column8, supplier = v.column9, refusals = v.column10, declines = v.column11
-			FROM `+table+` WHERE intents.card_uuid = v.column1 AND intents.fence = v.column2 AND intents.state IN ('open', 'pending')`, args...)
+			FROM `+table+` WHERE intents.card_uuid = v.column1 AND intents.fence = v.column2 AND `+stillOpen, args...)
 		saved += n
 		return err
 	})
@@ -221,7 +222,7 @@ func (t *tx) SaveIssued(ctx context.Context, cards []issue.IssuedCard) error {
 		table, args := t.s.dialect.table(values, t.s.dialect.uuidType, "BIGINT", t.s.dialect.bytes, "TEXT")
 		n, err := t.s.exec(ctx, t.t, "finish intents", `UPDATE intents SET state = 'done', answer = 'issued', reason = NULL, card_number_hash = v.column3,
 			reference = v.column4 FROM `+table+` WHERE intents.card_uuid = v.column1 AND intents.fence = v.column2
-			AND intents.state IN ('open', 'pending')`, args...)
+			AND `+stillOpen, args...)
 		finished += n
 		return err
 	})

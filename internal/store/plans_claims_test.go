@@ -6,17 +6,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/store"
 )
 
-// A claim reads as many intents as the accounts take turns among, however many are due, also if they have become so at once and statistics know
-// of none. SQLite reads them all, but has few.
+// A claim reads as many intents as the accounts take turns among, however many are due, and what becomes of them is stored without reading others;
+// also if they have become due at once and statistics know of none. SQLite reads them all, but has few.
 func TestPlans_AClaimDoesNotReadAllThatIsDue(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("left out by -short: needs PostgreSQL")
 	}
-	const due, window = 20_000, 2048
+	const due, window, batch = 20_000, 2048, 16
 	for name, after := range map[string]string{
 		"known to statistics": "ANALYZE",
 		"due at once":         "UPDATE intents SET state = 'open', decided_at = NULL",
@@ -35,13 +37,21 @@ func TestPlans_AClaimDoesNotReadAllThatIsDue(t *testing.T) {
 				execPlans(t, db, statement)
 			}
 			m := measure(t, url, due, func(c *calls) {
-				c.do("ClaimIntents", func(ctx context.Context) error {
-					claimed, err := c.s.ClaimIntents(ctx, claimOf("sandbox"), 16, time.Hour)
-					if len(claimed) != 16 {
-						t.Errorf("%d intents are claimed", len(claimed))
-					}
+				var claimed []issue.Intent
+				c.do("ClaimIntents", func(ctx context.Context) (err error) {
+					claimed, err = c.s.ClaimIntents(ctx, claimOf("sandbox"), batch, time.Hour)
 					return err
 				})
+				if len(claimed) != batch {
+					t.Fatalf("%d intents are claimed", len(claimed))
+				}
+				done := make([]issue.IssuedCard, batch)
+				for i, n := range claimed {
+					done[i] = issued(n, n.Key)
+				}
+				c.do("ProlongIntents", func(ctx context.Context) error { return c.s.ProlongIntents(ctx, claimed, time.Hour) })
+				c.tx("SaveIntents", func(ctx context.Context, tx *store.Tx) error { return tx.SaveIntents(ctx, claimed) })
+				c.tx("SaveIssued", func(ctx context.Context, tx *store.Tx) error { return tx.SaveIssued(ctx, done) })
 			})
 			if len(m.all) == 0 {
 				t.Error("nothing was measured")
