@@ -35,10 +35,10 @@ func (c *keeping) Submit(ctx context.Context, r issue.Request) (issue.Answer, er
 // Of ten thousand orders of six accounts a thousand are paid in one block, nearly all of them of one account. One pass finds them, the supplier
 // is asked for no more cards a second than it allows, and nobody waits for the large account to be done.
 func TestOverload_AThousandPaymentsInOneBlock(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) { burst(t, "sqlite:"+t.TempDir()+"/x.db", "%s") })
 	t.Run("postgres", func(t *testing.T) {
-		patience(t)
 		burst(t, rig.Postgres(t), "CAST(%s AS UUID)")
 	})
 }

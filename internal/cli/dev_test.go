@@ -48,6 +48,7 @@ func TestDev_WhatItPrintsCanBePasted(t *testing.T) {
 }
 
 func TestDev_TheDemonstrationHasACardInEveryState(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	s := p.serve(t, "dev", "--seed-demo")

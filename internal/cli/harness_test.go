@@ -47,11 +47,11 @@ var build = sync.OnceValues(func() ([]byte, error) {
 	return exec.Command("go", "build", "-o", binary, "../../cmd/cardmint").CombinedOutput()
 })
 
-// patience skips the test if -short is set. It is for tests that start the program many times.
+// patience skips the test if -short is set. It is for tests that start the program many times, or wait for what it does by itself.
 func patience(tb testing.TB) {
 	tb.Helper()
 	if testing.Short() {
-		tb.Skip("left out by -short: starts the program many times")
+		tb.Skip("left out by -short: starts the program many times, or waits for it")
 	}
 }
 

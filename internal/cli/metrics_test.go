@@ -57,6 +57,7 @@ func (s *server) awaitMetric(t *testing.T, series, value string) string {
 }
 
 func TestServe_MetricsTellOfACard(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	token := p.account(t)
