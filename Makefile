@@ -29,7 +29,7 @@ build: ## Build bin/cardmint
 quick: ## Run every test that needs no server and no patience, on SQLite in memory, within 20 seconds
 	@$(LINK) GOGC=800 tools/in-memory 1 go test -short -vet=off -p 4 -parallel 4 -cpu 1 ./server $(LONGEST) ./... $(CLIENT)
 
-# Tests and the programs that they start are short, here too: collecting garbage was a twelfth of their time.
+# Tests and the programs that they start are short, here too: collecting garbage was a fifteenth of their time.
 # MONERO=system runs them on the Monero that is installed, MONERO=current insists on the current one: see tools/deps.
 test: deps ## Run every test, on SQLite, PostgreSQL and a private Monero network; installs what is missing where it can. CI=true adds the race detector
 	$(LINK) GOGC=400 tools/in-memory 4 $(GOTESTSUM) --format pkgname --jsonfile .test.json -- $(RACE) -vet=off -p 3 -parallel 4 -timeout 20m $(TEST_FLAGS) $(LONGEST) ./... $(CLIENT)

@@ -18,9 +18,6 @@ import (
 // also if they have become due at once and statistics know of none. SQLite reads them all, but has few.
 func TestPlans_AClaimDoesNotReadAllThatIsDue(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("left out by -short: needs PostgreSQL")
-	}
 	const due, window, batch = 20_000, 2048, 16
 	for name, after := range map[string]string{
 		"known to statistics": "ANALYZE",
