@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -124,8 +125,9 @@ func Queued(s *Store) int {
 // sharing is reads of any row.
 type sharing interface {
 	hold()
+	neverImpatient()
 	waits() int
-	proceed()
+	release()
 	readTogether(account uuid.UUID, ids []uuid.UUID) error
 }
 
@@ -147,17 +149,25 @@ func HoldReads(s *Store) (waiting func() int, release func()) {
 	}
 	return waiting, func() {
 		for _, r := range s.sharing() {
-			for range readsAtOnce {
-				r.proceed()
-			}
+			r.release()
 		}
 	}
 }
 
 func (r *reads[R]) hold() {
-	r.patience = time.Hour
+	r.neverImpatient()
+	r.quick = 0
 	for range readsAtOnce {
 		r.begin(nil)
+	}
+}
+
+func (r *reads[R]) release() {
+	r.mu.Lock()
+	held := slices.Clone(r.slots)
+	r.mu.Unlock()
+	for _, one := range held {
+		r.proceed(one)
 	}
 }
 
@@ -199,8 +209,20 @@ func Remember(s *Store, account, id uuid.UUID) int {
 	return len(s.hot.cardByUUID.happened)
 }
 
-// ReadsAtOnce is how many statements of a kind read single cards.
-const ReadsAtOnce = readsAtOnce
+// ReadsAtOnce is how many statements of a kind read single cards, the second once the first has run for QuickRead.
+const (
+	ReadsAtOnce = readsAtOnce
+	QuickRead   = quickRead
+)
+
+// NeverImpatient has those who read single cards wait for the statements of others however long they take.
+func NeverImpatient(s *Store) {
+	for _, r := range s.sharing() {
+		r.neverImpatient()
+	}
+}
+
+func (r *reads[R]) neverImpatient() { r.patience = time.Hour }
 
 // KeepsPrepared reports whether a session keeps a statement prepared.
 var KeepsPrepared = keepsPrepared

@@ -19,7 +19,8 @@ type reads[R oneRow] struct {
 }
 
 const (
-	readsAtOnce  = 2                      // statements of a kind; with more, each would have fewer cards
+	readsAtOnce  = 2                      // statements of a kind
+	quickRead    = 5 * time.Millisecond   // what a second statement has beside a quick one, the next would have, for much less
 	readPatience = 100 * time.Millisecond // so long only those statements take that are stuck
 )
 
@@ -83,7 +84,7 @@ func (r *reads[R]) query(s *Store, query string) {
 	if s.dialect.arrays {
 		r.many = fixed{s.r, s.r.Rebind(query + " WHERE c.uuid" + inSomeArray(s.dialect.uuidType))}
 	}
-	r.most, r.patience = readsAtOnce, readPatience
+	r.most, r.quick, r.patience = readsAtOnce, quickRead, readPatience
 }
 
 // read is a card that is to be read.
@@ -103,8 +104,8 @@ func (r *reads[R]) get(ctx context.Context, key cardKey) (R, error) {
 		return this.row, err
 	}
 	this.done = make(chan struct{})
-	if r.begin(this) {
-		defer r.proceed()
+	if mine := r.begin(this); mine != nil {
+		defer r.proceed(mine)
 		err := r.one.get(ctx, &this.row, key.AccountID, key.UUID)
 		return this.row, err
 	}
@@ -123,15 +124,15 @@ func (r *reads[R]) get(ctx context.Context, key cardKey) (R, error) {
 }
 
 // proceed has those read that waited while one was read.
-func (r *reads[R]) proceed() {
-	some := r.next(1)
+func (r *reads[R]) proceed(mine *slot) {
+	some := r.next(mine, 1)
 	if len(some) == 0 {
 		return
 	}
 	go func() {
 		for len(some) > 0 {
 			r.together(some)
-			some = r.next(len(some))
+			some = r.next(mine, len(some))
 		}
 	}()
 }

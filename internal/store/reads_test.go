@@ -190,6 +190,7 @@ func TestCardByUUID_NobodySharesAStatementThatWasSentBefore(t *testing.T) {
 	for range store.ReadsAtOnce {
 		before = append(before, read())
 		<-wire.found
+		time.Sleep(2 * store.QuickRead)
 	}
 	go func() {
 		for range wire.found { // whoever is impatient has a statement of its own
@@ -222,6 +223,7 @@ func TestCardByUUID_WaitsOnlySoLongForTheStatementsOfOthers(t *testing.T) {
 	for range store.ReadsAtOnce {
 		stuck.Go(func() { _, _ = s.CardByUUID(t.Context(), c.AccountID, c.UUID) })
 		<-wire.found
+		time.Sleep(2 * store.QuickRead)
 	}
 	read := make(chan error, 1)
 	go func() {
@@ -234,6 +236,24 @@ func TestCardByUUID_WaitsOnlySoLongForTheStatementsOfOthers(t *testing.T) {
 	wire.returns <- struct{}{}
 	check(t, <-read)
 	stuck.Wait()
+}
+
+// While one statement takes long, as through a connection that is stuck or to a database that is far away, others have one beside it.
+func TestCardByUUID_NobodyWaitsForOneStatementThatTakesLong(t *testing.T) {
+	_, url := onPostgres(t)
+	s, wire := openSlow(t, url)
+	store.NeverImpatient(s)
+	c := insertCard(t, s, newCard(newAccount(t, s)))
+	var reads sync.WaitGroup
+	read := func() { reads.Go(func() { _, _ = s.CardByUUID(t.Context(), c.AccountID, c.UUID) }) }
+	read()
+	<-wire.found
+	time.Sleep(2 * store.QuickRead)
+	read()
+	<-wire.found
+	wire.returns <- struct{}{}
+	wire.returns <- struct{}{}
+	reads.Wait()
 }
 
 func TestCardByUUID_ACardToWhichSomethingHasHappenedIsReadAtOnce(t *testing.T) {

@@ -41,8 +41,8 @@ func (s *Store) insertCard(ctx context.Context, c *card.Card, limit card.USD) (b
 		return false, err
 	}
 	i := &insertion{ctx: ctx, card: c, limit: limit, args: args, done: make(chan inserted, 1)}
-	if s.inserts.add(i) {
-		go s.insertQueued()
+	if mine := s.inserts.add(i); mine != nil {
+		go s.insertQueued(mine)
 	}
 	select {
 	case is := <-i.done:
@@ -56,11 +56,11 @@ func (s *Store) insertCard(ctx context.Context, c *card.Card, limit card.USD) (b
 }
 
 // insertQueued inserts the cards of the queue until it is empty.
-func (s *Store) insertQueued() {
+func (s *Store) insertQueued(mine *slot) {
 	n := 0
 	for {
 		done, _ := s.writing(context.Background()) // waits no longer than a transaction may last
-		some := s.inserts.next(n)
+		some := s.inserts.next(mine, n)
 		if n = len(some); n > 0 {
 			s.insertTogether(some)
 		}
