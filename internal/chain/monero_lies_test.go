@@ -101,6 +101,9 @@ var harmless = map[string]string{
 }
 
 func TestMonero_EveryFieldThatADecisionNeedsIsRequired(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: tells hundreds of lies, one by one")
+	}
 	t.Parallel()
 	var lies int
 	for _, d := range decisive {
