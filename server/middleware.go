@@ -51,6 +51,8 @@ func accessLog(log *slog.Logger) gin.HandlerFunc {
 			case route == livePath, route == readyPath:
 				level = slog.LevelDebug // probes come every second
 			case gone:
+			case c.Writer.Status() == http.StatusServiceUnavailable:
+				level = slog.LevelWarn // too many at once; a database that is away has a line of its own
 			case c.Writer.Status() >= http.StatusInternalServerError:
 				level = slog.LevelError
 			}

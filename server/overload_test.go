@@ -119,6 +119,14 @@ func TestOverload_RequestsBeyondThePlacesOfTheirKindAreRefusedAndOthersServed(t 
 			for _, a := range atOnce(more, ask)() {
 				a.shed(t)
 			}
+			refusals := 0
+			for _, line := range d.log.entries(t) {
+				if line["status"] == float64(http.StatusServiceUnavailable) {
+					refusals++
+					equal(t, "level of a refusal", line["level"], any("WARN"))
+				}
+			}
+			equal(t, "refusals in the log", refusals, more)
 			equal(t, "requests that reached the database", dam.passed.Load(), places)
 			m.mu.Lock()
 			equal(t, "refusals", fmt.Sprint(m.sheds), fmt.Sprint(strings.Fields(strings.Repeat(kind+" ", more))))
