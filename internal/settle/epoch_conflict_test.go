@@ -84,6 +84,11 @@ func TestWatcher_AConflictIsSaidAlsoWhileTheChainCanNotBeRead(t *testing.T) {
 	if health := b.watcher.Health(); health == nil || !strings.Contains(health.Error(), "cardmint wallet claim") {
 		t.Errorf("health is %v", health)
 	}
+	b.purse.lost = card.ErrWalletLost
+	check(t, b.store.AskForRescan(t.Context(), "monero", false))
+	if err := b.watcher.Tick(t.Context()); !errors.Is(err, card.ErrWalletShared) || !errors.Is(err, card.ErrWalletLost) {
+		t.Errorf("with one, while a rescan fails: %v", err)
+	}
 	check(t, b.store.ClaimWallet(t.Context(), "monero"))
 	if err := b.watcher.Tick(t.Context()); errors.Is(err, card.ErrWalletShared) {
 		t.Errorf("after an operator's decision: %v", err)

@@ -31,6 +31,7 @@ type purse struct {
 	asked  int           // how many addresses it was told to make
 	scans  int           // how often it rescanned its chain
 	ill    error         // what a scan returns instead
+	lost   error         // what a rescan returns
 }
 
 func (p *purse) Currency() card.Currency { return chain.Currencies()[0] }
@@ -82,7 +83,7 @@ func (p *purse) SetBeacon(_ context.Context, b settle.Beacon, durable bool) erro
 
 func (p *purse) Recover(context.Context, string, *settle.Address, func(string)) error {
 	p.scans++
-	return nil
+	return p.lost
 }
 
 // restarted returns the wallet as its file has it.

@@ -19,14 +19,7 @@ func (w *Watcher) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.mend(ctx, cursor); err != nil {
-		return err
-	}
-	query, round, err := w.query(ctx, cursor)
-	if err != nil {
-		return err
-	}
-	view, err := w.read(ctx, cursor, query)
+	view, round, err := w.look(ctx, cursor)
 	if err != nil {
 		return errors.Join(cursor.shared(), err)
 	}
@@ -70,6 +63,19 @@ func (w *Watcher) pass(ctx context.Context) error {
 		return err
 	}
 	return w.fillPool(ctx)
+}
+
+// look returns what the chain shows, after a rescan if one was requested, and the round once that is applied.
+func (w *Watcher) look(ctx context.Context, cursor Cursor) (View, round, error) {
+	if err := w.mend(ctx, cursor); err != nil {
+		return View{}, round{}, err
+	}
+	query, next, err := w.query(ctx, cursor)
+	if err != nil {
+		return View{}, round{}, err
+	}
+	view, err := w.read(ctx, cursor, query)
+	return view, next, err
 }
 
 // read returns what the chain shows.
