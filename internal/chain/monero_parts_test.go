@@ -100,6 +100,9 @@ func wantBlocks(t *testing.T, v settle.View, tip int64) {
 }
 
 func TestMonero_AnAnswerThatIsTooLongIsAskedForInSmallerParts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: writes and reads thousands of payments")
+	}
 	const tip = 3000
 	one := int64(len(entryAt(t, tip/2, tip)) + 1)
 	for _, fit := range []int64{200, 500, tip - 1} { // so many payments in one answer

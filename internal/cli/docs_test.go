@@ -10,6 +10,7 @@ import (
 
 // The token is in the page where the service runs for development, and nowhere else.
 func TestDocs_OnlyDevOffersItsToken(t *testing.T) {
+	patience(t)
 	read := func(url string) string {
 		res, err := http.Get(url)
 		if err != nil {

@@ -37,6 +37,7 @@ func local(t *testing.T, status int) (url string, events chan *client.Event) {
 }
 
 func TestListen_PrintsAndForwardsEventsAsTheyCome(t *testing.T) {
+	patience(t)
 	p := newProgram(t, "")
 	s := p.serve(t, "dev")
 	token := regexp.MustCompile(`(?m)^token: (\S+)$`).FindStringSubmatch(s.Output())[1]
@@ -86,6 +87,7 @@ func TestListen_PrintsAndForwardsEventsAsTheyCome(t *testing.T) {
 }
 
 func TestListen_ABadTokenIsExplained(t *testing.T) {
+	patience(t)
 	p := newProgram(t, "")
 	s := p.serve(t, "dev")
 	_, stderr, code := p.run("listen", "--url", s.url, "--token", "cm_test_wrong")

@@ -46,6 +46,7 @@ func tenants(t *testing.T, secret string) (address string, got chan string) {
 }
 
 func TestListen_ChosenEventsWithHeadersAndAStableSecret(t *testing.T) {
+	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	s := p.serve(t, "dev")

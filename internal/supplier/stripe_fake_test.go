@@ -326,17 +326,21 @@ func (f *fakeStripe) list(form url.Values, fault string) []byte {
 	if err != nil || form.Get("cardholder") != holder {
 		panic(form.Encode())
 	}
-	data, more, skip := []json.RawMessage{}, false, form.Get("starting_after") != ""
+	data, more := []json.RawMessage{}, false
+	last := form.Get("starting_after")
+	skip := last != ""
 	for _, c := range slices.Backward(f.cards) {
-		switch {
-		case skip:
-			skip = c.id() != form.Get("starting_after")
-		case c["created"].(int64) < after:
-		case len(data) == limit:
-			more = true
-		default:
-			data = append(data, encode(c))
+		if skip {
+			skip = c.id() != last
+			continue
 		}
+		if c["created"].(int64) < after {
+			continue
+		}
+		if more = len(data) == limit; more {
+			break
+		}
+		data = append(data, encode(c))
 	}
 	page := map[string]any{"object": "list", "url": "/v1/issuing/cards", "has_more": more, "data": data}
 	switch fault {
