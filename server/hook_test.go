@@ -47,11 +47,11 @@ func (h hooked) Cards(ctx context.Context, filter order.Filter) ([]*card.Card, e
 	return h.Store.Cards(ctx, filter)
 }
 
-func (h hooked) InsertCard(ctx context.Context, c *card.Card) (bool, error) {
+func (h hooked) InsertCard(ctx context.Context, c *card.Card, limit card.USD) (bool, error) {
 	if h.beforeInsert != nil {
 		h.beforeInsert()
 	}
-	return h.Store.InsertCard(ctx, c)
+	return h.Store.InsertCard(ctx, c, limit)
 }
 
 func (h hooked) TakeAddresses(ctx context.Context, currency string, n int) ([]string, error) {

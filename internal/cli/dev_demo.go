@@ -161,7 +161,7 @@ func (d *demo) old(ctx context.Context) (id uuid.UUID, err error) {
 	id = aged(demoAge)
 	c.UUID, c.CreatedAt, c.IdempotencyKey, c.RequestHash = id, card.TimeOf(id), "", nil
 	c.ExpiresAt, c.Rate.At, c.Address = c.ExpiresAt.Add(-demoAge), c.Rate.At.Add(-demoAge), addresses[0]
-	stored, err := d.db.InsertCard(ctx, c)
+	stored, err := d.db.InsertCard(ctx, c, 0)
 	if err == nil && !stored {
 		err = errors.New("the address is taken")
 	}

@@ -108,7 +108,7 @@ func (s *safe) issueOne() (uuid.UUID, error) {
 	ctx, c := context.Background(), &card.Card{UUID: uuid.Must(uuid.NewV7()), AccountID: s.account, CreatedAt: time.Now(), USD: 150_00, Coin: chain.Currencies()[0], Amount: 1,
 		Address: "address " + uuid.NewString(), Rate: card.Rate{USD: card.Decimal{Units: 150_00000000, Scale: 8}, At: time.Now(), Source: "fixed"},
 		ExpiresAt: time.Now().Add(time.Hour), ConfirmationsRequired: 10, Status: card.AwaitingPayment, State: card.Unpaid}
-	if inserted, err := s.db.InsertCard(ctx, c); err != nil || !inserted {
+	if inserted, err := s.db.InsertCard(ctx, c, 0); err != nil || !inserted {
 		return c.UUID, fmt.Errorf("inserted %v: %w", inserted, err)
 	}
 	paid := card.Verdict{Card: c, Assessment: card.Assessment{State: card.Paid, Received: 1, Settled: 1}, Issue: true}

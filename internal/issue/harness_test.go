@@ -114,7 +114,7 @@ func (r *room) paidBy(account uuid.UUID, usd card.USD) *card.Card {
 	c := &card.Card{UUID: uuid.Must(uuid.NewV7()), AccountID: account, CreatedAt: r.clock.Now(), USD: usd, Coin: chain.Currencies()[0], Amount: 1e12,
 		Address: uuid.NewString(), Rate: card.Rate{USD: card.Decimal{Units: 150_00000000, Scale: card.RateScale}, At: r.clock.Now(), Source: "fixed"},
 		ExpiresAt: r.clock.Now().Add(time.Hour), ConfirmationsRequired: 10}
-	_, err := r.db.InsertCard(r.t.Context(), c)
+	_, err := r.db.InsertCard(r.t.Context(), c, 0)
 	check(r.t, err)
 	r.assess(c, card.Paid)
 	return c

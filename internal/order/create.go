@@ -243,11 +243,8 @@ func (s *Service) storeCard(ctx context.Context, c *card.Card, from source) (boo
 }
 
 func (s *Service) insert(ctx context.Context, c *card.Card, from source) (bool, error) {
-	switch {
-	case from.supplier != "":
+	if from.supplier != "" {
 		return s.store.InsertCardReserving(ctx, c, s.cfg.MaxOpenUSD, from.supplier, from.offer.Life)
-	case s.cfg.MaxOpenUSD == 0:
-		return s.store.InsertCard(ctx, c)
 	}
-	return s.store.InsertCardWithin(ctx, c, s.cfg.MaxOpenUSD)
+	return s.store.InsertCard(ctx, c, s.cfg.MaxOpenUSD)
 }

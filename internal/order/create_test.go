@@ -203,7 +203,7 @@ func TestCreateCard_ALostReplyIsNoSecondCard(t *testing.T) {
 		for _, key := range []string{"", "key"} {
 			s.spy.inserting = func(c *card.Card) error { // the statement runs, and then once more
 				s.spy.inserting = nil
-				_, err := s.db.InsertCard(t.Context(), c)
+				_, err := s.db.InsertCard(t.Context(), c, 0)
 				return err
 			}
 			c := s.create("150", key)
@@ -237,7 +237,7 @@ func TestCreateCard_WhatMayNotBeReplicatedIsNotAcknowledged(t *testing.T) {
 
 		s.spy.inserting = func(c *card.Card) error { // the statement runs, its reply is lost, and then it runs once more
 			s.spy.inserting = nil
-			_, err := s.db.InsertCard(t.Context(), c)
+			_, err := s.db.InsertCard(t.Context(), c, 0)
 			return err
 		}
 		s.spy.asked()

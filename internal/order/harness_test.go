@@ -225,18 +225,11 @@ func (s *spy) fail(call string, err error) {
 	}
 }
 
-func (s *spy) InsertCard(ctx context.Context, c *card.Card) (bool, error) {
+func (s *spy) InsertCard(ctx context.Context, c *card.Card, limit card.USD) (bool, error) {
 	if err := s.insert(c); err != nil {
 		return false, err
 	}
-	return s.Store.InsertCard(ctx, c)
-}
-
-func (s *spy) InsertCardWithin(ctx context.Context, c *card.Card, limit card.USD) (bool, error) {
-	if err := s.insert(c); err != nil {
-		return false, err
-	}
-	inserted, err := s.Store.InsertCardWithin(ctx, c, limit)
+	inserted, err := s.Store.InsertCard(ctx, c, limit)
 	if s.inserted != nil {
 		s.inserted()
 	}

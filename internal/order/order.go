@@ -53,14 +53,11 @@ type PoolState struct {
 // and card.ErrUnavailable if the database can't be reached, or
 // does not answer in time: then a row may have been stored nevertheless.
 type Store interface {
-	// InsertCard stores a card. It returns false, and stores nothing, if the card's uuid, address or idempotency key is taken, or if the
-	// address has already received money.
-	InsertCard(ctx context.Context, c *card.Card) (bool, error)
-	// InsertCardWithin is like InsertCard, but also returns false, and stores nothing, if the account's orders that are not paid in full
-	// would then add up to more than limit. It counts those that are committed.
-	InsertCardWithin(ctx context.Context, c *card.Card, limit card.USD) (bool, error)
-	// InsertCardReserving is like InsertCardWithin, with 0 for no limit, and also reserves for the card the item of a supplier's stock that
-	// is of its amount, expires first, and can be used for at least life. Both are stored, or neither. The error is card.ErrOutOfStock if
+	// InsertCard stores a card. It returns false, and stores nothing, if the card's uuid, address or idempotency key is taken, if the
+	// address has already received money, or if the account's orders that are not paid in full would then add up to more than limit, unless
+	// that is 0. It counts those that are committed.
+	InsertCard(ctx context.Context, c *card.Card, limit card.USD) (bool, error)
+	// InsertCardReserving is like InsertCard, and also reserves for the card the item of a supplier's stock that is of its amount, expires first, and can be used for at least life. Both are stored, or neither. The error is card.ErrOutOfStock if
 	// there is no such item, which is also possible if this very call has stored the card.
 	InsertCardReserving(ctx context.Context, c *card.Card, limit card.USD, supplier string, life time.Duration) (bool, error)
 	// CancelCard cancels the card that an event is about, stores the event, and frees what is reserved for the card: all of it, or nothing.

@@ -101,7 +101,7 @@ func (s *counter) many(n int) []uuid.UUID {
 		ids[n-1-i] = id
 		c := &card.Card{UUID: id, AccountID: s.account, CreatedAt: card.TimeOf(id), ExpiresAt: card.TimeOf(id), USD: 150_00, Coin: monero, Amount: coin,
 			Address: id.String(), ConfirmationsRequired: 10}
-		if inserted, err := s.db.InsertCard(s.t.Context(), c); err != nil || !inserted {
+		if inserted, err := s.db.InsertCard(s.t.Context(), c, 0); err != nil || !inserted {
 			s.t.Fatal(inserted, err)
 		}
 	}

@@ -167,9 +167,9 @@ func (d *disk) around(transaction func() error) error {
 }
 
 // InsertCard implements card.Store.
-func (d *disk) InsertCard(ctx context.Context, c *card.Card) (bool, error) {
+func (d *disk) InsertCard(ctx context.Context, c *card.Card, limit card.USD) (bool, error) {
 	c.CreatedAt, c.ExpiresAt = d.r.h.w.now, d.r.h.w.now.Add(c.ExpiresAt.Sub(c.CreatedAt))
-	return d.Store.InsertCard(ctx, c)
+	return d.Store.InsertCard(ctx, c, limit)
 }
 
 // TakeAddresses implements card.Store. A process takes one at a time, so that one that ends loses few.

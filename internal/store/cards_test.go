@@ -93,7 +93,7 @@ func TestCardByUUID_HasTheTransfersThatCount(t *testing.T) {
 func TestInsertCard_TwiceIsHarmless(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		c := insertCard(t, s, newCard(newAccount(t, s)))
-		inserted, err := s.InsertCard(t.Context(), c)
+		inserted, err := s.InsertCard(t.Context(), c, 0)
 		check(t, err)
 		if inserted {
 			t.Error("inserted twice")
@@ -115,7 +115,7 @@ func TestInsertCard_AddressAndKeyAreUnique(t *testing.T) {
 		} {
 			c := newCard(account)
 			change(c)
-			if inserted, err := s.InsertCard(t.Context(), c); err != nil || inserted {
+			if inserted, err := s.InsertCard(t.Context(), c, 0); err != nil || inserted {
 				t.Errorf("%s: inserted %v, error %v", name, inserted, err)
 			}
 		}
@@ -136,7 +136,7 @@ func TestInsertCard_NotWhereMoneyCameBefore(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		c := newCard(newAccount(t, s))
 		arrive(t, s, card.Transfer{Address: c.Address, Amount: 1})
-		if inserted, err := s.InsertCard(t.Context(), c); err != nil || inserted {
+		if inserted, err := s.InsertCard(t.Context(), c, 0); err != nil || inserted {
 			t.Errorf("inserted: %t, error %v", inserted, err)
 		}
 	})
@@ -350,7 +350,7 @@ func TestStore_ClosedIsUnavailable(t *testing.T) {
 		check(t, s.Close())
 		_, err := s.CardByUUID(t.Context(), uuid.New(), uuid.New())
 		wantError(t, err, card.ErrUnavailable)
-		_, err = s.InsertCard(t.Context(), newCard(uuid.New()))
+		_, err = s.InsertCard(t.Context(), newCard(uuid.New()), 0)
 		wantError(t, err, card.ErrUnavailable)
 		wantError(t, s.Do(t.Context(), func(*store.Tx) error { return nil }), card.ErrUnavailable)
 	})
@@ -404,14 +404,14 @@ func TestSetting_FirstValueStays(t *testing.T) {
 	})
 }
 
-func TestInsertCardWithin_OnlyWhileSoMuchIsOpen(t *testing.T) {
+func TestInsertCard_OnlyWhileSoMuchIsOpen(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		owner, other := newAccount(t, s), newAccount(t, s)
 		within := func(account uuid.UUID, usd, limit card.USD, want bool) *card.Card {
 			t.Helper()
 			c := newCard(account)
 			c.USD = usd
-			inserted, err := s.InsertCardWithin(t.Context(), c, limit)
+			inserted, err := s.InsertCard(t.Context(), c, limit)
 			if err != nil || inserted != want {
 				t.Errorf("a card of %s within %s: %t, %v", usd, limit, inserted, err)
 			}
@@ -431,7 +431,7 @@ func TestInsertCardWithin_OnlyWhileSoMuchIsOpen(t *testing.T) {
 		within(owner, 40_00, 100_01, true)
 
 		// A statement whose reply was lost runs again, and must not say that the card is stored twice.
-		if inserted, err := s.InsertCardWithin(t.Context(), first, 1000_00); err != nil || inserted {
+		if inserted, err := s.InsertCard(t.Context(), first, 1000_00); err != nil || inserted {
 			t.Errorf("again: %t, %v", inserted, err)
 		}
 	})

@@ -92,13 +92,13 @@ func (s *Store) deliveries(ctx context.Context, found []deliveryRow, err error) 
 	return all, nil
 }
 
-// DueDeliveries implements webhook.Store.
+// DueDeliveries implements webhook.Outbox.
 func (s *Store) DueDeliveries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]webhook.Delivery, error) {
 	found, err := manyOf[deliveryRow](ctx, s, often{s.r}, n, "select due deliveries", selectDeliveries("AND d.due_at <= ?", "d.due_at, d.seq"), webhook, now.UnixMilli(), n)
 	return s.deliveries(ctx, found, err)
 }
 
-// DueRetries implements webhook.Store.
+// DueRetries implements webhook.Outbox.
 func (s *Store) DueRetries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]webhook.Delivery, error) {
 	var found []deliveryRow
 	err := s.list(ctx, s.r, &found, "select due retries", selectDeliveries("AND d.due_at > 0 AND d.due_at <= ?", "d.seq"), webhook, now.UnixMilli(), n)
@@ -185,7 +185,7 @@ func (s *Store) DeleteDeliveries(ctx context.Context, webhook uuid.UUID, n int) 
 		(SELECT seq FROM deliveries WHERE webhook_id = ? LIMIT ?)`, webhook, webhook, n)
 }
 
-// PruneDeliveries implements webhook.Store. It takes the age of a delivery from its event: deliveries without a time of their own cost
+// PruneDeliveries implements webhook.Outbox. It takes the age of a delivery from its event: deliveries without a time of their own cost
 // less to send.
 func (s *Store) PruneDeliveries(ctx context.Context, before time.Time, n int) (int64, error) {
 	var old []struct {

@@ -75,7 +75,7 @@ func TestIllServer_IsUnavailableAndHealsByItself(t *testing.T) {
 	c.Exec(t, "CREATE DATABASE cards OWNER shop")
 	s := openNew(t, strings.Replace(c.URL("cards"), "//postgres@", "//shop@", 1))
 	owner := newAccount(t, s)
-	insert := func() error { _, err := s.InsertCard(t.Context(), newCard(owner)); return err }
+	insert := func() error { _, err := s.InsertCard(t.Context(), newCard(owner), 0); return err }
 	for _, x := range []struct {
 		name      string
 		ill, well []string
@@ -123,11 +123,11 @@ func TestIllServer_RestartsAndStartingUp(t *testing.T) {
 	warm(t, s)
 	c.Stop()
 	wantUnready(t, s.Ping(t.Context()), "does not answer")
-	_, err := s.InsertCard(t.Context(), newCard(owner))
+	_, err := s.InsertCard(t.Context(), newCard(owner), 0)
 	wantError(t, err, card.ErrUnavailable)
 	c.Start(t)
 	heals(t, func() error {
-		_, err := s.InsertCard(t.Context(), newCard(owner))
+		_, err := s.InsertCard(t.Context(), newCard(owner), 0)
 		return errors.Join(err, s.Ping(t.Context()))
 	})
 }
@@ -144,7 +144,7 @@ func TestFrozenServer_EveryCallEndsWithItsContext(t *testing.T) {
 	c.Freeze()
 	var all sync.WaitGroup
 	for name, call := range map[string]func(context.Context) error{
-		"insert":      func(ctx context.Context) error { _, err := s.InsertCard(ctx, newCard(owner)); return err },
+		"insert":      func(ctx context.Context) error { _, err := s.InsertCard(ctx, newCard(owner), 0); return err },
 		"read":        func(ctx context.Context) error { _, err := s.CardByUUID(ctx, owner, known.UUID); return err },
 		"list":        func(ctx context.Context) error { _, err := s.CardsByUUID(ctx, []uuid.UUID{known.UUID}); return err },
 		"ping":        s.Ping,
@@ -169,7 +169,7 @@ func TestFrozenServer_EveryCallEndsWithItsContext(t *testing.T) {
 	all.Wait()
 	c.Thaw()
 	heals(t, func() error {
-		_, err := s.InsertCard(t.Context(), newCard(owner))
+		_, err := s.InsertCard(t.Context(), newCard(owner), 0)
 		return errors.Join(err, s.Ping(t.Context()))
 	})
 	heals(t, func() error {
@@ -235,7 +235,7 @@ func TestSeveralHosts_FindThePrimary(t *testing.T) {
 	wantUnready(t, s.Ping(t.Context()), "read only") // the standby is there
 	standby.Promote(t)
 	heals(t, func() error {
-		_, err := s.InsertCard(t.Context(), newCard(owner))
+		_, err := s.InsertCard(t.Context(), newCard(owner), 0)
 		return errors.Join(err, s.Ping(t.Context()))
 	})
 }
@@ -265,7 +265,7 @@ func TestStandby_IsUnavailableForOrders(t *testing.T) {
 	s, err := store.OpenImpatient(t.Context(), primary.Standby(t, "second").URL("postgres"), 2, time.Minute, chain.Currencies())
 	check(t, err)
 	defer func() { check(t, s.Close()) }()
-	_, err = s.InsertCard(t.Context(), newCard(owner))
+	_, err = s.InsertCard(t.Context(), newCard(owner), 0)
 	wantError(t, err, card.ErrUnavailable)
 	_, err = s.TakeAddresses(t.Context(), "monero", 1)
 	wantError(t, err, card.ErrUnavailable)

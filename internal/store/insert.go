@@ -13,12 +13,7 @@ import (
 
 // InsertCard implements order.Store. It is one round trip, which it may share with others. Once the statement is sent, it does not end with ctx
 // (outlive).
-func (s *Store) InsertCard(ctx context.Context, c *card.Card) (bool, error) {
-	return s.insertCard(ctx, c, 0)
-}
-
-// InsertCardWithin implements order.Store. It is one round trip, as InsertCard.
-func (s *Store) InsertCardWithin(ctx context.Context, c *card.Card, limit card.USD) (bool, error) {
+func (s *Store) InsertCard(ctx context.Context, c *card.Card, limit card.USD) (bool, error) {
 	return s.insertCard(ctx, c, limit)
 }
 

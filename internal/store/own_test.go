@@ -46,11 +46,11 @@ func TestCards_ClientsReadTheirOwnDataUnchanged(t *testing.T) {
 			case 0:
 				stored, err = s.InsertCardReserving(t.Context(), c, 0, shelf, time.Hour)
 			case 1:
-				stored, err = s.InsertCardWithin(t.Context(), c, 1_000_000)
+				stored, err = s.InsertCard(t.Context(), c, 1_000_000)
 			case 2:
 				stored, err = true, s.Do(t.Context(), func(tx *store.Tx) error { return tx.InsertCard(t.Context(), c) })
 			default:
-				stored, err = s.InsertCard(t.Context(), c)
+				stored, err = s.InsertCard(t.Context(), c, 0)
 			}
 			if err != nil || !stored {
 				t.Fatal(stored, err)

@@ -289,7 +289,7 @@ func (c *calls) addresses() {
 func (c *calls) together() {
 	account, inserting := newAccount(c.t, c.s), make([]attempt, 3)
 	for _, limit := range []card.USD{0, 10_000_00} {
-		c.do(fmt.Sprint("InsertCardWithin ", limit, " together"), func(ctx context.Context) error {
+		c.do(fmt.Sprint("InsertCard ", limit, " together"), func(ctx context.Context) error {
 			for i := range inserting {
 				inserting[i] = attempt{card: newCard(account), limit: limit}
 			}
@@ -314,8 +314,8 @@ func (c *calls) newCard() *card.Card {
 func (c *calls) cards() {
 	s := c.s
 	c.card = c.newCard()
-	c.do("InsertCard", func(ctx context.Context) error { return first(s.InsertCard(ctx, c.card)) })
-	c.do("InsertCardWithin", func(ctx context.Context) error { return first(s.InsertCardWithin(ctx, c.newCard(), 1000_00)) })
+	c.do("InsertCard", func(ctx context.Context) error { return first(s.InsertCard(ctx, c.card, 0)) })
+	c.do("InsertCard within", func(ctx context.Context) error { return first(s.InsertCard(ctx, c.newCard(), 1000_00)) })
 	c.do("CardByUUID", func(ctx context.Context) error { return first(s.CardByUUID(ctx, c.own, c.card.UUID)) })
 	c.do("CardByIdempotencyKey", func(ctx context.Context) error {
 		return first(s.CardByIdempotencyKey(ctx, c.own, c.card.IdempotencyKey))
@@ -334,7 +334,7 @@ func (c *calls) cards() {
 		return first(s.Confirmations(ctx, card.Currency{Code: "new"}))
 	})
 	canceled := c.newCard()
-	check(c.t, first(s.InsertCard(c.t.Context(), canceled)))
+	check(c.t, first(s.InsertCard(c.t.Context(), canceled, 0)))
 	c.do("CancelCard", func(ctx context.Context) error { return first(s.CancelCard(ctx, canceling(canceled))) })
 	c.do("SealedCards", func(ctx context.Context) error {
 		return first(s.SealedCards(ctx, numbered(cardKind, c.n/2), page))

@@ -22,7 +22,7 @@ func TestPgBouncer_SessionModeWorks(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for range 20 {
-				if _, err := s.InsertCard(t.Context(), newCard(owner)); err != nil {
+				if _, err := s.InsertCard(t.Context(), newCard(owner), 0); err != nil {
 					t.Error(err)
 				}
 			}

@@ -123,7 +123,7 @@ func insertAll(t *testing.T, s *store.Store, owner uuid.UUID, primary, standby *
 			c.IdempotencyKey, c.RequestHash = by, []byte("hash")
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
-			inserted, err := s.InsertCard(ctx, c)
+			inserted, err := s.InsertCard(ctx, c, 0)
 			mu.Lock()
 			defer mu.Unlock()
 			if inserted {
@@ -149,7 +149,7 @@ func insertAll(t *testing.T, s *store.Store, owner uuid.UUID, primary, standby *
 	t.Run("insert, the wait is cancelled while the caller is there", func(t *testing.T) {
 		c, ended := newCard(owner), make(chan error, 1)
 		go func() {
-			_, err := s.InsertCard(context.WithoutCancel(t.Context()), c)
+			_, err := s.InsertCard(context.WithoutCancel(t.Context()), c, 0)
 			ended <- err
 		}()
 		waiting(t, primary, 1, "pg_cancel_backend")
@@ -186,7 +186,7 @@ func TestReplication_ReadersDoNotWaitForWriters(t *testing.T) {
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			if _, err := s.InsertCard(ctx, newCard(owner)); !errors.Is(err, card.ErrUnavailable) {
+			if _, err := s.InsertCard(ctx, newCard(owner), 0); !errors.Is(err, card.ErrUnavailable) {
 				t.Errorf("insert a card: %v", err)
 			}
 		})

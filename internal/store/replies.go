@@ -35,7 +35,7 @@ func (s *Store) KeyUsed(ctx context.Context, account uuid.UUID, key string) (use
 	return used, err
 }
 
-// PruneReplies implements webhook.Store.
+// PruneReplies implements webhook.Outbox.
 func (s *Store) PruneReplies(ctx context.Context, before time.Time, n int) (int64, error) {
 	return s.exec(ctx, s.w, "prune replies", "DELETE FROM replies WHERE id IN (SELECT id FROM replies WHERE created_at < ? ORDER BY created_at LIMIT ?)", before.UnixMilli(), n)
 }

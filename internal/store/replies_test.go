@@ -77,7 +77,7 @@ func TestInsertCard_NotWithTheKeyOfAReply(t *testing.T) {
 			c.IdempotencyKey, c.RequestHash = "k", []byte("order")
 			reserved, err := s.InsertCardReserving(t.Context(), c, 0, shelf, time.Hour)
 			check(t, err)
-			inserted, err := s.InsertCard(t.Context(), c)
+			inserted, err := s.InsertCard(t.Context(), c, 0)
 			check(t, err)
 			if (reserved || inserted) != (account != owner) {
 				t.Errorf("reserved %t, inserted %t", reserved, inserted)

@@ -268,7 +268,7 @@ func TestRetireCards_AddressesStayKnown(t *testing.T) {
 		}
 		again := newCard(b.account)
 		again.Address = "free"
-		if inserted, err := b.InsertCard(t.Context(), again); err != nil || inserted {
+		if inserted, err := b.InsertCard(t.Context(), again, 0); err != nil || inserted {
 			t.Errorf("the address was given away again: %v, %v", inserted, err)
 		}
 		late := newTransfer("late", 0, "free", 7)

@@ -109,8 +109,8 @@ func TestHotPaths_CostOneRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, call := range map[string]func() error{
-		"InsertCard":         func() error { _, err := s.InsertCard(t.Context(), newCard(owner)); return err },
-		"InsertCard, traced": func() error { _, err := s.InsertCard(traced(t.Context()), newCard(owner)); return err },
+		"InsertCard":         func() error { _, err := s.InsertCard(t.Context(), newCard(owner), 0); return err },
+		"InsertCard, traced": func() error { _, err := s.InsertCard(traced(t.Context()), newCard(owner), 0); return err },
 		"InsertCardReserving": func() error {
 			inserted, err := s.InsertCardReserving(t.Context(), newCard(owner), 0, shelf, time.Hour)
 			if !inserted {

@@ -59,6 +59,7 @@ var (
 	_ operator.Store = (*Store)(nil)
 	_ order.Store    = (*Store)(nil)
 	_ settle.Store   = (*Store)(nil)
+	_ webhook.Outbox = (*Store)(nil)
 	_ webhook.Store  = (*Store)(nil)
 )
 
@@ -163,7 +164,7 @@ func (s *Store) IssueTx(ctx context.Context, f func(issue.Tx) error) error {
 	})
 }
 
-// WebhookTx implements webhook.Store.
+// WebhookTx implements webhook.Store and webhook.Outbox.
 func (s *Store) WebhookTx(ctx context.Context, f func(webhook.Tx) error) error {
 	return s.inTx(ctx, func(t *tx) error {
 		t.t, t.insist = often{t.t}, s.insist.Load()

@@ -72,7 +72,7 @@ func newCard(account uuid.UUID) *card.Card {
 
 func insertCard(t testing.TB, s *store.Store, c *card.Card) *card.Card {
 	t.Helper()
-	inserted, err := s.InsertCard(t.Context(), c)
+	inserted, err := s.InsertCard(t.Context(), c, 0)
 	check(t, err)
 	if !inserted {
 		t.Fatalf("card %s was not inserted", c.UUID)

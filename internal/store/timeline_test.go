@@ -28,7 +28,7 @@ func TestSeveralHosts_TheOldPrimaryIsNotAskedAgain(t *testing.T) {
 	line.Down()
 	standby.Promote(t)
 	c := newCard(owner)
-	heals(t, func() error { _, err := s.InsertCard(t.Context(), c); return err })
+	heals(t, func() error { _, err := s.InsertCard(t.Context(), c, 0); return err })
 	line.Up()
 	var all sync.WaitGroup
 	for range 8 { // more than one session, so that new ones are made
@@ -62,7 +62,7 @@ func TestSeveralHosts_WhatWaitsForTheOldPrimaryIsGivenUp(t *testing.T) {
 		if err := s.Ping(ctx); err != nil {
 			return err
 		}
-		_, err := s.InsertCard(ctx, newCard(owner))
+		_, err := s.InsertCard(ctx, newCard(owner), 0)
 		return err
 	}
 	var all sync.WaitGroup
@@ -70,7 +70,7 @@ func TestSeveralHosts_WhatWaitsForTheOldPrimaryIsGivenUp(t *testing.T) {
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			_, err := s.InsertCard(ctx, newCard(owner))
+			_, err := s.InsertCard(ctx, newCard(owner), 0)
 			wantError(t, err, card.ErrUnavailable)
 		})
 	}
@@ -100,6 +100,6 @@ func TestStandby_TransactionsAreToBeTriedAgain(t *testing.T) {
 	openNew(t, primary.URL("postgres"))
 	s := open(t, primary.Standby(t, "second").URL("postgres"))
 	wantError(t, s.Do(t.Context(), func(*store.Tx) error { return nil }), card.ErrUnavailable)
-	_, err := s.InsertCard(t.Context(), newCard(uuid.New()))
+	_, err := s.InsertCard(t.Context(), newCard(uuid.New()), 0)
 	wantError(t, err, card.ErrUnavailable)
 }

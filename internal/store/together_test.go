@@ -32,7 +32,7 @@ func together(t *testing.T, s *store.Store, ctx context.Context, all []attempt) 
 	stored, errs = make([]bool, len(all)), make([]error, len(all))
 	var inserting sync.WaitGroup
 	for i, a := range all {
-		inserting.Go(func() { stored[i], errs[i] = s.InsertCardWithin(ctx, a.card, a.limit) })
+		inserting.Go(func() { stored[i], errs[i] = s.InsertCard(ctx, a.card, a.limit) })
 		for store.Queued(s) <= i { // one after the other
 			runtime.Gosched()
 		}
@@ -122,14 +122,14 @@ func TestInsertCard_WithARateThatCanNotBeStored(t *testing.T) {
 		defer release()
 		c := newCard(uuid.Nil)
 		c.Rate.USD = card.Decimal{Units: math.MaxInt64}
-		if stored, err := s.InsertCard(t.Context(), c); stored || err == nil {
+		if stored, err := s.InsertCard(t.Context(), c, 0); stored || err == nil {
 			t.Errorf("stored: %t, error %v", stored, err)
 		}
 	})
 }
 
 // Cards of one statement count toward the limit of their account one after the other.
-func TestInsertCardWithin_TogetherOnlyWhileSoMuchIsOpen(t *testing.T) {
+func TestInsertCard_TogetherOnlyWhileSoMuchIsOpen(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		account, other := newAccount(t, s), newAccount(t, s)
 		insertCard(t, s, newCard(account))

@@ -116,7 +116,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id uuid.UUID) error 
 	return err
 }
 
-// ClaimWebhooks implements webhook.Store. Each claim increments the fence. A claim whose reply is lost expires after its ttl. Whether something
+// ClaimWebhooks implements webhook.Outbox. Each claim increments the fence. A claim whose reply is lost expires after its ttl. Whether something
 // is due is no EXISTS, which PostgreSQL may make a join: of all that is due, if it believes that to be little.
 func (s *Store) ClaimWebhooks(ctx context.Context, now time.Time, n int, ttl time.Duration) ([]*webhook.Claim, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestClaim)
@@ -139,7 +139,7 @@ func (s *Store) ClaimWebhooks(ctx context.Context, now time.Time, n int, ttl tim
 	return claims, err
 }
 
-// ReleaseWebhook implements webhook.Store. It sets claimed_until to the present: ClaimWebhooks orders by it, to serve first who was
+// ReleaseWebhook implements webhook.Outbox. It sets claimed_until to the present: ClaimWebhooks orders by it, to serve first who was
 // served longest ago.
 func (s *Store) ReleaseWebhook(ctx context.Context, c *webhook.Claim) error {
 	_, err := s.exec(ctx, s.w, "release webhook", "UPDATE webhooks SET claimed_until = "+s.dialect.now+" WHERE id = ? AND fence = ?", c.Webhook.ID, c.Fence)

@@ -94,7 +94,7 @@ func (s *shop) order() *card.Card {
 	c := &card.Card{UUID: uuid.Must(uuid.NewV7()), AccountID: s.account, CreatedAt: time.Now(), USD: 150_50, Coin: chain.Currencies()[0], Amount: 1e12,
 		Address: uuid.NewString(), Rate: card.Rate{USD: card.Decimal{Units: 150_00000000, Scale: card.RateScale}, At: time.Now(), Source: "fixed"},
 		ExpiresAt: time.Now().Add(time.Hour), ConfirmationsRequired: 10}
-	_, err := s.db.InsertCard(s.Context(), c)
+	_, err := s.db.InsertCard(s.Context(), c, 0)
 	s.check(err)
 	s.check(s.db.SettleTx(s.Context(), func(tx settle.Tx) error {
 		a := card.Assessment{State: card.Paid, Received: c.Amount, Settled: c.Amount}

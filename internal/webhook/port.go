@@ -28,6 +28,15 @@ type Store interface {
 	DeleteWebhook(ctx context.Context, account, id uuid.UUID) error
 	// DeleteDeliveries deletes up to n deliveries to a webhook, and returns how many it deleted.
 	DeleteDeliveries(ctx context.Context, webhook uuid.UUID, n int) (int64, error)
+	// Deliveries returns the deliveries that match, newest event first, at most filter.Limit.
+	Deliveries(ctx context.Context, webhook uuid.UUID, filter DeliveryFilter) ([]Delivery, error)
+}
+
+// Outbox keeps what a sender sends. What is said of Store holds for it, too.
+type Outbox interface {
+	// WebhookTx is that of Store.
+	WebhookTx(ctx context.Context, f func(Tx) error) error
+
 	// ClaimWebhooks claims up to n enabled webhooks that have a delivery due at now, and are neither paused nor claimed. Each claim lasts
 	// for ttl by the database's clock. Webhooks with the fewest failures come first, among these the one served longest ago. Secrets is
 	// not set.
@@ -38,8 +47,6 @@ type Store interface {
 	DueDeliveries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]Delivery, error)
 	// DueRetries is like DueDeliveries, but leaves out deliveries that are due AtOnce, and returns the oldest event first.
 	DueRetries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]Delivery, error)
-	// Deliveries returns the deliveries that match, newest event first, at most filter.Limit.
-	Deliveries(ctx context.Context, webhook uuid.UUID, filter DeliveryFilter) ([]Delivery, error)
 	// PruneDeliveries deletes up to n deliveries that are not pending and whose event happened before the given time. It returns how many
 	// it deleted.
 	PruneDeliveries(ctx context.Context, before time.Time, n int) (int64, error)

@@ -60,7 +60,7 @@ func insertCard(t testing.TB, s *store.Store, account uuid.UUID) *card.Card {
 		Address: "address " + uuid.NewString(), Rate: card.Rate{USD: card.Decimal{Units: 150_00000000, Scale: 8}, At: epoch, Source: "fixed"},
 		ExpiresAt: epoch.Add(time.Hour), ConfirmationsRequired: 10, Status: card.AwaitingPayment, State: card.Unpaid,
 	}
-	if inserted, err := s.InsertCard(t.Context(), c); err != nil || !inserted {
+	if inserted, err := s.InsertCard(t.Context(), c, 0); err != nil || !inserted {
 		t.Fatalf("card %s was not inserted: %v", c.UUID, err)
 	}
 	return c

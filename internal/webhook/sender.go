@@ -24,7 +24,7 @@ const (
 // Sender sends due deliveries. Each webhook has its own turn, so that a slow receiver delays no other: Tick starts turns and does not wait
 // for them. Any number of processes may send; a webhook is claimed by one at a time.
 type Sender struct {
-	store  Store
+	store  Outbox
 	vault  Vault
 	poster *HTTPPoster
 	wake   func()
@@ -35,7 +35,7 @@ type Sender struct {
 }
 
 // NewSender returns a sender. The caller must close it. wake must cause a Tick soon.
-func NewSender(store Store, vault Vault, poster *HTTPPoster, wake func(), log *slog.Logger, cfg Config) (*Sender, error) {
+func NewSender(store Outbox, vault Vault, poster *HTTPPoster, wake func(), log *slog.Logger, cfg Config) (*Sender, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}

@@ -177,7 +177,7 @@ func (r *room) paid() *card.Card {
 	c := &card.Card{UUID: uuid.Must(uuid.NewV7()), AccountID: r.account, CreatedAt: r.clock.Now(), USD: 150_50, Coin: chain.Currencies()[0], Amount: 1e12,
 		Address: uuid.NewString(), Rate: card.Rate{USD: card.Decimal{Units: 150_00000000, Scale: card.RateScale}, At: r.clock.Now(), Source: "fixed"},
 		ExpiresAt: r.clock.Now().Add(time.Hour), ConfirmationsRequired: 10}
-	_, err := r.db.InsertCard(r.t.Context(), c)
+	_, err := r.db.InsertCard(r.t.Context(), c, 0)
 	check(r.t, err)
 	check(r.t, r.db.SettleTx(r.t.Context(), func(tx settle.Tx) error {
 		a := card.Assessment{State: card.Paid, Received: c.Amount, Settled: c.Amount}
