@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -23,6 +24,14 @@ const (
 	isMissing = "is missing"
 	isUnknown = "is not a field of this request"
 )
+
+// forms is what is said of a text that does not match a pattern of the contract.
+var forms = map[string]string{
+	`^[!-~]+$`:                     "must have only visible ASCII characters, and no spaces",
+	`^[^\x00]*$`:                   "must not have the character NUL",
+	`^[0-9]{1,9}(\.[0-9]{1,2})?$`:  "must be an amount of US dollars such as 150 or 99.99",
+	`^[0-9]{1,6}(\.[0-9]{1,12})?$`: "must be a decimal number such as 0.983456789012, with at most 6 digits before the point and 12 after it",
+}
 
 // validation is how requests are validated against the contract.
 type validation struct {
@@ -135,7 +144,7 @@ func schemaFault(place string, e *openapi3.SchemaError) card.FieldError {
 	case "minimum", "maximum":
 		detail = "must be " + between(deref(e.Schema.Min, math.Inf(-1)), deref(e.Schema.Max, math.Inf(1)))
 	case "pattern":
-		detail = "does not have the right form: it must match " + e.Schema.Pattern
+		detail = cmp.Or(forms[e.Schema.Pattern], "does not have the right form: it must match "+e.Schema.Pattern)
 	case "format":
 		if e.Schema.Format == "uuid" {
 			detail = "must be a UUID"
