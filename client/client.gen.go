@@ -196,7 +196,7 @@ type CreateWebhookRequest struct {
 	Types []EventType `json:"types,omitempty"`
 
 	// URL Where to send events. The URL starts with `https://`, its host is public, its port is 443 or above 1023, and it has no user and
-	// no fragment. A service that runs for development, as `cardmint dev` does, also accepts `http://` and addresses of its own machine.
+	// no fragment. A service that runs for development, as `cardmint dev` does, also accepts `http://` and any host and port.
 	//
 	//
 	// Example: https://shop.example.com/hooks/cardmint
@@ -495,8 +495,8 @@ type Payment struct {
 	// Example: 0
 	AmountReceived decimal.Decimal `json:"amount_received"`
 
-	// Confirmations The confirmations of the transfer that the card waits for. Of the transfers with the most confirmations that reach `amount`
-	// together, it is the one with the fewest. `0` while nothing has arrived or that transfer is not in a block yet.
+	// Confirmations The confirmations of the payment. If several transfers pay for the card, the oldest of them count that reach `amount` together,
+	// and these are the confirmations of the newest of those. `0` while nothing has arrived or that transfer is not in a block yet.
 	//
 	//
 	// Example: 0
@@ -513,7 +513,7 @@ type Payment struct {
 	Currency string `json:"currency"`
 
 	// ExpiresAt The amount and the rate are locked until this time, UTC. The service honours a payment that it first saw before this time,
-	// whenever that payment confirms. A card that is canceled ends at once.
+	// whenever that payment confirms. A card that is canceled ends at once; this time stays as it was.
 	//
 	//
 	// Example: 2026-11-20T15:46:00.120Z

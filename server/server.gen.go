@@ -340,7 +340,7 @@ type CreateWebhookRequest struct {
 	Types *[]EventType `json:"types,omitempty"`
 
 	// URL Where to send events. The URL starts with `https://`, its host is public, its port is 443 or above 1023, and it has no user and
-	// no fragment. A service that runs for development, as `cardmint dev` does, also accepts `http://` and addresses of its own machine.
+	// no fragment. A service that runs for development, as `cardmint dev` does, also accepts `http://` and any host and port.
 	//
 	//
 	// Example: https://shop.example.com/hooks/cardmint
@@ -707,7 +707,7 @@ type Payment struct {
 	State PaymentState `json:"state"`
 
 	// ExpiresAt The amount and the rate are locked until this time, UTC. The service honours a payment that it first saw before this time,
-	// whenever that payment confirms. A card that is canceled ends at once.
+	// whenever that payment confirms. A card that is canceled ends at once; this time stays as it was.
 	//
 	//
 	// Example: 2026-11-20T15:46:00.120Z
@@ -737,8 +737,8 @@ type Payment struct {
 	// Example: 0.983456789012
 	AmountDue card.Decimal `json:"amount_due"`
 
-	// Confirmations The confirmations of the transfer that the card waits for. Of the transfers with the most confirmations that reach `amount`
-	// together, it is the one with the fewest. `0` while nothing has arrived or that transfer is not in a block yet.
+	// Confirmations The confirmations of the payment. If several transfers pay for the card, the oldest of them count that reach `amount` together,
+	// and these are the confirmations of the newest of those. `0` while nothing has arrived or that transfer is not in a block yet.
 	//
 	//
 	// Example: 0
@@ -1137,8 +1137,8 @@ type ListCardsParams struct {
 type CreateCardParams struct {
 	// IdempotencyKey Makes the call safe to repeat. Choose 1 to 255 visible ASCII characters; a key in double quotes means the same as the bare key.
 	// If the same key comes with the same request, the service sends the first response again, byte for byte, with
-	// `Idempotency-Replayed: true`. If it comes with another request, the service refuses that request with `422`.
-	// A request that failed does not use up its key. Keys belong to the account.
+	// `Idempotency-Replayed: true`: the card as it was then. Read it with `getCard` before you ask anybody to pay. If the key comes with
+	// another request, the service refuses that request with `422`. A request that failed does not use up its key. Keys belong to the account.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 

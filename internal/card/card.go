@@ -1,8 +1,7 @@
 // Package card is the domain: cards, payments, and the rules by which one leads to the other.
 //
-// It imports none of the module's other packages; what it needs from the world is declared in ports.go.
-// Every transaction boundary is in a method of Service. After a crash, whatever was committed is found again by the next
-// Tick: transfers are facts that are read again, an issuing intent is retried with the same key, an event is a row.
+// It imports none of ours. It has no clock and does no I/O: what it decides follows from facts that others read, and commit with the decision,
+// so that after a crash the same facts lead to the same decision.
 package card
 
 import (

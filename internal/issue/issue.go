@@ -1,7 +1,7 @@
 // Package issue leads from a paid card to its credentials.
 //
-// It may import package card only. The intent to issue a card is committed before the supplier is asked. After a crash the next Tick
-// looks up what became of the request before it asks again, and it asks with the same key. Credentials, status and event are one
+// It may import packages card, failpoint and trace. The intent to issue a card is committed before the supplier is asked. After a crash the
+// next Tick looks up what became of the request before it asks again, and it asks with the same key. Credentials, status and event are one
 // commit.
 package issue
 

@@ -1,7 +1,7 @@
 // Package settle follows a chain: it makes the stored transfers equal to those on the chain, and assesses the cards they pay for.
 //
-// It may import package card only. It has no state of its own: the cursor moves in the transaction that applies the transfers, so that
-// after a crash the next Tick resumes at the cursor.
+// It may import packages card, failpoint and trace. It has no state of its own: the cursor moves in the transaction that applies the
+// transfers, so that after a crash the next Tick resumes at the cursor.
 package settle
 
 import (

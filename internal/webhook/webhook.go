@@ -1,7 +1,7 @@
 // Package webhook tells clients what happened to their cards: webhooks, the deliveries of events to them, and the same events as a feed.
 //
-// It may import packages card and outbound only. Each delivery is a row that is committed together with its event. An attempt that a crash
-// interrupts is repeated when the claim of the dead process expires. So every event arrives at least once, and perhaps more often.
+// It may import packages card, outbound, failpoint and trace. Each delivery is a row that is committed together with its event. An attempt
+// that a crash interrupts is repeated when the claim of the dead process expires. So every event arrives at least once, and perhaps more often.
 package webhook
 
 import (

@@ -155,9 +155,10 @@ export interface paths {
         };
         /**
          * List events
-         * @description Lists what happened to the account's cards and webhooks, oldest first and without gaps: the `seq` of each event is one more than that
-         *     of the event before. Keep the last `seq` that you have handled and ask for what came `after` it: you then miss nothing, whatever
-         *     happened to your webhooks. The service refuses a `seq` that it has not assigned yet.
+         * @description Lists what happened to the account's cards and webhooks, oldest first, and leaves nothing out: the `seq` of each event is one more than
+         *     that of the event before, unless it is `feed.reset`. Keep the last `seq` that you have handled of this list and ask for what came
+         *     `after` it: you then miss nothing, whatever happened to your webhooks. Do not keep one that a webhook brought: an earlier event may
+         *     still be on its way. The service refuses a `seq` that it has not assigned yet.
          *
          *     Events are kept for as long as the operator says, 90 days unless it was changed. The newest of those that are no longer kept becomes
          *     `feed.reset`, with its `seq`: if you ask for what came after an event that is older, or from the start, it is the first in the
@@ -441,7 +442,7 @@ export interface components {
             /**
              * Format: date-time
              * @description The amount and the rate are locked until this time, UTC. The service honours a payment that it first saw before this time,
-             *     whenever that payment confirms. A card that is canceled ends at once.
+             *     whenever that payment confirms. A card that is canceled ends at once; this time stays as it was.
              * @example 2026-11-20T15:46:00.120Z
              */
             expires_at: string;
@@ -478,8 +479,8 @@ export interface components {
             refund_due?: string;
             /**
              * Format: int64
-             * @description The confirmations of the transfer that the card waits for. Of the transfers with the most confirmations that reach `amount`
-             *     together, it is the one with the fewest. `0` while nothing has arrived or that transfer is not in a block yet.
+             * @description The confirmations of the payment. If several transfers pay for the card, the oldest of them count that reach `amount` together,
+             *     and these are the confirmations of the newest of those. `0` while nothing has arrived or that transfer is not in a block yet.
              * @example 0
              */
             confirmations: number;
@@ -1022,7 +1023,7 @@ export interface components {
         CreateWebhookRequest: {
             /**
              * @description Where to send events. The URL starts with `https://`, its host is public, its port is 443 or above 1023, and it has no user and
-             *     no fragment. A service that runs for development, as `cardmint dev` does, also accepts `http://` and addresses of its own machine.
+             *     no fragment. A service that runs for development, as `cardmint dev` does, also accepts `http://` and any host and port.
              * @example https://shop.example.com/hooks/cardmint
              */
             url: string;
@@ -1816,8 +1817,8 @@ export interface operations {
                 /**
                  * @description Makes the call safe to repeat. Choose 1 to 255 visible ASCII characters; a key in double quotes means the same as the bare key.
                  *     If the same key comes with the same request, the service sends the first response again, byte for byte, with
-                 *     `Idempotency-Replayed: true`. If it comes with another request, the service refuses that request with `422`.
-                 *     A request that failed does not use up its key. Keys belong to the account.
+                 *     `Idempotency-Replayed: true`: the card as it was then. Read it with `getCard` before you ask anybody to pay. If the key comes with
+                 *     another request, the service refuses that request with `422`. A request that failed does not use up its key. Keys belong to the account.
                  * @example 1f0c5a52-order-4711
                  */
                 "Idempotency-Key"?: string;
