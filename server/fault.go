@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -25,7 +24,7 @@ const (
 	isUnknown = "is not a field of this request"
 )
 
-// forms is what is said of a text that does not match a pattern of the contract.
+// forms is what is said of a text that does not match a pattern of the contract. A test holds that it has every one.
 var forms = map[string]string{
 	`^[!-~]+$`:                     "must have only visible ASCII characters, and no spaces",
 	`^[^\x00]*$`:                   "must not have the character NUL",
@@ -144,7 +143,7 @@ func schemaFault(place string, e *openapi3.SchemaError) card.FieldError {
 	case "minimum", "maximum":
 		detail = "must be " + between(deref(e.Schema.Min, math.Inf(-1)), deref(e.Schema.Max, math.Inf(1)))
 	case "pattern":
-		detail = cmp.Or(forms[e.Schema.Pattern], "does not have the right form: it must match "+e.Schema.Pattern)
+		detail = forms[e.Schema.Pattern]
 	case "format":
 		if e.Schema.Format == "uuid" {
 			detail = "must be a UUID"

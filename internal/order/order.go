@@ -57,8 +57,9 @@ type Store interface {
 	// address has already received money, or if the account's orders that are not paid in full would then add up to more than limit, unless
 	// that is 0. It counts those that are committed.
 	InsertCard(ctx context.Context, c *card.Card, limit card.USD) (bool, error)
-	// InsertCardReserving is like InsertCard, and also reserves for the card the item of a supplier's stock that is of its amount, expires first, and can be used for at least life. Both are stored, or neither. The error is card.ErrOutOfStock if
-	// there is no such item, which is also possible if this very call has stored the card.
+	// InsertCardReserving is like InsertCard, and also reserves for the card the item of a supplier's stock that is of its amount, expires
+	// first, and can be used for at least life. Both are stored, or neither. The error is card.ErrOutOfStock if there is no such item, which
+	// is also possible if this very call has stored the card.
 	InsertCardReserving(ctx context.Context, c *card.Card, limit card.USD, supplier string, life time.Duration) (bool, error)
 	// CancelCard cancels the card that an event is about, stores the event, and frees what is reserved for the card: all of it, or nothing.
 	// It returns false, and stores nothing, unless the account has the card, and nothing was received for it and is still there, and its

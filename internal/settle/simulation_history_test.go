@@ -178,7 +178,7 @@ func (h *history) note(format string, args ...any) {
 
 func (h *history) clock() time.Time { return h.w.now }
 
-// Rate implements card.Rates.
+// Rate implements order.Rates.
 func (h *history) Rate(string) (card.Rate, error) {
 	if h.o.rate == 0 {
 		return card.Rate{}, card.ErrNoRate

@@ -166,18 +166,18 @@ func (d *disk) around(transaction func() error) error {
 	return nil
 }
 
-// InsertCard implements card.Store.
+// InsertCard implements order.Store.
 func (d *disk) InsertCard(ctx context.Context, c *card.Card, limit card.USD) (bool, error) {
 	c.CreatedAt, c.ExpiresAt = d.r.h.w.now, d.r.h.w.now.Add(c.ExpiresAt.Sub(c.CreatedAt))
 	return d.Store.InsertCard(ctx, c, limit)
 }
 
-// TakeAddresses implements card.Store. A process takes one at a time, so that one that ends loses few.
+// TakeAddresses implements order.Store. A process takes one at a time, so that one that ends loses few.
 func (d *disk) TakeAddresses(ctx context.Context, currency string, _ int) ([]string, error) {
 	return d.Store.TakeAddresses(ctx, currency, 1)
 }
 
-// AcquireLease implements card.Store.
+// AcquireLease implements settle.Store.
 func (d *disk) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (settle.Lease, error) {
 	l, err := d.Store.AcquireLease(ctx, name, holder, ttl)
 	if err == nil {

@@ -11,12 +11,6 @@ import (
 	"github.com/cardmint/cardmint/internal/trace"
 )
 
-// InsertCard implements order.Store. It is one round trip, which it may share with others. Once the statement is sent, it does not end with ctx
-// (outlive).
-func (s *Store) InsertCard(ctx context.Context, c *card.Card, limit card.USD) (bool, error) {
-	return s.insertCard(ctx, c, limit)
-}
-
 // limitable is a statement without and with a limit of what an account may have open. If the limit were a parameter alone, PostgreSQL would
 // plan the statement for its value anew each time, which costs more than the rest.
 type limitable struct{ unlimited, limited fixed }

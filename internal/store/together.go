@@ -34,8 +34,9 @@ type inserted struct {
 	err    error
 }
 
-// insertCard stores a card, perhaps with others.
-func (s *Store) insertCard(ctx context.Context, c *card.Card, limit card.USD) (bool, error) {
+// InsertCard implements order.Store. It is one round trip, which it may share with others. Once the statement is sent, it does not end with ctx
+// (outliving).
+func (s *Store) InsertCard(ctx context.Context, c *card.Card, limit card.USD) (bool, error) {
 	args, err := insertArgs(ctx, c, limit)
 	if err != nil {
 		return false, err
