@@ -137,7 +137,7 @@ func deploy(t testing.TB, s setup) *deployment {
 	need(t, err)
 	need(t, d.accounts.CheckKeys(ctx))
 	quiet := slog.New(slog.DiscardHandler)
-	d.watcher, err = settle.New(db, s.rates, simulated, settle.Wake{Pass: func() {}, Issuer: func() {}, Sender: func() {}}, quiet,
+	d.watcher, err = settle.New(db, s.rates, simulated, settle.Wake{Pass: func() {}, Orders: func() {}, Issuer: func() {}, Sender: func() {}}, quiet,
 		settle.Config{PoolSize: s.pool, FillBatch: s.pool, LeaseTTL: time.Minute, Now: s.clock.now})
 	need(t, err)
 	issuing, err := issue.New(db, keys, issue.Wake{}, quiet, issue.Config{Routes: issue.Only(supplier.NewSandbox("sandbox", s.supplies, s.clock.now)), Now: s.clock.now})

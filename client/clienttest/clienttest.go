@@ -110,7 +110,7 @@ func (s *Service) wire(db *store.Store, keys *vault.Vault, config *server.Config
 	for _, coin := range coins {
 		simulated := chain.NewSimulated(coin, db, s.Now)
 		sandbox[coin.Code] = simulated
-		watcher, err := settle.New(db, rates, simulated, settle.Wake{Pass: func() {}, Issuer: func() {}, Sender: func() {}}, log,
+		watcher, err := settle.New(db, rates, simulated, settle.Wake{Pass: func() {}, Orders: func() {}, Issuer: func() {}, Sender: func() {}}, log,
 			settle.Config{PoolSize: pool, FillBatch: pool, LeaseTTL: time.Minute, Now: s.Now})
 		s.need(err)
 		s.t.Cleanup(func() { _ = watcher.Close(context.Background()) })

@@ -103,7 +103,7 @@ func newBenchOn(b testing.TB, url string, pool int) *bench {
 
 // quietWake wakes nobody.
 func quietWake() settle.Wake {
-	return settle.Wake{Pass: func() {}, Issuer: func() {}, Sender: func() {}}
+	return settle.Wake{Pass: func() {}, Orders: func() {}, Issuer: func() {}, Sender: func() {}}
 }
 
 func must(b testing.TB, err error) {

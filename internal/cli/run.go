@@ -225,6 +225,7 @@ type wired struct {
 	accounts *account.Service
 	loops    []loop
 	offered  wake // when this process has learned what suppliers offer
+	stocked  wake // when this process has stored new addresses
 }
 
 // wire makes the actors of a process, each with its pool of connections, and the loops that drive them.
@@ -233,7 +234,7 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 	if err != nil {
 		return nil, err
 	}
-	w := &wired{offered: make(wake, 1), config: server.Config{Log: g.log, Audit: g.audit, Meter: p.meter, Tracer: p.tracer, Checks: []server.Check{{Name: "database", Ask: dbs.api.Ping}}}}
+	w := &wired{offered: make(wake, 1), stocked: make(wake, 1), config: server.Config{Log: g.log, Audit: g.audit, Meter: p.meter, Tracer: p.tracer, Checks: []server.Check{{Name: "database", Ask: dbs.api.Ping}}}}
 	addMetrics(dbs, p)
 	if w.accounts, err = account.New(dbs.api, v, account.Config{Mode: g.Mode}); err != nil {
 		return nil, err
@@ -272,11 +273,13 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 		w.config.Orders, w.config.Accounts, w.config.Webhooks = orders, w.accounts, webhooks
 		w.add(loop{name: "token uses", every: usesEvery, tick: w.accounts.SaveUses, close: w.accounts.SaveUses, grace: closeGrace, last: true})
 		w.addLimits(dbs.api, p.limits)
-		w.add(loop{name: "addresses", every: prepareEvery, tick: orders.Prepare})
+		w.add(loop{name: "addresses", every: prepareEvery, woken: w.stocked, tick: orders.Prepare})
 		w.add(loop{name: "feed", every: feedEvery, longest: feedEvery, woken: told, tick: webhooks.Tick})
 		_ = orders.FollowOffers(ctx) // so that the first order can reserve; the loop tells of errors
 		w.add(loop{name: "follow offers", every: followEvery, woken: w.offered, tick: orders.FollowOffers})
 		for _, coin := range p.orders.Currencies {
+			w.config.Checks = append(w.config.Checks, server.Check{Name: "addresses " + coin.Code, Coin: coin.Code,
+				Ask: func(context.Context) error { return orders.Stocked(coin.Code) }})
 			if !p.worker { // which knows for itself
 				w.config.Checks = append(w.config.Checks, server.Check{Name: "watch " + coin.Code, Coin: coin.Code,
 					Ask: func(context.Context) error { return orders.Health(coin.Code) }})
@@ -294,7 +297,7 @@ func (g *globals) wireWorker(w *wired, v *vault.Vault, dbs stores, poster *webho
 	}
 	for i, c := range chains {
 		name := "watch " + c.chain.Currency().Code
-		watcher, err := settle.New(dbs.worker, p.rates, c.chain, settle.Wake{Pass: passes[i].up, Issuer: issuing.up, Sender: events.up}, g.log, c.config(p, dbs.worker))
+		watcher, err := settle.New(dbs.worker, p.rates, c.chain, settle.Wake{Pass: passes[i].up, Orders: w.stocked.up, Issuer: issuing.up, Sender: events.up}, g.log, c.config(p, dbs.worker))
 		if err != nil {
 			return err
 		}

@@ -138,7 +138,7 @@ func (s *soak) wire(v *vault.Vault, accounts *account.Service, log *slog.Logger)
 		default:
 		}
 	}
-	watcher, err := settle.New(s.db, fixed, simulated, settle.Wake{Pass: wake, Issuer: func() {}, Sender: func() {}}, log, settle.Config{PoolSize: 1000, FillBatch: 500, LeaseTTL: time.Hour, Now: s.now})
+	watcher, err := settle.New(s.db, fixed, simulated, settle.Wake{Pass: wake, Orders: func() {}, Issuer: func() {}, Sender: func() {}}, log, settle.Config{PoolSize: 1000, FillBatch: 500, LeaseTTL: time.Hour, Now: s.now})
 	must(t, err)
 	routes := issue.Only(supplier.NewSandbox("sandbox", supplier.Prompt, s.now))
 	issuer, err := issue.New(s.db, v, issue.Wake{}, log, issue.Config{Routes: routes, Now: s.now})

@@ -90,7 +90,7 @@ func open(t *testing.T, url string) *shop {
 	check(t, s.store.InsertAccount(t.Context(), a))
 	s.account = a.ID
 	s.chain = chain.NewSimulated(coins[0], s.store, s.clock)
-	s.watcher, err = settle.New(s.store, s.rates, s.chain, settle.Wake{Pass: nobody, Issuer: nobody, Sender: nobody}, quiet,
+	s.watcher, err = settle.New(s.store, s.rates, s.chain, settle.Wake{Pass: nobody, Orders: nobody, Issuer: nobody, Sender: nobody}, quiet,
 		settle.Config{PoolSize: 40, FillBatch: 40, LeaseTTL: time.Hour, Now: s.clock})
 	check(t, err)
 	s.orders, err = order.New(s.store, v, s.rates, nil, nobody, order.Config{Currencies: coins, Now: s.clock})

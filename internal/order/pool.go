@@ -24,6 +24,7 @@ type addressPool struct {
 	free    []string
 	batch   int  // size of the last batch; it doubles while full batches are used up fast
 	full    bool // whether the last batch was full
+	stocked bool // whether there has been an address
 	takenAt time.Time
 	filling chan struct{} // lets one request at a time take a batch
 	blind   bool          // passes over the chain have failed for too long: a payment might not be seen
@@ -74,6 +75,7 @@ func (p *addressPool) add(addresses ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.free = append(p.free, addresses...)
+	p.stocked = p.stocked || len(addresses) > 0
 }
 
 // wants returns how many addresses to take from the store now; 0 if there are enough.
@@ -197,6 +199,18 @@ func (s *Service) note(ctx context.Context, currency string, why error) {
 		s.cfg.Log.WarnContext(ctx, "orders are taken for a limited time only", "currency", currency, "reason", why, "limit", s.cfg.MaxBlind)
 	}
 	pool.health = why
+}
+
+// Stocked returns an error until this process has taken the first address of a currency: before, it can't take an order. That addresses
+// run out later is no reason to withdraw a process that reads can still use. The error is a card.Unready.
+func (s *Service) Stocked(currency string) error {
+	pool := s.pools[currency]
+	pool.mu.Lock()
+	defer pool.mu.Unlock()
+	if !pool.stocked {
+		return card.Unready("there has been no payment address of " + currency + " yet")
+	}
+	return nil
 }
 
 // Health returns an error if the chain of a currency is not being watched. The error is a card.Unready.

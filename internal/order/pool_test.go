@@ -225,3 +225,26 @@ func TestCreateCard_ABatchIsWaitedForNoLongerThanTheRequestLasts(t *testing.T) {
 		first.Wait()
 	})
 }
+
+// A process is not ready before it can take an order. It stays ready when its addresses run out: reads do not need any.
+func TestStocked_FromTheFirstAddressOn(t *testing.T) {
+	onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *counter) {
+		want := func(reason string) {
+			t.Helper()
+			if err := s.orders.Stocked("monero"); reason == "" && err != nil || reason != "" && !errors.Is(err, card.Unready(reason)) {
+				t.Errorf("%v, want %q", err, reason)
+			}
+		}
+		const none = "there has been no payment address of monero yet"
+		want(none)
+		s.attest("monero")
+		check(t, s.orders.Prepare(t.Context()))
+		want(none)
+		s.stock("monero", 1)
+		check(t, s.orders.Prepare(t.Context()))
+		want("")
+		s.use(1)
+		s.refused("150", "", card.ErrNoAddress)
+		want("")
+	})
+}

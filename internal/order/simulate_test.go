@@ -21,7 +21,7 @@ import (
 func (s *counter) watch() *settle.Watcher {
 	s.t.Helper()
 	nobody, clock := func() {}, func() time.Time { return s.now }
-	w, err := settle.New(s.db, s.rates, s.simulated(), settle.Wake{Pass: nobody, Issuer: nobody, Sender: nobody}, slog.New(slog.DiscardHandler),
+	w, err := settle.New(s.db, s.rates, s.simulated(), settle.Wake{Pass: nobody, Orders: nobody, Issuer: nobody, Sender: nobody}, slog.New(slog.DiscardHandler),
 		settle.Config{PoolSize: 40, FillBatch: 40, LeaseTTL: time.Minute, Now: clock})
 	check(s.t, err)
 	check(s.t, w.Tick(s.t.Context()))

@@ -83,7 +83,7 @@ var quiet = slog.New(slog.DiscardHandler)
 
 // nobody is woken.
 func nobody() settle.Wake {
-	return settle.Wake{Pass: func() {}, Issuer: func() {}, Sender: func() {}}
+	return settle.Wake{Pass: func() {}, Orders: func() {}, Issuer: func() {}, Sender: func() {}}
 }
 
 // start opens the store and wires a replica on it.

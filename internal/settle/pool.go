@@ -80,6 +80,7 @@ func (w *Watcher) fillPool(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("store addresses: %w", err)
 	}
+	w.wake.Orders()
 	if n == w.cfg.FillBatch {
 		w.wake.Pass()
 		return nil

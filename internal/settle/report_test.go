@@ -29,6 +29,7 @@ func (s *shop) listen(db settle.Store, c settle.Chain) (*settle.Watcher, *heard)
 	h := &heard{}
 	wake := settle.Wake{
 		Pass:   func() {},
+		Orders: func() { h.wakes = append(h.wakes, "wakes the orders") },
 		Issuer: func() { h.wakes = append(h.wakes, "wakes the issuer") },
 		Sender: func() { h.wakes = append(h.wakes, "wakes the sender") },
 	}
@@ -81,7 +82,7 @@ func TestWatcher_WhatAPassChangedIsLoggedAndWakesWhoHasWorkNow(t *testing.T) {
 		news := func(level, what string, c *card.Card, from, to card.PaymentState) string {
 			return fmt.Sprintf("level=%s msg=\"%s\" card=%s currency=monero state=%s before=%s", level, what, c.UUID, to, from)
 		}
-		pass() // nothing has happened
+		pass("wakes the orders") // nothing has happened, but there are addresses
 		s.mine(1)
 		pass() // a block that concerns nobody
 

@@ -91,6 +91,7 @@ func (c *Config) Validate() error {
 // Wake tells other loops that there is work for them. Every field must be set.
 type Wake struct {
 	Pass   func() // this watcher: another pass is due at once
+	Orders func() // there are new addresses to hand out
 	Issuer func() // there are cards to issue
 	Sender func() // there are events to send
 }
