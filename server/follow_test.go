@@ -236,6 +236,9 @@ func TestEventStream_IsSentOnlyToWhomAsksForIt(t *testing.T) {
 
 // A stream reads on in pages, and a reader that does not read is cut off.
 func TestEventStream_SlowReadersAreCutOff(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: waits for a reader that does not read")
+	}
 	t.Parallel()
 	d := deploy(t, setup{})
 	token, account := d.owner(t)

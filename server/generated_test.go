@@ -36,7 +36,7 @@ func TestGenerated_EveryAnswerIsTheContracts(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	if testing.Short() {
-		n /= 6
+		n /= 20
 	}
 	t.Logf("%d requests, -generated-seed %d", n, seed)
 	g := newGenerator(t, seed)

@@ -73,6 +73,9 @@ func (d *deployment) eventually(t testing.TB, address, token string) reader {
 
 // Readers that don't read keep a page each in memory, and a few of them only. They are in nobody's way.
 func TestListCards_SlowReadersAreFew(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: reads a long list slowly, for fifty readers")
+	}
 	d := deploy(t, setup{}) // alone, because memory is measured
 	account := d.account(t)
 	tokens := make([]string, 50)

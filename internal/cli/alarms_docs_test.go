@@ -107,6 +107,9 @@ func shellLines(text string) []string {
 }
 
 func TestAlarms_CommandsExist(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: reads every command of the alarms")
+	}
 	text, known := page(t, "docs/operate/alarms.md"), exported(t)
 	lines := shellLines(text)
 	if len(lines) < 60 {

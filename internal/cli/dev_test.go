@@ -21,6 +21,9 @@ func pasted(t *testing.T, s *server) []string {
 }
 
 func TestDev_WhatItPrintsCanBePasted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: starts a service, and curl for each line")
+	}
 	t.Parallel()
 	for _, tool := range []string{"bash", "curl"} {
 		if _, err := exec.LookPath(tool); err != nil {

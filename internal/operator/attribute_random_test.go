@@ -28,7 +28,7 @@ type history struct {
 func TestAttribute_TheBooksAgreeAfterAnyHistory(t *testing.T) {
 	histories, steps := 6, 200
 	if testing.Short() {
-		histories = 2
+		histories = 1
 	}
 	for seed := range histories {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

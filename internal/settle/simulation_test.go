@@ -32,7 +32,7 @@ func TestSimulation(t *testing.T) {
 	first, n := *firstSeed, *seeds
 	switch {
 	case n == 0 && testing.Short():
-		n = 25
+		n = 10
 	case n == 0:
 		n = pick(20, 200)
 	}

@@ -112,6 +112,9 @@ func TestBackup_RestoresEverything(t *testing.T) {
 
 // What was committed before is in the backup, whatever others write meanwhile; of a transaction there is all or nothing.
 func TestBackup_WhileTheDatabaseIsBusy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: fills a database")
+	}
 	onEach(t, func(t *testing.T, url string) {
 		db := rig.OpenSQL(t, url)
 		_, err := db.Exec(`INSERT INTO settings (name, value) VALUES ('a', '0'), ('b', '0')`)

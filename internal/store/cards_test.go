@@ -242,6 +242,9 @@ func TestLockCards_FindsWhatTheTipAndTheTransfersConcern(t *testing.T) {
 }
 
 func TestSaveVerdicts_MoreThanOneStatementHolds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: writes thousands of rows")
+	}
 	conform(t, func(t *testing.T, s *store.Store) {
 		account := newAccount(t, s)
 		var cards []*card.Card

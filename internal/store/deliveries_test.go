@@ -128,6 +128,9 @@ func TestSaveDeliveries_AnswerThatIsNoText(t *testing.T) {
 }
 
 func TestSaveDeliveries_MoreThanOneStatementHolds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: writes thousands of rows")
+	}
 	conform(t, func(t *testing.T, s *store.Store) {
 		const n = 1201
 		account := newAccount(t, s)

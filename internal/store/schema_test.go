@@ -69,6 +69,9 @@ func TestMigrate_BothDialectsHaveTheSameTables(t *testing.T) {
 const newestSchema = 26
 
 func TestMigrate_SeveralProcessesAtOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: migrates four databases")
+	}
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		var all sync.WaitGroup
 		for range 4 {

@@ -200,6 +200,9 @@ func TestSender_FiveDaysWithoutSuccessDisable(t *testing.T) {
 
 // New events must not take all the probes: the oldest one uses up its ten attempts by its schedule, however many come after it.
 func TestSender_ADeadReceiverIsDisabledHoweverManyEventsCome(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: sends for a week")
+	}
 	onEach(t, func(t *testing.T, s *shop) {
 		r := newReceiver(t, func(int) int { return 503 })
 		w, _ := s.register(r.URL)
