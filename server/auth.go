@@ -25,10 +25,12 @@ func authenticate(cfg Config, gates *gates, problems problemWriter) gin.HandlerF
 		if !accounts.Recognizes(token) {
 			through = gates.unknown
 		}
-		if wait := limits.Blocked(from); wait > 0 && through == gates.unknown {
-			cfg.Meter.Refuse(limit.Address.String())
-			refuseAddress(c, limits, wait, problems)
-			return
+		if through == gates.unknown {
+			if wait, hold := limits.Blocked(from); wait > 0 {
+				cfg.Meter.Refuse(limit.Address.String())
+				refuseAddress(c, limits, wait, hold, problems)
+				return
+			}
 		}
 		var who account.Identity
 		if err == nil {

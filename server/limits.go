@@ -47,13 +47,15 @@ func limitRequests(cfg Config, s *spec, problems problemWriter) gin.HandlerFunc 
 		header[rateLimitField] = []string{string(text)}
 		if verdict.Wait > 0 {
 			cfg.Meter.Refuse(verdict.Refused.String())
+			holdBack(c, verdict.Hold)
 			problems.write(c, tooMany(limits, verdict.Refused, verdict.Wait))
 		}
 	}
 }
 
 // refuseAddress refuses a request of an address that failed to authenticate too often.
-func refuseAddress(c *gin.Context, limits *limit.Limiter, wait time.Duration, problems problemWriter) {
+func refuseAddress(c *gin.Context, limits *limit.Limiter, wait, hold time.Duration, problems problemWriter) {
+	holdBack(c, hold)
 	header := c.Writer.Header()
 	header[policyField] = policies(limits, limit.Address)
 	header[rateLimitField] = []string{string(appendStanding(nil, limit.Standing{Kind: limit.Address, Again: wait}))}
@@ -61,6 +63,27 @@ func refuseAddress(c *gin.Context, limits *limit.Limiter, wait time.Duration, pr
 		c.Header("Connection", "close") // as after 401: net/http reads nothing more of somebody who is not known
 	}
 	problems.write(c, tooMany(limits, limit.Address, wait))
+}
+
+// holdBack keeps a refusal back for a while, unless its client is gone or the server ends.
+func holdBack(c *gin.Context, hold time.Duration) {
+	if hold == 0 {
+		return
+	}
+	start, over := time.Now(), time.NewTimer(hold)
+	defer over.Stop()
+	ctx := c.Request.Context()
+	select {
+	case <-over.C:
+	case <-ctx.Done():
+	case <-ending(ctx):
+	}
+	c.Set(heldKey, time.Since(start))
+}
+
+// worked returns how long a request has taken that began at start, without what holdBack waited.
+func worked(c *gin.Context, start time.Time) time.Duration {
+	return time.Since(start) - c.GetDuration(heldKey)
 }
 
 // tooMany is the refusal of a request that is one too many.

@@ -38,7 +38,7 @@ func meterRequests(m Meter, s *spec) gin.HandlerFunc {
 		}
 		start := time.Now()
 		m.Begin()
-		defer func() { m.End(operation, c.Writer.Status(), time.Since(start)) }() // runs even if the handler aborts the connection
+		defer func() { m.End(operation, c.Writer.Status(), worked(c, start)) }() // runs even if the handler aborts the connection
 		c.Next()
 	}
 }

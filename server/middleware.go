@@ -21,6 +21,7 @@ const (
 	unlimitedKey = "cardmint.unlimited" // the context without a deadline
 	checkedKey   = "cardmint.checked"   // the order that the domain read from the body
 	stillKey     = "cardmint.still"     // the function that asks whether the token is still good
+	heldKey      = "cardmint.held"      // how long the response was kept back
 )
 
 const harmless = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
@@ -62,7 +63,10 @@ func accessLog(log *slog.Logger) gin.HandlerFunc {
 				slog.String("route", route),
 				slog.Int("status", c.Writer.Status()),
 				slog.Int("bytes", max(0, c.Writer.Size())),
-				slog.Duration("took", time.Since(start)),
+				slog.Duration("took", worked(c, start)),
+			}
+			if held := c.GetDuration(heldKey); held > 0 {
+				fields = append(fields, slog.Duration("held", held))
 			}
 			if gone {
 				fields = append(fields, slog.Bool("client_gone", true))

@@ -16,8 +16,14 @@ const (
 type failures struct {
 	policy  Policy
 	mu      sync.Mutex
-	fullAt  map[netip.Prefix]time.Duration
+	clients map[netip.Prefix]client
 	sweptAt time.Duration
+}
+
+// client is a bucket of failures.
+type client struct {
+	fullAt time.Duration
+	paced  paced // refusals
 }
 
 // Network returns what counts as one client: an IPv4 address, or an IPv6 network of 64 bits, which is what one customer of a provider has at
@@ -35,20 +41,26 @@ func Network(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// Blocked returns how long a client must wait before it may try to authenticate with a token that is not known to be good. 0 means that it
-// may do so now.
-func (l *Limiter) Blocked(from netip.Prefix) time.Duration {
+// Blocked returns how long a client must wait before it may try to authenticate with a token that is not known to be good, and how long to
+// keep that answer back. 0 means that it may do so now.
+func (l *Limiter) Blocked(from netip.Prefix) (wait, hold time.Duration) {
 	f := &l.failures
 	if !f.policy.On() {
-		return 0
+		return 0, 0
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.fullAt) == 0 {
-		return 0
+	if len(f.clients) == 0 {
+		return 0, 0
 	}
 	now := l.clock()
-	return f.policy.wait(f.fullAt[f.place(from, now)] - now)
+	place := f.place(from, now)
+	c := f.clients[place]
+	if wait = f.policy.wait(c.fullAt - now); wait > 0 {
+		hold = c.paced.hold(now)
+		f.clients[place] = c
+	}
+	return wait, hold
 }
 
 // Fail counts a failure to authenticate. Requests that are authenticated at the same time can fail beyond the limit, and wait for it.
@@ -60,26 +72,28 @@ func (l *Limiter) Fail(from netip.Prefix) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := l.clock()
-	if f.fullAt == nil {
-		f.fullAt = map[netip.Prefix]time.Duration{}
+	if f.clients == nil {
+		f.clients = map[netip.Prefix]client{}
 	}
 	place := f.place(from, now)
-	f.fullAt[place] = min(max(f.fullAt[place], now)+f.policy.interval(), now+2*f.policy.Window)
+	c := f.clients[place]
+	c.fullAt = min(max(c.fullAt, now)+f.policy.interval(), now+2*f.policy.Window)
+	f.clients[place] = c
 }
 
 // place returns where a client is counted. When all places are taken, it first drops those that are full again.
 func (f *failures) place(from netip.Prefix, now time.Duration) netip.Prefix {
-	if _, known := f.fullAt[from]; known || len(f.fullAt) < mostAddresses {
+	if _, known := f.clients[from]; known || len(f.clients) < mostAddresses {
 		return from
 	}
 	if now-f.sweptAt >= sweepEvery {
 		f.sweptAt = now
-		for a, fullAt := range f.fullAt {
-			if fullAt <= now {
-				delete(f.fullAt, a)
+		for a, c := range f.clients {
+			if c.fullAt <= now {
+				delete(f.clients, a)
 			}
 		}
-		if len(f.fullAt) < mostAddresses {
+		if len(f.clients) < mostAddresses {
 			return from
 		}
 	}

@@ -56,17 +56,17 @@ func TestFail_PlacesOfOnesOwn(t *testing.T) {
 	if n := l.Addresses(); n != limit.MostAddresses+1 {
 		t.Errorf("%d addresses are kept", n)
 	}
-	if wait := l.Blocked(numbered(limit.MostAddresses + 2)); wait != 30*time.Second {
+	if wait := blocked(l, numbered(limit.MostAddresses+2)); wait != 30*time.Second {
 		t.Errorf("who shares a place is blocked for %v", wait)
 	}
 	c.advance(time.Second) // all but the shared one are full
 	late := numbered(1_000_000)
 	l.Fail(late)
 	l.Fail(late)
-	if wait := l.Blocked(late); wait != 30*time.Second {
+	if wait := blocked(l, late); wait != 30*time.Second {
 		t.Errorf("blocked for %v, though it failed twice", wait)
 	}
-	if wait := l.Blocked(netip.MustParsePrefix("192.0.2.1/32")); wait != 0 {
+	if wait := blocked(l, netip.MustParsePrefix("192.0.2.1/32")); wait != 0 {
 		t.Errorf("another is blocked for %v", wait)
 	}
 }

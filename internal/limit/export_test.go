@@ -4,7 +4,7 @@ package limit
 const MostAddresses = mostAddresses
 
 // Addresses returns how many addresses are counted.
-func (l *Limiter) Addresses() int { return len(l.failures.fullAt) }
+func (l *Limiter) Addresses() int { return len(l.failures.clients) }
 
 // Buckets returns how many buckets there are.
 func (l *Limiter) Buckets() int { return len(l.buckets) }

@@ -61,6 +61,7 @@ type bucket struct {
 	number uint64        // of this bucket, in this process
 	fullAt time.Duration // since the limiter's start
 	used   int64         // requests since the last Tick
+	paced  paced         // refusals
 	shared int64         // requests that others are told of, in total; 0 if they are not
 }
 
@@ -95,7 +96,9 @@ type Verdict struct {
 	// Wait is how long to wait before the request is repeated. 0 means that it may go on.
 	Wait time.Duration
 	// Refused is the kind of the limit that the wait is for.
-	Refused   Kind
+	Refused Kind
+	// Hold is how long to keep the refusal back.
+	Hold      time.Duration
 	standings [kinds]Standing
 	n         int
 }
@@ -121,6 +124,9 @@ func (l *Limiter) Take(token, account uuid.UUID, creates bool) Verdict {
 		if wait := l.policies[kind].wait(b.fullAt - now); wait > v.Wait {
 			v.Wait, v.Refused = wait, kind
 		}
+	}
+	if v.Wait > 0 {
+		v.Hold = found[v.Refused].paced.hold(now)
 	}
 	for kind, b := range found {
 		if b == nil {

@@ -75,7 +75,7 @@ func New(version string) *Metrics {
 func (m *Metrics) addRequests() {
 	m.requests = m.counter("cardmint_requests_total", "Requests of the API, by operation of the contract and status of the response. None is whatever is no operation.", "operation", "status")
 	m.inFlight = m.gauge("cardmint_requests_in_flight", "Requests that are being answered, streams of events among them.").WithLabelValues()
-	m.duration = m.histogram("cardmint_request_duration_seconds", "How long requests took, by operation. A stream of events, or a request that waits for one, takes as long as it waits.", quick(), "operation")
+	m.duration = m.histogram("cardmint_request_duration_seconds", "How long requests took, by operation. A stream of events, or a request that waits for one, takes as long as it waits; for what is refused, the time that the refusal was kept back does not count.", quick(), "operation")
 	m.refused = m.counter("cardmint_requests_refused_total", "Requests that a limit refused, by kind of limit: token, account, create or address.", "limit")
 	for _, kind := range []string{"token", "account", "create", "address"} {
 		m.refused.WithLabelValues(kind)

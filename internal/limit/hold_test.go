@@ -1,0 +1,84 @@
+package limit_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/limit"
+)
+
+// Whoever goes on after the hundredth refusal of a second is answered a hundred times a second, and for that waits up to a second each time.
+func TestHold_ManyRefusalsAreKeptBack(t *testing.T) {
+	bad, good := netip.MustParsePrefix("203.0.113.7/32"), uuid.New()
+	token, account := uuid.New(), uuid.New()
+	for name, refused := range map[string]func(t *testing.T, l *limit.Limiter) time.Duration{
+		"a token": func(t *testing.T, l *limit.Limiter) time.Duration {
+			v := l.Take(token, account, false)
+			if v.Wait == 0 {
+				t.Fatal("not refused")
+			}
+			return v.Hold
+		},
+		"an address": func(t *testing.T, l *limit.Limiter) time.Duration {
+			wait, hold := l.Blocked(bad)
+			if wait == 0 {
+				t.Fatal("not refused")
+			}
+			return hold
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClock()
+			l := limit.New(nil, limit.Config{Token: policy(t, "1/h"), Address: policy(t, "1/h"), Now: c.now})
+			if v := l.Take(token, account, false); v.Wait != 0 || v.Hold != 0 {
+				t.Fatalf("%+v", v)
+			}
+			l.Fail(bad)
+			for n := range 100 {
+				if hold := refused(t, l); hold != 0 {
+					t.Fatalf("refusal %d was kept back for %s", n, hold)
+				}
+			}
+			for n := range 100 {
+				if hold, want := refused(t, l), time.Duration(n+1)*10*time.Millisecond; hold != want {
+					t.Fatalf("refusal %d was kept back for %s, want %s", n, hold, want)
+				}
+			}
+			for range 10_000 {
+				if hold := refused(t, l); hold != time.Second {
+					t.Fatalf("kept back for %s, want 1s", hold)
+				}
+			}
+			c.advance(time.Second)
+			if hold := refused(t, l); hold != 10*time.Millisecond {
+				t.Errorf("a second later one was kept back for %s", hold)
+			}
+			c.advance(2 * time.Second)
+			if hold := refused(t, l); hold != 0 {
+				t.Errorf("the first one after a pause was kept back for %s", hold)
+			}
+			if v := l.Take(good, uuid.New(), false); v.Wait != 0 || v.Hold != 0 {
+				t.Errorf("of another: %+v", v)
+			}
+			if wait, hold := l.Blocked(netip.MustParsePrefix("203.0.113.8/32")); wait != 0 || hold != 0 {
+				t.Errorf("another address: %s, %s", wait, hold)
+			}
+		})
+	}
+}
+
+// What is refused by the account's limit is counted there, whichever token it came with.
+func TestHold_TokensOfAnAccountAreRefusedTogether(t *testing.T) {
+	account := uuid.New()
+	l := limit.New(nil, limit.Config{Token: policy(t, "100/h"), Account: policy(t, "1/h"), Now: newClock().now})
+	l.Take(uuid.New(), account, false)
+	for range 100 {
+		l.Take(uuid.New(), account, false)
+	}
+	if v := l.Take(uuid.New(), account, false); v.Refused != limit.Account || v.Hold != 10*time.Millisecond {
+		t.Errorf("%+v", v)
+	}
+}

@@ -1,0 +1,30 @@
+package server
+
+import (
+	"context"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+)
+
+// A refusal is kept back no longer than somebody waits for it, or the server runs.
+func TestHoldBack_EndsWithTheClientOrTheServer(t *testing.T) {
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	over := make(chan struct{})
+	close(over)
+	for name, ctx := range map[string]context.Context{
+		"the client is gone": gone,
+		"the server ends":    context.WithValue(t.Context(), endingKey{}, (<-chan struct{})(over)),
+	} {
+		c, _ := gin.CreateTestContext(httptest.NewRecorder())
+		c.Request = httptest.NewRequestWithContext(ctx, "GET", "/", nil)
+		start := time.Now()
+		holdBack(c, time.Hour) // or the test never ends
+		if worked(c, start) < 0 {
+			t.Errorf("%s: kept back longer than it took", name)
+		}
+	}
+}

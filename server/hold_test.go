@@ -1,0 +1,96 @@
+package server_test
+
+import (
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/limit"
+)
+
+// Whoever asks as fast as it is refused is refused a hundred times a second, over however many connections, and keeps nobody else waiting.
+func TestLimits_WhoGoesOnIsRefusedSlowly(t *testing.T) {
+	t.Parallel()
+	for name, config := range map[string]limit.Config{"a token": {Token: perMinute(1)}, "an address": {Address: perMinute(1)}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config.Now = time.Now
+			d := deploy(t, setup{requests: &config})
+			token := "nobody's"
+			if config.Token.On() {
+				token = d.token(t)
+			}
+			var refused atomic.Int64
+			var all sync.WaitGroup
+			start := time.Now()
+			for range 32 {
+				all.Go(func() {
+					for time.Since(start) < 2*time.Second {
+						if d.send(t, http.MethodGet, "/api/currencies", token, "").status == http.StatusTooManyRequests {
+							refused.Add(1)
+						}
+					}
+				})
+			}
+			all.Wait()
+			// A hundred at once, a hundred in each second, also in the one after, and what was under way.
+			if n := refused.Load(); n < 100 || n > 100+300+32 {
+				t.Errorf("%d refusals", n)
+			}
+		})
+	}
+}
+
+// heldMeter is a meter that keeps how long refusals took.
+type heldMeter struct {
+	tally
+	took []time.Duration
+}
+
+func (m *heldMeter) End(operation string, status int, took time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.took = append(m.took, took)
+}
+
+// exhaust has a client refused so often that its next refusal is kept back for a second.
+func (d *deployment) exhaust(t *testing.T) (token string) {
+	t.Helper()
+	token, account := d.owner(t)
+	d.send(t, http.MethodGet, "/api/currencies", token, "").want(t, http.StatusOK)
+	for range 300 {
+		d.requests.Take(uuid.New(), account, false)
+	}
+	return token
+}
+
+func TestLimits_TheTimeThatARefusalIsKeptBackIsNotTheServices(t *testing.T) {
+	t.Parallel()
+	m := &heldMeter{}
+	d := deploy(t, setup{meter: m, requests: &limit.Config{Account: perMinute(1), Now: (&manual{}).now}})
+	token := d.exhaust(t)
+	start := time.Now()
+	d.send(t, http.MethodGet, "/api/currencies", token, "").refused(t, http.StatusTooManyRequests, "rate_limited")
+	if waited := time.Since(start); waited < time.Second {
+		t.Errorf("refused after %s", waited)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if longest := slices.Max(m.took); longest >= time.Second {
+		t.Errorf("the meter was told of %s", longest)
+	}
+	entries := d.log.entries(t)
+	last := entries[len(entries)-1]
+	held, _ := last["held"].(float64)
+	if took, _ := last["took"].(float64); held < 1e9 || took >= 1e9 {
+		t.Errorf("%v", last)
+	}
+	if _, told := entries[0]["held"]; told {
+		t.Errorf("%v", entries[0])
+	}
+}
