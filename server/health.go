@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/cardmint/cardmint/internal/card"
 )
@@ -20,23 +21,43 @@ type Check struct {
 	Ask func(context.Context) error
 }
 
-// health serves liveness, which depends on nothing else, and readiness.
-type health struct{ checks []Check }
+// health serves liveness, which depends on nothing else, and readiness. Anybody may ask, as often as they like: the checks, which ask the
+// database, are made for all who ask at the same time.
+type health struct {
+	checks []Check
+	looks  singleflight.Group
+}
 
 const (
 	livePath  = "/livez"
 	readyPath = "/readyz"
 )
 
-func (h health) register(r gin.IRoutes) {
+func (h *health) register(r gin.IRoutes) {
 	r.GET(livePath, func(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) })
 	r.GET(readyPath, h.ready)
 }
 
-// ready lists the checks that fail. It gives a reason only if anybody may see it (card.Unready); the rest is in the operator's log.
+// readiness is what the checks said.
+type readiness struct {
+	ready    bool
+	response gin.H
+}
+
+func (h *health) ready(c *gin.Context) {
+	found, _, _ := h.looks.Do("", func() (any, error) { return h.look(context.WithoutCancel(c.Request.Context())), nil })
+	is, status := found.(readiness), http.StatusOK
+	if !is.ready {
+		status = http.StatusServiceUnavailable
+		c.Header("Retry-After", "5")
+	}
+	c.JSON(status, is.response)
+}
+
+// look lists the checks that fail. It gives a reason only if anybody may see it (card.Unready); the rest is in the operator's log.
 // The process is ready as long as one coin is: only orders to pay with the others are refused.
-func (h health) ready(c *gin.Context) {
-	ctx, cancel := context.WithTimeout(c.Request.Context(), 2*time.Second)
+func (h *health) look(ctx context.Context) readiness {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	failing, reasons := []string{}, map[string]string{}
 	coins := map[string]bool{} // whether all checks of a coin succeed
@@ -59,16 +80,15 @@ func (h health) ready(c *gin.Context) {
 	for _, is := range coins {
 		well = well || is
 	}
-	status, response := http.StatusOK, gin.H{"status": "ready"}
-	if !ready || !well {
-		status, response["status"] = http.StatusServiceUnavailable, "not ready"
-		c.Header("Retry-After", "5")
+	is := readiness{ready && well, gin.H{"status": "ready"}}
+	if !is.ready {
+		is.response["status"] = "not ready"
 	}
 	if len(failing) > 0 {
-		response["failing"] = failing
+		is.response["failing"] = failing
 	}
 	if len(reasons) > 0 {
-		response["reasons"] = reasons
+		is.response["reasons"] = reasons
 	}
-	c.JSON(status, response)
+	return is
 }

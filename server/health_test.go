@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -101,6 +102,31 @@ func TestReadyz_DoesNotWaitForACheckThatHangs(t *testing.T) {
 		if took := time.Since(start); took > 5*time.Second {
 			t.Errorf("it took %v", took)
 		}
+	})
+}
+
+// Anybody may ask, so that a flood of probes must not become one of statements.
+func TestReadyz_ChecksOnceForAllWhoAsk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		handler, err := server.New(server.Config{Checks: []server.Check{{Name: "slow", Ask: func(context.Context) error {
+			asked++
+			time.Sleep(time.Second)
+			return card.Unready("slow")
+		}}}})
+		need(t, err)
+		d, all := &deployment{handler: handler}, sync.WaitGroup{}
+		for range 50 {
+			all.Go(func() {
+				a := d.serve(t, http.MethodGet, "/readyz", "", "").want(t, http.StatusServiceUnavailable)
+				equal(t, "body", a.body, `{"failing":["slow"],"reasons":{"slow":"slow"},"status":"not ready"}`)
+			})
+		}
+		all.Wait()
+		equal(t, "times asked", asked, 1)
+		d.serve(t, http.MethodGet, "/readyz", "", "")
+		equal(t, "times asked after that", asked, 2)
 	})
 }
 

@@ -102,7 +102,7 @@ func New(cfg Config) (http.Handler, error) {
 		meterRequests(cfg.Meter, spec),
 		problems.recovery,
 	)
-	health{cfg.Checks}.register(alsoHead{engine})
+	(&health{checks: cfg.Checks}).register(alsoHead{engine})
 	for path, callback := range cfg.Callbacks {
 		engine.POST(path, gin.WrapH(http.MaxBytesHandler(callback, maxBody)))
 	}

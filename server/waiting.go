@@ -15,7 +15,7 @@ func NewWaiting(log *slog.Logger, check Check, publicURL string) http.Handler {
 	engine := newEngine()
 	problems := problemWriter{log, problemType(publicURL)}
 	engine.Use(requestID, accessLog(log), problems.recovery)
-	health{[]Check{check}}.register(alsoHead{engine})
+	(&health{checks: []Check{check}}).register(alsoHead{engine})
 	engine.NoRoute(func(c *gin.Context) { problems.write(c, card.ErrUnavailable) })
 	return http.MaxBytesHandler(engine, maxBody)
 }
