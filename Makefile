@@ -87,6 +87,7 @@ ha: deps ## Set up three PostgreSQL under Patroni as documented, fail the leader
 
 bench: deps ## Measure, each figure side by side with its limit
 	go test -run '^$$' -bench . -benchtime 1x -count 1 -timeout 20m ./internal/cli
+	go test -run '^$$' -bench Flood -benchtime 1x -count 1 ./server
 
 OVERLOAD ?= 1m
 overload: deps ## Order up to four times as many cards as can be created, after 200 a second for OVERLOAD: what is refused, and how long the others take
