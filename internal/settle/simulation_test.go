@@ -34,7 +34,7 @@ func TestSimulation(t *testing.T) {
 	case n == 0 && testing.Short():
 		n = 10
 	case n == 0:
-		n = pick(20, 200)
+		n = pick(20, 50)
 	}
 	if *oneSeed > 0 {
 		first, n = *oneSeed, 1
@@ -73,7 +73,7 @@ func TestSimulation_Postgres(t *testing.T) {
 		t.Skip("left out: one seed is simulated on SQLite")
 	}
 	var numbers []uint64
-	for i := range uint64(pick(20, 40)) {
+	for i := range uint64(20) {
 		numbers = append(numbers, *firstSeed+i)
 	}
 	simulate(t, 2, numbers, func(int) string { return rig.Postgres(t) })
