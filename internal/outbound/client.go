@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"strconv"
 	"strings"
 	"syscall"
@@ -66,6 +67,21 @@ func (c *Client) CheckURL(url string) error { return c.guard.CheckURL(url) }
 // Close closes idle connections. It does not interrupt attempts that are under way.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
+// Target is a URL that the Guard of a client has checked. Whoever posts often to one URL has it checked once.
+type Target struct {
+	url     *url.URL
+	refused string // why nothing is sent there; "" if it is
+}
+
+// Target returns the target of a URL. If the guard does not allow the URL, every answer from the target says so.
+func (c *Client) Target(raw string) Target {
+	u, err := c.guard.parse(raw)
+	if err != nil {
+		return Target{refused: "the url " + err.Error()}
+	}
+	return Target{url: u}
+}
+
 // Answer is the result of one attempt.
 type Answer struct {
 	Took       time.Duration
@@ -76,34 +92,36 @@ type Answer struct {
 }
 
 // Post sends body, unchanged, once. A status counts as a response even if the rest never arrives. If ctx is cancelled, Reason says so. The
-// caller must not change body afterwards: if the receiver responds early, parts of it may still be in transit.
-func (c *Client) Post(ctx context.Context, url string, header http.Header, body []byte) Answer {
+// caller must not change body afterwards: if the receiver responds early, parts of it may still be in transit. The names of header must be in
+// their canonical form.
+func (c *Client) Post(ctx context.Context, to Target, header http.Header, body []byte) Answer {
 	start := time.Now()
-	answer := c.post(ctx, url, header, body)
+	answer := c.post(ctx, to, header, body)
 	answer.Took = time.Since(start)
 	return answer
 }
 
-func (c *Client) post(ctx context.Context, url string, header http.Header, body []byte) Answer {
-	if err := c.guard.CheckURL(url); err != nil {
-		return Answer{Reason: "the url " + err.Error()}
+func (c *Client) post(ctx context.Context, to Target, header http.Header, body []byte) Answer {
+	if to.refused != "" {
+		return Answer{Reason: to.refused}
 	}
 	connected := false
 	attempt, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { connected = true },
 	}), c.guard.Timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(attempt, http.MethodPost, url, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(attempt, http.MethodPost, "", bytes.NewReader(body))
 	if err != nil {
 		return Answer{Reason: c.reason(ctx, err, false)}
 	}
+	req.URL, req.Host = to.url, to.url.Host
 	maps.Copy(req.Header, header)
-	if req.Header.Get("User-Agent") == "" {
-		req.Header.Set("User-Agent", "cardmint-webhooks")
+	if _, has := header["User-Agent"]; !has {
+		req.Header["User-Agent"] = []string{"cardmint-webhooks"}
 	}
 	// With one of these headers, net/http would repeat a request that may have arrived.
-	req.Header.Del("Idempotency-Key")
-	req.Header.Del("X-Idempotency-Key")
+	delete(req.Header, "Idempotency-Key")
+	delete(req.Header, "X-Idempotency-Key")
 
 	res, err := c.transport.RoundTrip(req) // an http.Client adds redirects and cookies
 	if err != nil {

@@ -104,7 +104,7 @@ func TestPost_SendsByteForByte(t *testing.T) {
 	header := http.Header{"Content-Type": {"application/json"}, "Webhook-Id": {"evt_1"}, "Idempotency-Key": {"k"}}
 	sent := header.Clone()
 
-	answer := client.Post(t.Context(), server.URL+"/hooks?shop=1", header, body)
+	answer := client.Post(t.Context(), client.Target(server.URL+"/hooks?shop=1"), header, body)
 	if diff := cmp.Diff(Answer{Status: 200, Body: "fine\n\tso"}, answer, noTime); diff != "" {
 		t.Fatalf("answer (-want +got):\n%s", diff)
 	}
@@ -124,7 +124,7 @@ func TestPost_SendsByteForByte(t *testing.T) {
 	if diff := cmp.Diff(sent, header); diff != "" {
 		t.Errorf("Post has changed the caller's headers:\n%s", diff)
 	}
-	client.Post(t.Context(), server.URL, http.Header{"User-Agent": {"other"}}, nil)
+	client.Post(t.Context(), client.Target(server.URL), http.Header{"User-Agent": {"other"}}, nil)
 	if got.UserAgent() != "other" || got.ContentLength != 0 {
 		t.Errorf("User-Agent %q, Content-Length %d", got.UserAgent(), got.ContentLength)
 	}
@@ -137,7 +137,7 @@ func TestPost_ChecksTheURL(t *testing.T) {
 		server.URL:               "the url must begin with https://",
 		"https://127.0.0.1:8443": "the url must have a public address: not one that is loopback, private, local or otherwise special",
 	} {
-		if diff := cmp.Diff(Answer{Reason: want}, client.Post(t.Context(), url, nil, nil), noTime); diff != "" {
+		if diff := cmp.Diff(Answer{Reason: want}, client.Post(t.Context(), client.Target(url), nil, nil), noTime); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", url, diff)
 		}
 	}
@@ -163,7 +163,7 @@ func TestPost_UsesNoProxyOfTheEnvironment(t *testing.T) {
 	}
 	for _, receiver := range []*server{startServer(t, fine), startServer(t, fine, &tls.Config{Certificates: []tls.Certificate{certificate}})} {
 		url := strings.Replace(receiver.URL, "127.0.0.1", "shop.example.com", 1)
-		if got := client.Post(t.Context(), url, nil, nil); got.Status != 200 || receiver.accepted.Load() != 1 {
+		if got := client.Post(t.Context(), client.Target(url), nil, nil); got.Status != 200 || receiver.accepted.Load() != 1 {
 			t.Errorf("%s: got %+v and %d connections", url, got, receiver.accepted.Load())
 		}
 	}
@@ -186,7 +186,7 @@ func TestPost_FollowsNoRedirects(t *testing.T) {
 	client := newClient(t, Guard{Insecure: true})
 	for _, code := range []int{301, 302, 303, 307, 308} {
 		status.Store(int32(code))
-		if diff := cmp.Diff(Answer{Status: code}, client.Post(t.Context(), server.URL, nil, []byte("x")), noTime); diff != "" {
+		if diff := cmp.Diff(Answer{Status: code}, client.Post(t.Context(), client.Target(server.URL), nil, []byte("x")), noTime); diff != "" {
 			t.Errorf("%d (-want +got):\n%s", code, diff)
 		}
 	}
@@ -209,7 +209,7 @@ func TestPost_KeepsConnections(t *testing.T) {
 		{1, 1, 2},
 	} {
 		length.Store(step.length)
-		got := client.Post(t.Context(), server.URL, nil, nil)
+		got := client.Post(t.Context(), client.Target(server.URL), nil, nil)
 		if got.Status != 200 || len(got.Body) != int(step.kept) || server.accepted.Load() != step.connections {
 			t.Errorf("answer of %d bytes: got %d, %q, %d bytes of it, %d connections, want %d", step.length, got.Status, got.Reason, len(got.Body),
 				server.accepted.Load(), step.connections)
@@ -236,7 +236,7 @@ func TestPost_SendsOnce(t *testing.T) {
 	client := newClient(t, Guard{Insecure: true})
 	header := http.Header{"Idempotency-Key": {"k"}, "X-Idempotency-Key": {"k"}}
 	for _, want := range []Answer{{Status: 204}, {Reason: "the connection broke off"}} {
-		if diff := cmp.Diff(want, client.Post(t.Context(), "http://"+address, header, []byte("x")), noTime); diff != "" {
+		if diff := cmp.Diff(want, client.Post(t.Context(), client.Target("http://"+address), header, []byte("x")), noTime); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
@@ -289,7 +289,8 @@ func TestPost_SaysWhyThereWasNoAnswer(t *testing.T) {
 			if strings.HasPrefix(test.want, "no answer within") {
 				guard.Timeout = soon
 			}
-			got := newClient(t, guard).Post(t.Context(), "http://"+startRaw(t, test.talk), nil, []byte("x"))
+			client := newClient(t, guard)
+			got := client.Post(t.Context(), client.Target("http://"+startRaw(t, test.talk)), nil, []byte("x"))
 			if diff := cmp.Diff(Answer{Reason: test.want}, got, noTime); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -315,11 +316,11 @@ func TestPost_SaysWhyThereWasNoConnection(t *testing.T) {
 		{t.Context(), "http://shop.example.com", "the name of the host can't be resolved"},
 		{given, "http://" + listener.Addr().String(), "the attempt was given up before an answer came"},
 	} {
-		if diff := cmp.Diff(Answer{Reason: test.want}, client.Post(test.ctx, test.url, nil, nil), noTime); diff != "" {
+		if diff := cmp.Diff(Answer{Reason: test.want}, client.Post(test.ctx, client.Target(test.url), nil, nil), noTime); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.url, diff)
 		}
 	}
-	got := client.Post(t.Context(), "http://"+listener.Addr().String(), http.Header{"A": {"b\r\nc: d"}}, nil)
+	got := client.Post(t.Context(), client.Target("http://"+listener.Addr().String()), http.Header{"A": {"b\r\nc: d"}}, nil)
 	if diff := cmp.Diff(Answer{Reason: "the connection could not be made"}, got, noTime); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -378,7 +379,8 @@ func TestPost_SaysWhatIsWrongWithTLS(t *testing.T) {
 				settings.Certificates = []tls.Certificate{certificate}
 				url = startServer(t, func(http.ResponseWriter, *http.Request) {}, settings).URL
 			}
-			got := newClient(t, guard).Post(t.Context(), url, nil, []byte("x"))
+			client := newClient(t, guard)
+			got := client.Post(t.Context(), client.Target(url), nil, []byte("x"))
 			if got.Reason != test.want || (got.Status == 0) != (test.want != "") {
 				t.Errorf("got %d, %q, want %q", got.Status, got.Reason, test.want)
 			}
@@ -415,7 +417,8 @@ func TestPost_KeepsTheStatusOfUnfinishedAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := newClient(t, Guard{Insecure: true, Timeout: test.timeout}).Post(t.Context(), "http://"+startRaw(t, test.talk), nil, []byte("x"))
+			client := newClient(t, Guard{Insecure: true, Timeout: test.timeout})
+			got := client.Post(t.Context(), client.Target("http://"+startRaw(t, test.talk)), nil, []byte("x"))
 			if diff := cmp.Diff(test.want, got, noTime); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -443,7 +446,7 @@ func TestPost_CleansTheAnswer(t *testing.T) {
 		strings.Repeat("\x00", 1024) + "not shown": "",
 	} {
 		body.Store(&raw)
-		got := client.Post(t.Context(), server.URL, nil, nil)
+		got := client.Post(t.Context(), client.Target(server.URL), nil, nil)
 		if got.Body != want || !utf8.ValidString(got.Body) {
 			t.Errorf("%q became %q, want %q", raw, got.Body, want)
 		}
@@ -486,7 +489,8 @@ func TestPost_ReadsRetryAfter(t *testing.T) {
 		w.Header().Set("Retry-After", "120")
 		w.WriteHeader(http.StatusServiceUnavailable)
 	})
-	got := newClient(t, Guard{Insecure: true}).Post(t.Context(), server.URL, nil, nil)
+	client := newClient(t, Guard{Insecure: true})
+	got := client.Post(t.Context(), client.Target(server.URL), nil, nil)
 	if diff := cmp.Diff(Answer{Status: 503, RetryAfter: 2 * time.Minute}, got, noTime); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

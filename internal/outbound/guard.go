@@ -29,33 +29,38 @@ type Guard struct {
 // CheckURL returns an error if a URL is not allowed. The text says how to fix it, and completes a sentence that begins with "url".
 // CheckURL does not resolve the host, so the dialer may still refuse the address of a URL that passes.
 func (g Guard) CheckURL(raw string) error {
+	_, err := g.parse(raw)
+	return err
+}
+
+func (g Guard) parse(raw string) (*url.URL, error) {
 	switch {
 	case len(raw) > longestURL:
-		return errors.New("must not be longer than 2,048 characters")
+		return nil, errors.New("must not be longer than 2,048 characters")
 	case strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == '\\' || r == 0x7f }):
-		return errors.New("must not hold spaces, control characters or backslashes: percent-encode them")
+		return nil, errors.New("must not hold spaces, control characters or backslashes: percent-encode them")
 	case strings.ContainsFunc(raw, func(r rune) bool { return r > 0x7f }):
-		return errors.New("must be ASCII: write the host in punycode (xn--...) and percent-encode the rest")
+		return nil, errors.New("must be ASCII: write the host in punycode (xn--...) and percent-encode the rest")
 	}
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil: // without the cause, which quotes the URL
-		return errors.New("must be a URL such as https://shop.example.com/hooks")
+		return nil, errors.New("must be a URL such as https://shop.example.com/hooks")
 	case u.Scheme != "https" && !g.Insecure, u.Opaque != "":
-		return errors.New("must begin with https://")
+		return nil, errors.New("must begin with https://")
 	case u.Scheme != "https" && u.Scheme != "http":
-		return errors.New("must begin with https:// or http://")
+		return nil, errors.New("must begin with https:// or http://")
 	case u.Hostname() == "":
-		return errors.New("must name a host, such as https://shop.example.com/hooks")
+		return nil, errors.New("must name a host, such as https://shop.example.com/hooks")
 	case u.User != nil:
-		return errors.New("must not hold a user or a password: remove what is before the @, and check the signature instead")
+		return nil, errors.New("must not hold a user or a password: remove what is before the @, and check the signature instead")
 	case strings.Contains(raw, "#"): // finds an empty fragment too
-		return errors.New("must not hold a fragment: remove the # and what follows it")
+		return nil, errors.New("must not hold a fragment: remove the # and what follows it")
 	}
 	if err := g.checkHost(u); err != nil {
-		return err
+		return nil, err
 	}
-	return g.checkPort(u)
+	return u, g.checkPort(u)
 }
 
 func (g Guard) checkHost(u *url.URL) error {

@@ -285,7 +285,7 @@ func TestGuard_RefusesReboundNames(t *testing.T) {
 		{"169.254.169.254", "fd00:ec2::254"},
 	} {
 		names.say(rebound...)
-		if got := client.Post(t.Context(), "https://shop.example.com:"+port+"/", nil, nil); got.Reason != notPublic || got.Status != 0 {
+		if got := client.Post(t.Context(), client.Target("https://shop.example.com:"+port+"/"), nil, nil); got.Reason != notPublic || got.Status != 0 {
 			t.Errorf("name has %v: got %+v", rebound, got)
 		}
 	}
@@ -296,7 +296,7 @@ func TestGuard_RefusesReboundNames(t *testing.T) {
 	// The same way does lead there for those who are allowed to.
 	names.say("127.0.0.1")
 	insecure := newClient(t, Guard{Insecure: true, Resolver: resolver})
-	if got := insecure.Post(t.Context(), "http://shop.example.com:"+port+"/", nil, nil); got.Status != 200 || server.accepted.Load() != 1 {
+	if got := insecure.Post(t.Context(), insecure.Target("http://shop.example.com:"+port+"/"), nil, nil); got.Status != 200 || server.accepted.Load() != 1 {
 		t.Errorf("insecure: got %+v and %d connections", got, server.accepted.Load())
 	}
 }

@@ -124,32 +124,39 @@ func (s *Store) Deliveries(ctx context.Context, id uuid.UUID, filter webhook.Del
 	return s.deliveries(ctx, found, err)
 }
 
-// SaveDeliveries implements webhook.Tx.
-func (t *tx) SaveDeliveries(ctx context.Context, webhook uuid.UUID, before, after []webhook.Delivery) error {
-	values := make([][]any, len(after))
+// SaveDeliveries implements webhook.Tx. Most deliveries succeed at once: what they have in common is not sent for each.
+func (t *tx) SaveDeliveries(ctx context.Context, id uuid.UUID, before, after []webhook.Delivery) error {
+	var atOnce, others [][]any
 	for i, d := range after {
-		var due any
-		if !d.DueAt.IsZero() {
-			due = d.DueAt.UnixMilli()
-		}
 		attempts, err := attemptsText(d.Attempts)
 		if err != nil {
 			return fmt.Errorf("update deliveries: %w", err)
 		}
-		values[i] = []any{d.Event.Seq, d.State, due, d.Tries, attempts, before[i].DueAt.UnixMilli()}
+		row := []any{d.Event.Seq, before[i].DueAt.UnixMilli(), attempts}
+		switch {
+		case d.State == webhook.DeliveryDelivered && d.Tries == 1:
+			atOnce = append(atOnce, row)
+		case d.DueAt.IsZero():
+			others = append(others, append(row, d.State, d.Tries, nil))
+		default:
+			others = append(others, append(row, d.State, d.Tries, d.DueAt.UnixMilli()))
+		}
 	}
-	return inBatches(values, func(some [][]any) error {
-		table, args := t.s.dialect.table(some, "BIGINT", "TEXT", "BIGINT", "INTEGER", "TEXT", "BIGINT")
-		_, err := t.s.exec(ctx, t.t, "update deliveries", saveDeliveries(table), append(args, webhook)...)
+	if err := t.saveDeliveries(ctx, id, "'delivered', 1, CAST(NULL AS BIGINT)", atOnce, "BIGINT", "BIGINT", "TEXT"); err != nil {
 		return err
-	})
+	}
+	return t.saveDeliveries(ctx, id, "v.column4, v.column5, v.column6", others, "BIGINT", "BIGINT", "TEXT", "TEXT", "INTEGER", "BIGINT")
 }
 
-// saveDeliveries returns a statement that updates deliveries from a table with the columns seq, state, due_at, tries,
-// attempts, and the due_at from before. A delivery with another due_at is skipped: somebody else has changed it.
-func saveDeliveries(table string) string {
-	return "UPDATE deliveries SET state = v.column2, due_at = v.column3, tries = v.column4, attempts = v.column5 FROM " + table +
-		" WHERE deliveries.seq = v.column1 AND deliveries.due_at = v.column6 AND deliveries.webhook_id = ?"
+// saveDeliveries updates deliveries from values, which begin with the columns seq, the due_at from before, and attempts. now is the new state,
+// tries and due_at. A delivery with another due_at is skipped: somebody else has changed it.
+func (t *tx) saveDeliveries(ctx context.Context, webhook uuid.UUID, now string, values [][]any, types ...string) error {
+	return inBatches(values, func(some [][]any) error {
+		table, args := t.s.dialect.table(some, types...)
+		_, err := t.s.exec(ctx, t.t, "update deliveries", `UPDATE deliveries SET attempts = v.column3, (state, tries, due_at) = (`+now+`) FROM `+table+
+			` WHERE deliveries.seq = v.column1 AND deliveries.due_at = v.column2 AND deliveries.webhook_id = ?`, append(args, webhook)...)
+		return err
+	})
 }
 
 // Redeliver implements webhook.Tx.

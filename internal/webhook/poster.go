@@ -31,20 +31,40 @@ func (p *HTTPPoster) Close() { p.client.Close() }
 // CheckURL implements Poster.
 func (p *HTTPPoster) CheckURL(url string) error { return p.client.CheckURL(url) }
 
-// Post implements Poster. It signs by the rules of Standard Webhooks 1.0.
+// Post implements Poster.
 func (p *HTTPPoster) Post(ctx context.Context, url string, secrets []card.Secret, e card.Event) Attempt {
+	return p.post(ctx, p.receiver(url, secrets), e)
+}
+
+// receiver is where events are sent, and how they are signed.
+type receiver struct {
+	target outbound.Target
+	signer signer
+	err    error // why nothing can be signed
+}
+
+func (p *HTTPPoster) receiver(url string, secrets []card.Secret) receiver {
+	by, err := newSigner(secrets)
+	return receiver{p.client.Target(url), by, err}
+}
+
+func (p *HTTPPoster) post(ctx context.Context, to receiver, e card.Event) Attempt {
+	const unsigned = "the request could not be signed"
 	at, body := p.now(), e.Payload()
-	header, err := Sign(e.ID.String(), at, body, secrets)
-	if err != nil {
-		return Attempt{At: at, Error: "the request could not be signed"}
+	if to.err != nil {
+		return Attempt{At: at, Error: unsigned}
 	}
-	header.Set("Content-Type", "application/json")
+	header, err := to.signer.sign(e.ID.String(), at, body)
+	if err != nil {
+		return Attempt{At: at, Error: unsigned}
+	}
+	header["Content-Type"] = []string{"application/json"}
 	for name, values := range p.Header {
 		if _, ours := header[name]; !ours {
 			header[name] = values
 		}
 	}
 	trace.Inject(ctx, header)
-	answer := p.client.Post(ctx, url, header, body)
+	answer := p.client.Post(ctx, to.target, header, body)
 	return Attempt{At: at, Took: answer.Took, Status: answer.Status, Answer: answer.Body, Error: answer.Reason, RetryAfter: answer.RetryAfter}
 }

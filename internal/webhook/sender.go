@@ -160,7 +160,7 @@ func (s *Sender) attempt(ctx, working context.Context, c *Claim, due []Delivery,
 		stop  bool
 		group sync.WaitGroup
 	)
-	causes := s.causes(working, due)
+	to, causes := s.poster.receiver(c.Webhook.URL, c.Secrets), s.causes(working, due)
 	began := time.Now()
 	width := min(widest, len(due))
 	if c.Failures > 0 {
@@ -183,7 +183,7 @@ func (s *Sender) attempt(ctx, working context.Context, c *Claim, due []Delivery,
 					return
 				}
 				failpoint.Hit(failpoint.Delivering)
-				a := s.post(working, c, d.Event, causes)
+				a := s.post(working, to, d.Event, causes)
 				failpoint.Hit(failpoint.Delivered)
 				s.cfg.Observe(a)
 				mu.Lock()

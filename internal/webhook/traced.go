@@ -19,9 +19,9 @@ func (s *Sender) causes(ctx context.Context, due []Delivery) trace.Causes {
 }
 
 // post makes an attempt, within a span in the trace of the card that the event is about.
-func (s *Sender) post(ctx context.Context, c *Claim, e card.Event, causes trace.Causes) Attempt {
+func (s *Sender) post(ctx context.Context, to receiver, e card.Event, causes trace.Causes) Attempt {
 	ctx, span := s.cfg.Tracer.Send(ctx, causes, e.CardUUID, "deliver webhook")
-	a := s.poster.Post(ctx, c.Webhook.URL, c.Secrets, e)
+	a := s.poster.post(ctx, to, e)
 	span.Text("cardmint.event", string(e.Type))
 	if a.Status != 0 {
 		span.Number("http.response.status_code", int64(a.Status))
