@@ -15,7 +15,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"strings"
@@ -35,27 +34,16 @@ const notHTTP = "the answer is not HTTP"
 // Client calls URLs that customers choose. It connects to no address that its Guard refuses, follows no redirects, uses no proxy
 // and keeps no cookies. It is safe for concurrent use.
 type Client struct {
-	guard     Guard
-	transport *http.Transport
+	guard  Guard
+	dialer *net.Dialer
+	tls    *tls.Config
+	idle   pool
 }
 
 // NewClient returns a client for the URLs that g allows. The caller must close it.
 func NewClient(g Guard) *Client {
 	g.Timeout = cmp.Or(g.Timeout, 15*time.Second)
-	var protocols http.Protocols
-	protocols.SetHTTP1(true)
-	return &Client{guard: g, transport: &http.Transport{
-		Proxy:                  nil, // a proxy would connect for us, and to anything
-		DialContext:            g.dialer().DialContext,
-		TLSClientConfig:        &tls.Config{RootCAs: g.RootCAs, MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout:    g.Timeout, // because net/http keeps connecting after the attempt is over
-		Protocols:              &protocols,
-		DisableCompression:     true,
-		MaxIdleConns:           512,
-		MaxIdleConnsPerHost:    8,
-		IdleConnTimeout:        30 * time.Second,
-		MaxResponseHeaderBytes: largestHeaders,
-	}}
+	return &Client{guard: g, dialer: g.dialer(), tls: &tls.Config{RootCAs: g.RootCAs, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}}
 }
 
 // Timeout returns how long an attempt may take.
@@ -65,11 +53,13 @@ func (c *Client) Timeout() time.Duration { return c.guard.Timeout }
 func (c *Client) CheckURL(url string) error { return c.guard.CheckURL(url) }
 
 // Close closes idle connections. It does not interrupt attempts that are under way.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() { c.idle.close() }
 
 // Target is a URL that the Guard of a client has checked. Whoever posts often to one URL has it checked once.
 type Target struct {
 	url     *url.URL
+	address string // host and port
+	key     string // the same for all targets that share connections
 	refused string // why nothing is sent there; "" if it is
 }
 
@@ -79,7 +69,8 @@ func (c *Client) Target(raw string) Target {
 	if err != nil {
 		return Target{refused: "the url " + err.Error()}
 	}
-	return Target{url: u}
+	address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme]))
+	return Target{url: u, address: address, key: u.Scheme + "://" + address}
 }
 
 // Answer is the result of one attempt.
@@ -92,8 +83,7 @@ type Answer struct {
 }
 
 // Post sends body, unchanged, once. A status counts as a response even if the rest never arrives. If ctx is cancelled, Reason says so. The
-// caller must not change body afterwards: if the receiver responds early, parts of it may still be in transit. The names of header must be in
-// their canonical form.
+// names of header must be in their canonical form. body should have a few KiB: it is sent before the response is read.
 func (c *Client) Post(ctx context.Context, to Target, header http.Header, body []byte) Answer {
 	start := time.Now()
 	answer := c.post(ctx, to, header, body)
@@ -105,12 +95,10 @@ func (c *Client) post(ctx context.Context, to Target, header http.Header, body [
 	if to.refused != "" {
 		return Answer{Reason: to.refused}
 	}
-	connected := false
-	attempt, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { connected = true },
-	}), c.guard.Timeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(attempt, http.MethodPost, "", bytes.NewReader(body))
+	if ctx.Err() != nil {
+		return Answer{Reason: c.reason(ctx, ctx.Err(), false)}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "", bytes.NewReader(body))
 	if err != nil {
 		return Answer{Reason: c.reason(ctx, err, false)}
 	}
@@ -119,29 +107,46 @@ func (c *Client) post(ctx context.Context, to Target, header http.Header, body [
 	if _, has := header["User-Agent"]; !has {
 		req.Header["User-Agent"] = []string{"cardmint-webhooks"}
 	}
-	// With one of these headers, net/http would repeat a request that may have arrived.
-	delete(req.Header, "Idempotency-Key")
-	delete(req.Header, "X-Idempotency-Key")
-
-	res, err := c.transport.RoundTrip(req) // an http.Client adds redirects and cookies
+	conn, err := c.connect(ctx, to, time.Now().Add(c.guard.Timeout))
 	if err != nil {
-		return Answer{Reason: c.reason(ctx, err, connected)}
+		return Answer{Reason: c.reason(ctx, err, false)}
 	}
-	defer func() { _ = res.Body.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	res, err := conn.exchange(req)
+	if err != nil {
+		stop()
+		_ = conn.Close()
+		return Answer{Reason: c.reason(ctx, err, true)}
+	}
+	answer, whole := read(res)
+	if stop() && whole && !res.Close && conn.in.Buffered() == 0 {
+		c.idle.put(to.key, conn)
+	} else {
+		_ = conn.Close()
+	}
+	return answer
+}
+
+// read returns the answer in a response, and whether it has read all of the response.
+func read(res *http.Response) (answer Answer, whole bool) {
 	if res.StatusCode < 100 {
-		return Answer{Reason: notHTTP}
+		return Answer{Reason: notHTTP}, false
 	}
-	answer := Answer{Status: res.StatusCode, RetryAfter: retryAfter(res.Header.Get("Retry-After"), time.Now())}
+	answer = Answer{Status: res.StatusCode, RetryAfter: retryAfter(res.Header.Get("Retry-After"), time.Now())}
 	if res.StatusCode == http.StatusSwitchingProtocols {
-		return answer // the body is the raw connection, which has no deadline
+		return answer, false // what follows is another protocol
 	}
 	if res.ContentLength == 0 {
-		return answer
+		return answer, true
 	}
-	beginning, _ := io.ReadAll(io.LimitReader(res.Body, longestAnswer))
+	// Closing the body would read all of it, however long it is.
+	beginning, err := io.ReadAll(io.LimitReader(res.Body, longestAnswer))
 	answer.Body = plain(beginning)
-	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, largestAnswer-longestAnswer+1)) // one byte more, to reach EOF
-	return answer
+	if err != nil {
+		return answer, false
+	}
+	n, err := io.Copy(io.Discard, io.LimitReader(res.Body, largestAnswer-longestAnswer+1)) // one byte more, to reach EOF
+	return answer, err == nil && n <= largestAnswer-longestAnswer
 }
 
 // reason returns why there was no response. The texts are fixed, because errors of the standard library contain addresses that customers
@@ -165,11 +170,11 @@ func (c *Client) reason(ctx context.Context, err error, connected bool) string {
 	if text := tlsReason(err); text != "" {
 		return "TLS: " + text
 	}
-	switch text := err.Error(); {
+	switch {
 	case is[*net.OpError](err) && connected, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
-		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), strings.Contains(text, "server closed idle connection"):
+		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return "the connection broke off"
-	case strings.Contains(text, "response headers exceeded"):
+	case errors.Is(err, errLongHeaders):
 		return "the headers of the answer are too long"
 	case connected:
 		return notHTTP

@@ -101,7 +101,7 @@ func TestPost_SendsByteForByte(t *testing.T) {
 		_, _ = io.WriteString(w, "fine\n\tso")
 	}, &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}})
 	client := newClient(t, Guard{Insecure: true, RootCAs: pool})
-	header := http.Header{"Content-Type": {"application/json"}, "Webhook-Id": {"evt_1"}, "Idempotency-Key": {"k"}}
+	header := http.Header{"Content-Type": {"application/json"}, "Webhook-Id": {"evt_1"}, "X-Line": {"b\r\nX-Forged: d"}}
 	sent := header.Clone()
 
 	answer := client.Post(t.Context(), client.Target(server.URL+"/hooks?shop=1"), header, body)
@@ -117,7 +117,7 @@ func TestPost_SendsByteForByte(t *testing.T) {
 	if got.Method != "POST" || got.Proto != "HTTP/1.1" || got.RequestURI != "/hooks?shop=1" || got.TLS.Version < tls.VersionTLS12 {
 		t.Errorf("got %s %s %s by TLS %x", got.Method, got.RequestURI, got.Proto, got.TLS.Version)
 	}
-	want := http.Header{"Content-Type": {"application/json"}, "Webhook-Id": {"evt_1"}, "User-Agent": {"cardmint-webhooks"}, "Content-Length": {strconv.Itoa(len(body))}}
+	want := http.Header{"Content-Type": {"application/json"}, "Webhook-Id": {"evt_1"}, "X-Line": {"b  X-Forged: d"}, "User-Agent": {"cardmint-webhooks"}, "Content-Length": {strconv.Itoa(len(body))}}
 	if diff := cmp.Diff(want, got.Header); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
 	}
@@ -158,9 +158,6 @@ func TestPost_UsesNoProxyOfTheEnvironment(t *testing.T) {
 	fine := func(http.ResponseWriter, *http.Request) {}
 	_, resolver := nameServer(t, "127.0.0.1")
 	client := newClient(t, Guard{Insecure: true, RootCAs: pool, Resolver: resolver})
-	if client.transport.Proxy != nil { // net/http reads the environment once in a process, perhaps before this test
-		t.Error("the transport asks for a proxy")
-	}
 	for _, receiver := range []*server{startServer(t, fine), startServer(t, fine, &tls.Config{Certificates: []tls.Certificate{certificate}})} {
 		url := strings.Replace(receiver.URL, "127.0.0.1", "shop.example.com", 1)
 		if got := client.Post(t.Context(), client.Target(url), nil, nil); got.Status != 200 || receiver.accepted.Load() != 1 {
@@ -217,7 +214,7 @@ func TestPost_KeepsConnections(t *testing.T) {
 	}
 }
 
-// What may have arrived is not sent again, also on a connection that was kept and also with a key that net/http takes for a permission.
+// What may have arrived is not sent again, also on a connection that was kept.
 func TestPost_SendsOnce(t *testing.T) {
 	var requests atomic.Int32
 	address := startRaw(t, func(conn net.Conn) {
@@ -234,9 +231,8 @@ func TestPost_SendsOnce(t *testing.T) {
 		}
 	})
 	client := newClient(t, Guard{Insecure: true})
-	header := http.Header{"Idempotency-Key": {"k"}, "X-Idempotency-Key": {"k"}}
 	for _, want := range []Answer{{Status: 204}, {Reason: "the connection broke off"}} {
-		if diff := cmp.Diff(want, client.Post(t.Context(), client.Target("http://"+address), header, []byte("x")), noTime); diff != "" {
+		if diff := cmp.Diff(want, client.Post(t.Context(), client.Target("http://"+address), nil, []byte("x")), noTime); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
@@ -319,10 +315,6 @@ func TestPost_SaysWhyThereWasNoConnection(t *testing.T) {
 		if diff := cmp.Diff(Answer{Reason: test.want}, client.Post(test.ctx, client.Target(test.url), nil, nil), noTime); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.url, diff)
 		}
-	}
-	got := client.Post(t.Context(), client.Target("http://"+listener.Addr().String()), http.Header{"A": {"b\r\nc: d"}}, nil)
-	if diff := cmp.Diff(Answer{Reason: "the connection could not be made"}, got, noTime); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

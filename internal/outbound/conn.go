@@ -1,0 +1,191 @@
+package outbound
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	mostIdle     = 512 // connections that are kept for later attempts
+	mostIdleEach = 8   // of one target
+	longestIdle  = 30 * time.Second
+)
+
+var errLongHeaders = errors.New("response headers are too long")
+
+// conn is a connection to a receiver. It makes one exchange at a time, in the goroutine of its caller: http.Transport hands each one to two
+// goroutines and back, which costs as much as all else that sending takes. Requests are written and responses are parsed by net/http.
+type conn struct {
+	net.Conn
+	tcp       net.Conn // beneath TLS
+	in        *bufio.Reader
+	limit     *io.LimitedReader // between in and Conn
+	out       *bufio.Writer
+	idleSince time.Time
+}
+
+// connect returns a connection to a target. A connection that was kept goes before a new one. Reads and writes fail after the deadline.
+func (c *Client) connect(ctx context.Context, to Target, deadline time.Time) (*conn, error) {
+	for {
+		kept := c.idle.take(to.key)
+		if kept == nil {
+			break
+		}
+		if kept.SetDeadline(deadline) == nil && kept.idle() {
+			return kept, nil
+		}
+		_ = kept.Close()
+	}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	tcp, err := c.dialer.DialContext(ctx, "tcp", to.address)
+	if err != nil {
+		return nil, err
+	}
+	var over net.Conn = tcp
+	if to.url.Scheme == "https" {
+		settings := c.tls.Clone()
+		settings.ServerName = to.url.Hostname()
+		secure := tls.Client(tcp, settings)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			_ = tcp.Close()
+			return nil, err
+		}
+		over = secure
+	}
+	if err := over.SetDeadline(deadline); err != nil {
+		_ = tcp.Close()
+		return nil, err
+	}
+	limit := &io.LimitedReader{R: over}
+	return &conn{Conn: over, tcp: tcp, in: bufio.NewReader(limit), limit: limit, out: bufio.NewWriter(over)}, nil
+}
+
+// exchange sends a request, and returns the response up to its body. Responses with a status of 1xx are skipped, except 101. After an error
+// the connection can't be used again.
+func (c *conn) exchange(req *http.Request) (*http.Response, error) {
+	errWrite := req.Write(c.out)
+	if errWrite == nil {
+		errWrite = c.out.Flush()
+	}
+	c.limit.N = largestHeaders
+	for {
+		// A receiver may respond, and hang up, before it has read all.
+		res, err := http.ReadResponse(c.in, req)
+		switch {
+		case err != nil && c.limit.N <= 0:
+			return nil, errLongHeaders
+		case err != nil:
+			return nil, cmp.Or(errWrite, err)
+		case res.StatusCode/100 == 1 && res.StatusCode != http.StatusSwitchingProtocols:
+			continue
+		}
+		c.limit.N = math.MaxInt64
+		res.Close = res.Close || errWrite != nil
+		return res, nil
+	}
+}
+
+// pool keeps connections that are idle. Its zero value is ready for use.
+type pool struct {
+	mu       sync.Mutex
+	idle     map[string][]*conn // by the key of the target, the one that was used last at the end
+	n        int
+	sweeping bool
+}
+
+// take returns the connection to a target that was used last, or nil.
+func (p *pool) take(key string) *conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	kept := p.idle[key]
+	if len(kept) == 0 {
+		return nil
+	}
+	last := kept[len(kept)-1]
+	p.set(key, kept[:len(kept)-1])
+	return last
+}
+
+// put keeps a connection that has nothing more to read or write. If there are too many, it closes the one that has been idle longest.
+func (p *pool) put(key string, c *conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.idleSince = time.Now()
+	if p.idle == nil {
+		p.idle = map[string][]*conn{}
+	}
+	p.set(key, append(p.idle[key], c))
+	switch {
+	case len(p.idle[key]) > mostIdleEach:
+		p.closeOldest(key)
+	case p.n > mostIdle:
+		p.closeOldest(p.oldest())
+	}
+	if !p.sweeping {
+		p.sweeping = true
+		time.AfterFunc(longestIdle, p.sweep)
+	}
+}
+
+// sweep closes what has been idle for longestIdle, and comes again while anything is left.
+func (p *pool) sweep() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, kept := range p.idle {
+		for range kept {
+			if time.Since(p.idle[key][0].idleSince) >= longestIdle {
+				p.closeOldest(key)
+			}
+		}
+	}
+	if p.sweeping = p.n > 0; p.sweeping {
+		time.AfterFunc(longestIdle, p.sweep)
+	}
+}
+
+func (p *pool) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, kept := range p.idle {
+		for range kept {
+			p.closeOldest(key)
+		}
+	}
+}
+
+// oldest returns the key of the connection that has been idle longest.
+func (p *pool) oldest() (key string) {
+	var since time.Time
+	for k, kept := range p.idle {
+		if key == "" || kept[0].idleSince.Before(since) {
+			key, since = k, kept[0].idleSince
+		}
+	}
+	return key
+}
+
+func (p *pool) closeOldest(key string) {
+	kept := p.idle[key]
+	_ = kept[0].Close()
+	p.set(key, append([]*conn(nil), kept[1:]...))
+}
+
+// set replaces the connections of a key.
+func (p *pool) set(key string, kept []*conn) {
+	p.n += len(kept) - len(p.idle[key])
+	if len(kept) == 0 {
+		delete(p.idle, key)
+		return
+	}
+	p.idle[key] = kept
+}
