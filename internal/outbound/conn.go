@@ -10,6 +10,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 )
@@ -40,7 +41,7 @@ func (c *Client) connect(ctx context.Context, to Target, deadline time.Time) (*c
 		if kept == nil {
 			break
 		}
-		if kept.SetDeadline(deadline) == nil && kept.idle() {
+		if kept.ready(deadline) {
 			return kept, nil
 		}
 		_ = kept.Close()
@@ -68,6 +69,19 @@ func (c *Client) connect(ctx context.Context, to Target, deadline time.Time) (*c
 	}
 	limit := &io.LimitedReader{R: over}
 	return &conn{Conn: over, tcp: tcp, in: bufio.NewReader(limit), limit: limit, out: bufio.NewWriter(over)}, nil
+}
+
+// ready prepares a connection that was kept for an exchange. It reports whether the other side has neither hung up nor said anything since
+// the last one. It does not wait.
+func (c *conn) ready(deadline time.Time) bool {
+	if c.Conn != c.tcp {
+		// TLS reads ahead. After the deadline, only that is to be had.
+		_ = c.SetReadDeadline(time.Unix(1, 0))
+		if _, err := c.in.Peek(1); !errors.Is(err, os.ErrDeadlineExceeded) {
+			return false
+		}
+	}
+	return c.SetDeadline(deadline) == nil && silent(c.tcp)
 }
 
 // exchange sends a request, and returns the response up to its body. Responses with a status of 1xx are skipped, except 101. After an error

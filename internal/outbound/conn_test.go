@@ -2,6 +2,7 @@ package outbound
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -92,6 +93,54 @@ func TestPost_KeepsConnectionsWithTLS(t *testing.T) {
 	}
 	if n := server.accepted.Load(); n != 1 {
 		t.Errorf("%d connections, want 1", n)
+	}
+}
+
+// held is a connection that sends what was written once something is to be read, or send is called.
+type held struct {
+	net.Conn
+	out bytes.Buffer
+}
+
+func (h *held) Write(p []byte) (int, error) { return h.out.Write(p) }
+
+func (h *held) Read(p []byte) (int, error) {
+	h.send()
+	return h.Conn.Read(p)
+}
+
+func (h *held) send() { _, _ = io.Copy(h.Conn, &h.out) }
+
+// TLS reads ahead: what the receiver says unasked may have left the network before anybody looks.
+func TestPost_KeepsNoConnectionOnWhichTLSHasReadAhead(t *testing.T) {
+	certificate, pool := certify(t, nil)
+	var connections atomic.Int32
+	address := startRaw(t, func(conn net.Conn) {
+		connections.Add(1)
+		together := &held{Conn: conn}
+		secure := tls.Server(together, &tls.Config{Certificates: []tls.Certificate{certificate}})
+		if secure.Handshake() != nil {
+			return
+		}
+		for in := bufio.NewReader(secure); ; {
+			r, err := http.ReadRequest(in)
+			if err != nil {
+				return
+			}
+			wait(r.Body)
+			_, _ = io.WriteString(secure, "HTTP/1.1 204 No Content\r\n\r\n")
+			_, _ = io.WriteString(secure, "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n")
+			together.send()
+		}
+	})
+	client := newClient(t, Guard{Insecure: true, RootCAs: pool})
+	for range 3 {
+		if got := client.Post(t.Context(), client.Target("https://"+address), nil, nil); got.Status != 204 {
+			t.Errorf("got %+v", got)
+		}
+	}
+	if n := connections.Load(); n != 3 {
+		t.Errorf("%d connections, want 3", n)
 	}
 }
 

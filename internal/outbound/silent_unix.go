@@ -4,12 +4,13 @@ package outbound
 
 import (
 	"errors"
+	"net"
 	"syscall"
 )
 
-// idle reports whether the other side has neither hung up nor said anything since the last exchange. It does not wait.
-func (c *conn) idle() bool {
-	raw, ok := c.tcp.(syscall.Conn)
+// silent reports whether there is nothing to read from a connection, not even its end. It does not wait.
+func silent(tcp net.Conn) bool {
+	raw, ok := tcp.(syscall.Conn)
 	if !ok {
 		return false
 	}
@@ -17,11 +18,11 @@ func (c *conn) idle() bool {
 	if err != nil {
 		return false
 	}
-	silent := false
+	nothing := false
 	err = control.Read(func(fd uintptr) bool {
 		_, err := syscall.Read(int(fd), make([]byte, 1))
-		silent = errors.Is(err, syscall.EAGAIN)
+		nothing = errors.Is(err, syscall.EAGAIN)
 		return true
 	})
-	return err == nil && silent
+	return err == nil && nothing
 }
