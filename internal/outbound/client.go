@@ -52,7 +52,7 @@ func (c *Client) Timeout() time.Duration { return c.guard.Timeout }
 // CheckURL is Guard.CheckURL of the client's guard.
 func (c *Client) CheckURL(url string) error { return c.guard.CheckURL(url) }
 
-// Close closes idle connections. It does not interrupt attempts that are under way.
+// Close closes idle connections, and those of attempts that are under way once they have ended.
 func (c *Client) Close() { c.idle.close() }
 
 // Target is a URL that the Guard of a client has checked. Whoever posts often to one URL has it checked once.

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -84,12 +85,16 @@ func (c *conn) ready(deadline time.Time) bool {
 	return c.SetDeadline(deadline) == nil && silent(c.tcp)
 }
 
+// Close implements net.Conn. It says no farewell by TLS, which could take seconds if the other side reads nothing: each response says where it
+// ends.
+func (c *conn) Close() error { return c.tcp.Close() }
+
 // exchange sends a request, and returns the response up to its body. Responses with a status of 1xx are skipped, except 101. After an error
 // the connection can't be used again.
 func (c *conn) exchange(req *http.Request) (*http.Response, error) {
 	errWrite := req.Write(c.out)
-	if errWrite == nil {
-		errWrite = c.out.Flush()
+	if err := c.out.Flush(); err != nil {
+		errWrite = err // the cause, which Request.Write may hide
 	}
 	c.limit.N = largestHeaders
 	for {
@@ -115,12 +120,14 @@ type pool struct {
 	idle     map[string][]*conn // by the key of the target, the one that was used last at the end
 	n        int
 	sweeping bool
+	closed   bool
 }
 
 // take returns the connection to a target that was used last, or nil.
 func (p *pool) take(key string) *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.closeOld(key)
 	kept := p.idle[key]
 	if len(kept) == 0 {
 		return nil
@@ -134,7 +141,11 @@ func (p *pool) take(key string) *conn {
 func (p *pool) put(key string, c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c.idleSince = time.Now()
+	if p.closed {
+		_ = c.Close()
+		return
+	}
+	c.idleSince = time.Now().Round(0) // by the wall clock, which goes on while a machine sleeps
 	if p.idle == nil {
 		p.idle = map[string][]*conn{}
 	}
@@ -155,21 +166,19 @@ func (p *pool) put(key string, c *conn) {
 func (p *pool) sweep() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for key, kept := range p.idle {
-		for range kept {
-			if time.Since(p.idle[key][0].idleSince) >= longestIdle {
-				p.closeOldest(key)
-			}
-		}
+	for key := range p.idle {
+		p.closeOld(key)
 	}
 	if p.sweeping = p.n > 0; p.sweeping {
 		time.AfterFunc(longestIdle, p.sweep)
 	}
 }
 
+// close closes all connections. Those that are put later are closed, too.
 func (p *pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.closed = true
 	for key, kept := range p.idle {
 		for range kept {
 			p.closeOldest(key)
@@ -188,10 +197,17 @@ func (p *pool) oldest() (key string) {
 	return key
 }
 
+// closeOld closes the connections of a key that have been idle for longestIdle.
+func (p *pool) closeOld(key string) {
+	for kept := p.idle[key]; len(kept) > 0 && time.Since(kept[0].idleSince) >= longestIdle; kept = p.idle[key] {
+		p.closeOldest(key)
+	}
+}
+
 func (p *pool) closeOldest(key string) {
 	kept := p.idle[key]
 	_ = kept[0].Close()
-	p.set(key, append([]*conn(nil), kept[1:]...))
+	p.set(key, slices.Clone(kept[1:])) // not as part of an array that still holds the one that is closed
 }
 
 // set replaces the connections of a key.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -109,38 +110,74 @@ func (h *held) Read(p []byte) (int, error) {
 	return h.Conn.Read(p)
 }
 
-func (h *held) send() { _, _ = io.Copy(h.Conn, &h.out) }
+func (h *held) send() {
+	_ = h.SetWriteDeadline(time.Time{}) // that of TLS after its last word
+	_, _ = io.Copy(h.Conn, &h.out)
+}
 
-// TLS reads ahead: what the receiver says unasked may have left the network before anybody looks.
+// TLS reads ahead: what the receiver says unasked, also that it is done, may have left the network before anybody looks.
 func TestPost_KeepsNoConnectionOnWhichTLSHasReadAhead(t *testing.T) {
 	certificate, pool := certify(t, nil)
-	var connections atomic.Int32
-	address := startRaw(t, func(conn net.Conn) {
-		connections.Add(1)
-		together := &held{Conn: conn}
-		secure := tls.Server(together, &tls.Config{Certificates: []tls.Certificate{certificate}})
-		if secure.Handshake() != nil {
-			return
-		}
-		for in := bufio.NewReader(secure); ; {
-			r, err := http.ReadRequest(in)
-			if err != nil {
-				return
-			}
-			wait(r.Body)
-			_, _ = io.WriteString(secure, "HTTP/1.1 204 No Content\r\n\r\n")
+	for name, more := range map[string]func(*tls.Conn){
+		"another answer": func(secure *tls.Conn) {
 			_, _ = io.WriteString(secure, "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n")
-			together.send()
-		}
-	})
-	client := newClient(t, Guard{Insecure: true, RootCAs: pool})
-	for range 3 {
-		if got := client.Post(t.Context(), client.Target("https://"+address), nil, nil); got.Status != 204 {
-			t.Errorf("got %+v", got)
-		}
+		},
+		"a body":  func(secure *tls.Conn) { _, _ = io.WriteString(secure, "OK") },
+		"the end": func(secure *tls.Conn) { _ = secure.CloseWrite() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var connections atomic.Int32
+			address := startRaw(t, func(conn net.Conn) {
+				connections.Add(1)
+				together := &held{Conn: conn}
+				secure := tls.Server(together, &tls.Config{Certificates: []tls.Certificate{certificate}})
+				for in := bufio.NewReader(secure); ; {
+					r, err := http.ReadRequest(in)
+					if err != nil {
+						return
+					}
+					wait(r.Body)
+					_, _ = io.WriteString(secure, "HTTP/1.1 204 No Content\r\n\r\n")
+					more(secure)
+					together.send()
+				}
+			})
+			client := newClient(t, Guard{Insecure: true, RootCAs: pool})
+			for range 3 {
+				if got := client.Post(t.Context(), client.Target("https://"+address), nil, nil); got.Status != 204 {
+					t.Errorf("got %+v", got)
+				}
+			}
+			if n := connections.Load(); n != 3 {
+				t.Errorf("%d connections, want 3", n)
+			}
+		})
 	}
-	if n := connections.Load(); n != 3 {
-		t.Errorf("%d connections, want 3", n)
+}
+
+// net/http hides why the body could not be written.
+func TestPost_SaysWhyALongBodyDidNotArrive(t *testing.T) {
+	for want, talk := range map[string]func(net.Conn){
+		"no answer within 100ms": func(net.Conn) { time.Sleep(3 * soon) },
+		"the connection broke off": func(conn net.Conn) {
+			_, _ = io.ReadFull(conn, make([]byte, 100))
+			_ = conn.(*net.TCPConn).SetLinger(0)
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			guard := Guard{Insecure: true}
+			if strings.HasPrefix(want, "no answer") {
+				guard.Timeout = soon
+			}
+			address := startRaw(t, talk)
+			client := newClient(t, guard)
+			got := client.Post(t.Context(), client.Target("http://"+address), nil, make([]byte, 16<<20))
+			if diff := cmp.Diff(Answer{Reason: want}, got, noTime); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -213,17 +250,18 @@ func TestPost_KeepsFewConnectionsAfterMany(t *testing.T) {
 		t.Errorf("%d of %d connections are kept, want %d", n, server.accepted.Load(), mostIdleEach)
 	}
 	client.Close()
+	client.Post(t.Context(), client.Target(startServer(t, func(http.ResponseWriter, *http.Request) {}).URL), nil, nil)
 	if n := kept(&client.idle); n != 0 {
 		t.Errorf("%d connections are kept by a client that is closed", n)
 	}
 }
 
-// pipe returns a connection that is not one, and whether it was closed.
+// pipe returns a connection that can only be closed, beneath TLS, and whether it was.
 func pipe(t *testing.T) (c *conn, closed func() bool) {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	t.Cleanup(func() { _, _ = ours.Close(), theirs.Close() })
-	return &conn{Conn: ours}, func() bool { return errors.Is(ours.SetDeadline(time.Time{}), io.ErrClosedPipe) }
+	return &conn{tcp: ours}, func() bool { return errors.Is(ours.SetDeadline(time.Time{}), io.ErrClosedPipe) }
 }
 
 // kept returns how many connections a pool keeps.
@@ -250,6 +288,17 @@ func TestPool_ClosesWhatIsIdleForLong(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		if !firstClosed() || secondClosed() || kept(&p) != 1 {
 			t.Errorf("after %s: closed %t, want true; after 2 s: closed %t, want false", longestIdle+time.Second, firstClosed(), secondClosed())
+		}
+		third, thirdClosed := pipe(t)
+		p.put("b", third)
+		time.Sleep(longestIdle - time.Second) // the next round comes later
+		if c := p.take("b"); c != third || thirdClosed() {
+			t.Errorf("after %s: taken %t, closed %t", longestIdle-time.Second, c == third, thirdClosed())
+		}
+		p.put("b", third)
+		time.Sleep(longestIdle)
+		if c := p.take("b"); c != nil || !thirdClosed() {
+			t.Errorf("after %s: taken %t, closed %t", longestIdle, c == third, thirdClosed())
 		}
 		time.Sleep(2 * longestIdle)
 		if !secondClosed() || kept(&p) != 0 {
