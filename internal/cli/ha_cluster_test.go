@@ -125,10 +125,17 @@ func newHACluster(t *testing.T) *haCluster {
 	h.whole(40 * time.Second)
 	h.follow(h.leader(), haPage, "The database")
 	h.follow(h.app, haPage, "HAProxy")
+	// HAProxy takes all servers to be the leader until it has checked them, and then cuts the connections to the others.
 	db := rig.OpenSQL(t, h.documentedURL())
-	for deadline := time.Now().Add(time.Minute); db.Ping() != nil; time.Sleep(100 * time.Millisecond) {
+	db.SetMaxIdleConns(0)
+	for deadline, led := time.Now().Add(time.Minute), 0; led < 2*len(h.nodes); time.Sleep(100 * time.Millisecond) {
+		var standby bool
+		err := db.QueryRow("SELECT pg_is_in_recovery()").Scan(&standby)
+		if led++; err != nil || standby {
+			led = 0
+		}
 		if time.Now().After(deadline) {
-			t.Fatal("nobody answers through HAProxy: ", db.Ping())
+			t.Fatal("HAProxy leads not only to the leader: ", err)
 		}
 	}
 	return h
