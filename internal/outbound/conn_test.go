@@ -129,19 +129,13 @@ func TestPost_KeepsNoConnectionOnWhichTLSHasReadAhead(t *testing.T) {
 			t.Parallel()
 			var connections atomic.Int32
 			address := startRaw(t, func(conn net.Conn) {
-				connections.Add(1)
 				together := &held{Conn: conn}
 				secure := tls.Server(together, &tls.Config{Certificates: []tls.Certificate{certificate}})
-				for in := bufio.NewReader(secure); ; {
-					r, err := http.ReadRequest(in)
-					if err != nil {
-						return
-					}
-					wait(r.Body)
-					_, _ = io.WriteString(secure, "HTTP/1.1 204 No Content\r\n\r\n")
+				answering(&connections, "HTTP/1.1 204 No Content\r\n\r\n", func(net.Conn) bool {
 					more(secure)
 					together.send()
-				}
+					return true
+				})(secure)
 			})
 			client := newClient(t, Guard{Insecure: true, RootCAs: pool})
 			for range 3 {

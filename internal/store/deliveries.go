@@ -133,13 +133,10 @@ func (t *tx) SaveDeliveries(ctx context.Context, id uuid.UUID, before, after []w
 			return fmt.Errorf("update deliveries: %w", err)
 		}
 		row := []any{d.Event.Seq, before[i].DueAt.UnixMilli(), attempts}
-		switch {
-		case d.State == webhook.DeliveryDelivered && d.Tries == 1:
+		if d.State == webhook.DeliveryDelivered && d.Tries == 1 {
 			atOnce = append(atOnce, row)
-		case d.DueAt.IsZero():
-			others = append(others, append(row, d.State, d.Tries, nil))
-		default:
-			others = append(others, append(row, d.State, d.Tries, d.DueAt.UnixMilli()))
+		} else {
+			others = append(others, append(row, d.State, d.Tries, orNoTime(d.DueAt)))
 		}
 	}
 	if err := t.saveDeliveries(ctx, id, "'delivered', 1, CAST(NULL AS BIGINT)", atOnce, "BIGINT", "BIGINT", "TEXT"); err != nil {

@@ -49,14 +49,10 @@ func (p *HTTPPoster) receiver(url string, secrets []card.Secret) receiver {
 }
 
 func (p *HTTPPoster) post(ctx context.Context, to receiver, e card.Event) Attempt {
-	const unsigned = "the request could not be signed"
 	at, body := p.now(), e.Payload()
-	if to.err != nil {
-		return Attempt{At: at, Error: unsigned}
-	}
 	header, err := to.signer.sign(e.ID.String(), at, body)
-	if err != nil {
-		return Attempt{At: at, Error: unsigned}
+	if to.err != nil || err != nil {
+		return Attempt{At: at, Error: "the request could not be signed"}
 	}
 	header["Content-Type"] = []string{"application/json"}
 	for name, values := range p.Header {
