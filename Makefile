@@ -19,6 +19,7 @@ LINK        = $(if $(RACE),,CGO_ENABLED=0) GOFLAGS="$$GOFLAGS -ldflags=-s"
 CLIENT     := github.com/cardmint/cardmint/client
 
 run: ## Run the service with simulated money: everything in one process, on SQLite
+	@echo 'compiling cardmint: the first time takes one to two minutes' >&2
 	@go run ./cmd/cardmint dev
 
 build: ## Build bin/cardmint

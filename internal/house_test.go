@@ -155,11 +155,17 @@ func TestREADME_NamesFilesThatExist(t *testing.T) {
 	}
 }
 
-// What the README shows of Go and TypeScript are whole programs, which other tests run.
-func TestREADME_ShowsWhatTheExamplesRun(t *testing.T) {
-	for language, path := range map[string]string{"go": "client/examples/quickstart/main.go", "ts": "client/typescript/example/quickstart.ts"} {
-		if !strings.Contains(text(t, "README.md"), "```"+language+"\n"+text(t, path)+"```\n") {
-			t.Errorf("the README does not show %s", path)
+// The README and the quick start show whole programs, which other tests run.
+func TestREADME_ShowsTheExamples(t *testing.T) {
+	examples := map[string]string{
+		"go": "client/examples/quickstart/main.go",
+		"ts": "client/typescript/example/quickstart.ts",
+	}
+	for _, page := range []string{"README.md", "docs/guides/quickstart.md"} {
+		for language, path := range examples {
+			if !strings.Contains(text(t, page), "```"+language+"\n"+text(t, path)+"```\n") {
+				t.Errorf("%s does not show %s", page, path)
+			}
 		}
 	}
 }
