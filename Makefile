@@ -139,9 +139,13 @@ release-check: ## Build a release twice and compare every byte; install the pack
 	cd tools/release && go test -count=1 ./...
 	tools/release/check
 
-install-check: ## Follow the pages about installing and reverse proxies, in a clean Debian that is booted, up to an alarm that is seen; as root
+install-check: ## Follow the pages about installing, reverse proxies and the first wallet, in a clean Debian that is booted; as root
 	@tools/deps install
 	tools/release/install-check
+
+wallet-check: ## Follow the pages about installing and the first wallet, in a clean Debian that is booted, up to a card paid on a private network; as root
+	@tools/deps install
+	tools/release/install-check --wallet
 
 image: ## Pack the archives of 'make release' as containers' images into dist/, and run this machine's; needs buildah, and podman with runc
 	@for arch in $${ARCHES:-amd64 arm64}; do ARCH=$$arch tools/release/image || exit; done
@@ -194,4 +198,4 @@ deps: ## Install what the tests need (PostgreSQL, PgBouncer, Monero, a C compile
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: run build quick test test-old-monero simulate mutants e2e drill chaos bench alarms plans browser generated-requests prism generate generate-typescript typescript release-typescript release release-check install-check image lint compat compat-prose compat-check verify deps help test-client api api-check api-release soak ha overload
+.PHONY: run build quick test test-old-monero simulate mutants e2e drill chaos bench alarms plans browser generated-requests prism generate generate-typescript typescript release-typescript release release-check install-check wallet-check image lint compat compat-prose compat-check verify deps help test-client api api-check api-release soak ha overload

@@ -110,3 +110,16 @@ func known(t *testing.T) map[string]bool {
 	})
 	return flags
 }
+
+// A umask that outlives its block makes files unreadable that later commands
+// of the same root shell write.
+func TestRunbook_UmaskStaysInASubshell(t *testing.T) {
+	leaking := regexp.MustCompile(`(?m)^(?:umask|.*[;&] *umask)\b.*$`)
+	for name, text := range operatorPages(t) {
+		for _, line := range leaking.FindAllString(text, -1) {
+			if !strings.HasPrefix(line, "(") {
+				t.Errorf("%s: %s", name, line)
+			}
+		}
+	}
+}

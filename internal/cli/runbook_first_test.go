@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/shopspring/decimal"
+
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
@@ -75,6 +77,9 @@ func (h *host) firstWallet() {
 	const cold, theNode, view, login = "The wallet that can spend", "The node", "The view-only wallet", "Changing the login"
 	node := h.openFirstWallet()
 	h.env = append(h.env, "HOME="+h.dir)
+	if out, code := h.shell("cm keys create"); code != 0 { // as install.md did
+		h.Fatal(out)
+	}
 	h.run(cold)
 	said := h.run(cold)
 	address := regexp.MustCompile(`\b4[1-9A-HJ-NP-Za-km-z]{94}\b`).FindString(said)
@@ -87,16 +92,41 @@ func (h *host) firstWallet() {
 	if out, code := h.shell(`curl -sS --fail http://` + node + `/json_rpc --data '{"method":"generateblocks","params":{"amount_of_blocks":5,"wallet_address":"` + address + `"}}'`); code != 0 || strings.Contains(out, "error") {
 		h.Fatal(out)
 	}
+	net := rig.Monero(h) // has a payer with coins
+	h.set("CARDMINT_MONERO_DAEMON_URL", net.DaemonURL)
+	h.set("CARDMINT_MONERO_CONFIRMATIONS", "2")
+	h.here["127.0.0.1:18081"] = strings.TrimPrefix(net.DaemonURL, "http://")
 	h.run(view)
 	h.run(view)
 	if out := h.run(view, "ADDRESS=4...", "ADDRESS="+address, "VIEWKEY=...", "VIEWKEY="+key[1]); strings.Contains(out, `"error"`) {
 		h.Fatal(out)
 	}
 	wantOutput(h.T, h.run(view), "view-only: yes", address)
-	h.open()
-	h.order(50)
+	h.firstPayment(net)
 	h.run(login)
 	wantOutput(h.T, h.run(login), "view-only: yes")
 	h.ready()
 	h.order(50)
+}
+
+// firstPayment follows the section about the first payment, whose commands
+// share one shell, and pays from another wallet.
+func (h *host) firstPayment(net *rig.MoneroNet) {
+	h.Helper()
+	const section, state = "The first payment", "{ declare -p TOKEN CARD; declare -f api; } >shell"
+	h.set("CARDMINT_RATE", "monero=150") // the page removes it, but there is no internet here
+	out, code := h.shell(h.script(section) + h.script(section) + state)
+	uri := regexp.MustCompile(`monero:(\w+)\?tx_amount=([0-9.]+)`).FindStringSubmatch(out)
+	if code != 0 || uri == nil {
+		h.Fatalf("exit code %d, no payment URI:\n%s", code, out)
+	}
+	amount := decimal.RequireFromString(uri[2])
+	net.Confirm(h, net.Pay(h, uri[1], amount.Mul(decimal.New(1, 12)).IntPart()), 2)
+	out, code = h.shell(". ./shell\n" + h.script(section))
+	if code != 0 || !strings.Contains(out, `"state": "paid"`) {
+		h.Fatalf("exit code %d, the card is not paid:\n%s", code, out)
+	}
+	text, err := os.ReadFile(filepath.Join(h.dir, "shell"))
+	must(h, err)
+	h.token = regexp.MustCompile(`TOKEN="(\w+)"`).FindStringSubmatch(string(text))[1]
 }

@@ -19,7 +19,7 @@ import (
 // open gives the host a service that runs, with an account.
 func (h *host) open() {
 	h.Helper()
-	if out, code := h.shell("cm keys create && cm migrate && cm account create shop && cm token create shop >token && systemctl start cardmint"); code != 0 {
+	if out, code := h.shell("[ -e /var/lib/cardmint/cardmint.keys ] || cm keys create; cm migrate && cm account create shop && cm token create shop >token && systemctl start cardmint"); code != 0 {
 		h.Fatal(out)
 	}
 	token, err := os.ReadFile(filepath.Join(h.dir, "token"))

@@ -230,14 +230,16 @@ func (h *host) write(path, text string, mode os.FileMode) {
 	must(h, os.WriteFile(path, []byte(text), mode))
 }
 
-// prelude has the function that the page on installing gives the operator, and what stands in for what a test's host lacks.
+// prelude returns the functions that install.md defines for the operator, and
+// replacements for commands that a test's host lacks.
 func (h *host) prelude() string {
-	cm := regexp.MustCompile(`(?m)^cm\(\) .*$`).FindString(strings.Join(headedBlocks(h.T, "operate/install.md")["The package"], "\n"))
-	if cm == "" {
-		h.Fatal("install.md defines no cm")
+	block := strings.Join(headedBlocks(h.T, "operate/install.md")["The package"], "\n")
+	defined := regexp.MustCompile(`(?m)^(?:cm|configure)\(\) .*$`).FindAllString(block, -1)
+	if len(defined) != 2 {
+		h.Fatal("install.md does not define cm and configure")
 	}
 	text := `install() { local a=(); while [ $# -gt 0 ]; do case $1 in -o|-g) shift 2 ;; *) a+=("$1"); shift ;; esac; done; command install "${a[@]}"; }` + "\n"
-	text += "runuser() { while [ \"$1\" != -- ]; do shift; done; shift; \"$@\"; }\n" + cm + "\n"
+	text += "runuser() { while [ \"$1\" != -- ]; do shift; done; shift; \"$@\"; }\n" + strings.Join(defined, "\n") + "\n"
 	for _, name := range slices.Sorted(maps.Keys(notRun)) {
 		text += name + "() { :; }\n"
 	}
