@@ -44,6 +44,8 @@ type Node interface {
 	// Check tells whether node and wallet are fit for use. The error is ErrUnfit if waiting won't help; any other may pass. It may have a
 	// hint. The report has whatever was found before the error.
 	Check(ctx context.Context) (Report, error)
+	// Identify returns the fingerprint that Scan returns in its view.
+	Identify(ctx context.Context) (string, error)
 	// Close ends idle connections.
 	Close()
 }

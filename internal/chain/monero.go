@@ -186,6 +186,17 @@ func (m *Monero) scan(ctx context.Context, q settle.Query) (settle.View, error) 
 	return view, nil
 }
 
+// Identify implements Node.
+func (m *Monero) Identify(ctx context.Context) (string, error) {
+	return again(func() (string, error) {
+		network, wallet, err := m.identify(ctx)
+		if err != nil {
+			return "", err
+		}
+		return network + " " + wallet, nil
+	})
+}
+
 // identify returns the node's network (its name and genesis block) and the wallet's primary address, if the node is ready and the wallet
 // fits. The name is needed because a regtest chain (fakechain) has the genesis block and the addresses of mainnet.
 func (m *Monero) identify(ctx context.Context) (network, wallet string, err error) {

@@ -52,14 +52,14 @@ func shownFlags(node *kong.Node) [][]*kong.Flag {
 func meaningless(path, flag string) bool {
 	var used []string
 	switch path {
-	case "listen", "trigger", "wallet check", "supplier ledger", "completion", "__complete", "help", "version":
+	case "listen", "trigger", "supplier ledger", "completion", "__complete", "help", "version":
 	case "supplier serve":
 		used = []string{"log-format", "log-level"}
 	case "keys create", "keys add":
 		used = []string{"keys"}
 	case "backup", "restore":
 		used = []string{"database-url"}
-	case "migrate", "rate show":
+	case "migrate", "rate show", "wallet check":
 		used = []string{"database-url", "log-format", "log-level"}
 	case "serve", "token create", "stock import", "stock list", "stock hold", "stock release", "supplier check", "supplier cancel":
 		used = []string{"database-url", "keys", "mode", "log-format", "log-level"}

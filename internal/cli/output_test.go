@@ -63,7 +63,7 @@ func TestHelp_LeavesOutTheFlagsThatMeanNothing(t *testing.T) {
 			names = append(names, f.Name)
 		}
 		want := map[string]string{
-			"listen": "help color", "wallet check": "help color", "version": "help color", "supplier serve": "help log-format log-level color",
+			"listen": "help color", "wallet check": "help database-url log-format log-level color", "version": "help color", "supplier serve": "help log-format log-level color",
 			"keys create": "help keys color", "backup": "help database-url color", "card list": "help database-url keys log-format log-level color",
 			"serve": "help database-url keys mode log-format log-level color", "token create": "help database-url keys mode log-format log-level color",
 		}[n.Path()]

@@ -101,10 +101,10 @@ func (h *host) firstWallet() {
 	if out := h.run(view, "ADDRESS=4...", "ADDRESS="+address, "VIEWKEY=...", "VIEWKEY="+key[1]); strings.Contains(out, `"error"`) {
 		h.Fatal(out)
 	}
-	wantOutput(h.T, h.run(view), "view-only: yes", address)
+	wantOutput(h.T, h.run(view), "view-only: yes", address, "has no wallet of monero yet")
 	h.firstPayment(net)
 	h.run(login)
-	wantOutput(h.T, h.run(login), "view-only: yes")
+	wantOutput(h.T, h.run(login), "view-only: yes", "the same wallet and network")
 	h.ready()
 	h.order(50)
 }

@@ -7,27 +7,39 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/settle"
+	"github.com/cardmint/cardmint/internal/store"
 )
 
 type walletCheckCommand struct {
 	output `embed:""`
 
-	Coins coinFlags `embed:""`
+	WalletOnly bool      `help:"Check node and wallet alone, without comparing them with the database."`
+	Coins      coinFlags `embed:""`
 }
 
 func (walletCheckCommand) Help() string {
-	return "The exit code is 0 only if the service can use them.\n\nExamples:\n  cardmint wallet check\n  cardmint wallet check " + chain.Coins()[0].Example + jsonHelp([]walletJSON{})
+	return `Checks node and wallet, and compares them with the database: the chain, the wallet's primary address, the newest address that was stored, and the epoch must be those that the database was used with. Nothing is changed, and the service may run meanwhile.
+
+The exit code is 0 only if the service can use them with this database. --wallet-only leaves the database out, for a machine that has none.
+
+Examples:
+  cardmint wallet check
+  cardmint wallet check ` + chain.Coins()[0].Example + jsonHelp([]walletJSON{})
 }
 
 // walletJSON is what node and wallet of a coin report, for programs.
 type walletJSON struct {
 	Currency string    `json:"currency"`
 	Usable   bool      `json:"usable"`
+	Compared bool      `json:"compared"`
 	Error    optional  `json:"error"`
 	Report   []rowJSON `json:"report"`
 }
@@ -37,25 +49,27 @@ type rowJSON struct {
 	Text string `json:"text"`
 }
 
-// Run prints what node and wallet report.
+// Run prints what node and wallet report, and how they fit the database.
 func (c walletCheckCommand) Run(ctx context.Context, g *globals) error {
 	coins, err := c.Coins.enabled()
 	if err != nil {
 		return err
 	}
+	var db *store.Store
+	var missing error
+	if !c.WalletOnly {
+		if db, missing = g.openStore(ctx, 1); missing == nil {
+			defer func() { _ = db.Close() }()
+		}
+	}
 	var failed error
 	all := []walletJSON{}
 	for _, coin := range coins {
-		report, err := checkCoin(ctx, g, coin)
-		if err != nil && failed == nil {
-			failed = err
-		}
-		one := walletJSON{Currency: coin.Code, Usable: err == nil, Report: []rowJSON{}}
+		one, err := checkWallet(ctx, g, coin, db, missing)
+		failed = cmp.Or(failed, err)
+		one.Usable = err == nil
 		if err != nil {
 			one.Error = optional(err.Error())
-		}
-		for _, row := range report {
-			one.Report = append(one.Report, rowJSON(row))
 		}
 		all = append(all, one)
 	}
@@ -73,14 +87,81 @@ func (c walletCheckCommand) Run(ctx context.Context, g *globals) error {
 	return cmp.Or(err, failed)
 }
 
-func checkCoin(ctx context.Context, g *globals, coin enabled) (chain.Report, error) {
+// checkWallet checks node and wallet of a coin, and compares them with db. If
+// db is nil, missing is the reason, or nil if the wallet alone is checked.
+func checkWallet(ctx context.Context, g *globals, coin enabled, db *store.Store, missing error) (walletJSON, error) {
+	one := walletJSON{Currency: coin.Code, Report: []rowJSON{}}
 	n, err := coin.settings.Open()
 	if err != nil {
-		return nil, err
+		return one, err
 	}
 	defer n.Close()
 	fmt.Fprintln(g.stderr, "asking node and wallet of", coin.Code, "...")
-	return n.Check(ctx)
+	report, err := n.Check(ctx)
+	for _, row := range report {
+		one.Report = append(one.Report, rowJSON(row))
+	}
+	note := func(format string, args ...any) {
+		one.Report = append(one.Report, rowJSON{"database", fmt.Sprintf(format, args...)})
+	}
+	switch {
+	case err != nil:
+		note("not compared")
+		return one, err
+	case missing != nil:
+		note("not compared")
+		return one, hint(fmt.Errorf("node and wallet were not compared with a database: %w", missing),
+			"run it with the service's --database-url, after 'cardmint migrate'; or with --wallet-only on a machine without the database")
+	case db == nil:
+		note("not compared, because of --wallet-only")
+		return one, nil
+	}
+	c, err := settle.CompareWallet(ctx, n, db, coin.Currency)
+	one.Compared = c.Fingerprint != "" && (err == nil || isMismatch(err))
+	switch {
+	case err != nil:
+		note("does not fit")
+	case c.IsNew() && c.Beacon.Epoch > 0:
+		note("has no wallet of %s yet; another database has used this one, with addresses up to %d", coin.Code, c.Beacon.Position)
+	case c.IsNew():
+		note("has no wallet of %s yet", coin.Code)
+	default:
+		note("the same wallet and network, block %d, addresses up to %d, epoch %d", c.Cursor.Tip.Height, c.Cursor.Newest, c.Pool.LastEpoch)
+	}
+	return one, explainMismatch(err, coin, c)
+}
+
+func isMismatch(err error) bool {
+	return errors.Is(err, card.ErrWrongChain) || errors.Is(err, card.ErrWalletLost) || errors.Is(err, card.ErrWalletShared) ||
+		errors.Is(err, settle.ErrDatabaseBehind)
+}
+
+// explainMismatch adds the next step to an error of CompareWallet.
+func explainMismatch(err error, coin enabled, c settle.Comparison) error {
+	const docs = "docs/operate/"
+	switch {
+	case errors.Is(err, card.ErrWrongChain) && strings.HasPrefix(c.Cursor.Fingerprint, "simulated "):
+		return hint(err, "this database was used with --simulated: let --database-url name a new database, and run 'cardmint migrate'")
+	case errors.Is(err, card.ErrWrongChain):
+		return hint(err, "a database belongs to its wallet for good: point %s to that wallet, or --database-url to the database of this one",
+			strings.Join(urlFlags(coin.settings), " and "))
+	case errors.Is(err, card.ErrWalletLost):
+		return hint(err, "a worker that runs makes the addresses again; to wait for it, run: %s; see %swallet-lost.md", command("wallet", "rescan", coin.Code), docs)
+	case errors.Is(err, card.ErrWalletShared):
+		return hint(err, "stop the other service, then run: %s; see %ssplit-brain.md", command("wallet", "claim", coin.Code), docs)
+	case errors.Is(err, settle.ErrDatabaseBehind):
+		return hint(err, "if this database was restored, start its worker, which begins a new epoch, and check again; otherwise another database uses the wallet: see %ssplit-brain.md", docs)
+	}
+	return explain(err)
+}
+
+// urlFlags returns the flags with the addresses of node and wallet.
+func urlFlags(s chain.Settings) []string {
+	var flags []string
+	for _, name := range slices.Sorted(maps.Keys(s.URLs())) {
+		flags = append(flags, "--"+name)
+	}
+	return flags
 }
 
 type walletRescanCommand struct {
