@@ -64,6 +64,9 @@ func (t Total) Add(others ...Total) Total {
 	return Total{n}
 }
 
+// Sub returns t - u.
+func (t Total) Sub(u Total) Total { return Total{new(big.Int).Sub(t.big(), u.big())} }
+
 // Equal reports whether both are the same number.
 func (t Total) Equal(u Total) bool { return t.big().Cmp(u.big()) == 0 }
 

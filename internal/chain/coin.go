@@ -46,6 +46,9 @@ type Node interface {
 	Check(ctx context.Context) (Report, error)
 	// Identify returns the fingerprint that Scan returns in its view.
 	Identify(ctx context.Context) (string, error)
+	// Balance returns the wallet's balance, without what is in the mempool. A
+	// wallet that can't spend does not know what was sent from its addresses.
+	Balance(ctx context.Context) (card.Total, error)
 	// Close ends idle connections.
 	Close()
 }

@@ -2,9 +2,11 @@ package chain
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
@@ -192,4 +194,21 @@ func (m *Monero) addresses(ctx context.Context) (primary string, n int, err erro
 		}
 	}
 	return answer.Address, len(answer.Addresses), nil
+}
+
+// Balance implements Node (get_balance).
+func (m *Monero) Balance(ctx context.Context) (card.Total, error) {
+	return again(func() (card.Total, error) {
+		var answer struct {
+			Balance json.Number `json:"balance"`
+		}
+		if err := m.askWallet(ctx, m.large(), "get_balance", map[string]any{"account_index": 0, "all_accounts": true}, &answer); err != nil {
+			return card.Total{}, err
+		}
+		balance, err := card.ParseTotal(answer.Balance.String())
+		if err != nil || strings.HasPrefix(balance.String(), "-") {
+			return card.Total{}, refuse("get balance", "balance is %q", excerpt([]byte(answer.Balance)))
+		}
+		return balance, nil
+	})
 }

@@ -213,6 +213,10 @@ func (s *troubled) provokeMoney() {
 	}, "CardmintWebhooksLate", "CardmintWebhookBacklog")
 	w.fire(t, "CardmintStockLow")
 	w.provoke(t, "the last card in stock is sold", func() { s.buy(500, 1) }, "CardmintStockEmpty")
+	w.provoke(t, "the block with the payment of an issued card is replaced by one without", func() {
+		s.exec("DELETE FROM simulated_transfers WHERE address = $1", bought[1].Payment.Address)
+		s.exec("UPDATE simulated_chains SET height = height + 1, reorgs = reorgs + 1")
+	}, "CardmintMoneyReversed")
 
 	w.mend(t, func() {
 		attribute := []string{"transfers", "attribute", txid, "--refunded", "--note", "sent back", "--amount", "0.5", "--yes"}
@@ -222,6 +226,10 @@ func (s *troubled) provokeMoney() {
 		half := late.Payment.Amount.Mul(decimal.RequireFromString("0.5")).Truncate(12).String()
 		s.program.must(t, "card", "resolve", late.UUID.String(), "refund", "--note", "sent back", "--amount", half, "--yes")
 	}, "CardmintMoneyHeld")
+	w.mend(t, func() {
+		amount := bought[1].Payment.Amount.String()
+		s.program.must(t, "card", "resolve", bought[1].UUID.String(), "write-off", "--note", "it did not return", "--amount", amount, "--yes")
+	}, "CardmintMoneyReversed")
 	w.mend(t, func() { s.exec("UPDATE cards SET credit_paid = credit_paid - 1 WHERE uuid = $1", bought[0].UUID) }, "CardmintDiscrepancy")
 	w.mend(t, func() {
 		if err := os.Remove(fill); err != nil {
@@ -230,7 +238,7 @@ func (s *troubled) provokeMoney() {
 	}, "CardmintDiskFull")
 	w.mend(t, func() { s.shelve(1000, 5) }, "CardmintStockLow", "CardmintStockEmpty")
 	w.mend(t, func() { close(s.hang) }, "CardmintWebhooksLate", "CardmintWebhookBacklog")
-	w.clear(t, "CardmintUnattributedMoney", "CardmintMoneyHeld", "CardmintDiscrepancy", "CardmintDiskFull", "CardmintStockLow", "CardmintStockEmpty",
+	w.clear(t, "CardmintUnattributedMoney", "CardmintMoneyHeld", "CardmintMoneyReversed", "CardmintDiscrepancy", "CardmintDiskFull", "CardmintStockLow", "CardmintStockEmpty",
 		"CardmintWebhooksLate", "CardmintWebhookBacklog")
 }
 

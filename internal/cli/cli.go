@@ -103,7 +103,7 @@ type commands struct {
 // newCommands returns the commands with the flags of every coin.
 func newCommands() *commands {
 	c := &commands{}
-	c.Serve.Coins, c.Wallet.Check.Coins = newCoinFlags(), newCoinFlags()
+	c.Serve.Coins, c.Wallet.Check.Coins, c.Reconcile.Coins = newCoinFlags(), newCoinFlags(), newCoinFlags()
 	return c
 }
 

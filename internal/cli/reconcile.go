@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/settle"
 )
 
 // errWaiting means that the books agree, but something waits. Its exit code is codeWaiting.
@@ -23,7 +25,8 @@ const codeWaiting = 3
 type reconcileCommand struct {
 	output `embed:""`
 
-	Full bool `help:"Read everything again, and compare it with what earlier readings kept."`
+	Full  bool      `help:"Read everything again, and compare it with what earlier readings kept."`
+	Coins coinFlags `embed:""`
 }
 
 func (reconcileCommand) Help() string {
@@ -31,14 +34,16 @@ func (reconcileCommand) Help() string {
 
 The sums of each day are kept, so that the next reading costs what changed. Run --full from time to time, and after somebody changed the database by hand: it reads every row, in pieces, and doubts the days whose sums are not those that were kept. The next reading reads such a day again. The first reading takes as long. Progress is told on standard error.
 
-Printed, too, is what waits: money to addresses of no card of which nothing was decided, cards whose money has been late for a day, and cards that were paid an hour ago and are not issued.
+Printed, too, is what waits for an operator although the books are right: money to addresses of no card of which nothing was decided, cards whose money has been late for a day, cards that were paid an hour ago or requested ten times and are not issued, cards whose issuing is parked or whose refund is due, and cards whose money left the chain after they were issued.
+
+Next to what was counted in blocks is the balance of the wallet, if node and wallet can be read. A view-only wallet does not know what was sent from it, so that both are equal. "sold" is the face value of the issued cards in US dollars. What they cost is not known: suppliers do not report it.
 
 Exit codes:
-  0  everything agrees, and nothing waits
-  1  there are doubts, or the books can't be read
-  3  everything agrees, but something waits
+  0  the books are right, and nothing waits
+  1  the books are wrong, or can't be read
+  3  the books are right, but something waits for an operator
 
-With --json, amounts are decimal strings of whole coins. The object has as_of, full, agrees, coins (currency, counted, credited, made, open, held, refunded, surplus, unattributed, returned, lost, written_off; issued, paid and late are numbers of cards), doubts (id, if it is about one thing, and text) and waiting (kind, which is unattributed, late or unissued; currency, amount, since, card or txid and output). Of each kind of doubt, and of what waits, at most 20 are listed.
+With --json, amounts are decimal strings of whole coins. The object has as_of, full, agrees, coins (currency, counted, in_blocks, wallet_balance, wallet_error, credited, made, open, held, refunded, surplus, unattributed, returned, lost, written_off; sold_usd and cost_usd in US dollars; issued, paid and late are numbers of cards), doubts (id, if it is about one thing, and text) and waiting (kind, which is unattributed, late, unissued, parked, refund_due or reversed; currency, amount, since, card or txid and output). wallet_balance and cost_usd are null if they are not known. Of each kind of doubt, and of what waits, at most 20 are listed.
 
 Examples:
   cardmint reconcile
@@ -55,21 +60,25 @@ func (c reconcileCommand) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return err
 		}
+		wallets, err := c.readWallets(ctx, o, books)
+		if err != nil {
+			return err
+		}
 		if c.JSON {
-			err = writeJSON(g, newJSONBooks(books, c.Full))
+			err = writeJSON(g, newJSONBooks(books, wallets, c.Full))
 		} else {
-			err = printBooks(g, g.stdout, books)
+			err = printBooks(g, g.stdout, books, wallets)
 		}
 		switch {
 		case err != nil:
 			return err
 		case len(books.Doubts) > 0:
-			return hint(fmt.Errorf("%d doubts, or more: 20 of a kind are shown", len(books.Doubts)), "look at each card with 'cardmint card show UUID', and settle it with 'cardmint card resolve'")
+			return hint(fmt.Errorf("%d doubts, or more: 20 of a kind are shown", len(books.Doubts)), "change nothing by hand; keep a copy with 'cardmint backup FILE', look at each card with 'cardmint card show UUID', and see docs/operate/alarms.md#cardmintdiscrepancy")
 		case !c.JSON:
 			fmt.Fprintf(g.stdout, "everything agrees (%s)\n", time.Since(started).Round(time.Millisecond))
 		}
 		if len(books.Waiting) > 0 {
-			return hint(errWaiting, "see 'cardmint transfers --unattributed' and 'cardmint card list --attention'; a card that is not issued waits for a worker or the supplier")
+			return hint(errWaiting, "decide with the commands that these name: cardmint card list --attention; cardmint transfers --unattributed")
 		}
 		return nil
 	})
@@ -92,7 +101,62 @@ func coinsOf(currency string, a card.Total) string {
 	return coin.Coins(a)
 }
 
-func printBooks(g *globals, to io.Writer, books operator.Books) error {
+// walletBalance is the balance of a coin's wallet, or the reason why it is not
+// known.
+type walletBalance struct {
+	balance card.Total
+	err     error
+}
+
+// walletTimeout limits the calls to node and wallet, which reconcile can do
+// without.
+const walletTimeout = 10 * time.Second
+
+// readWallets reads the balances of the wallets of the coins in books. A
+// simulated chain has no wallet.
+func (c reconcileCommand) readWallets(ctx context.Context, o office, books operator.Books) (map[string]walletBalance, error) {
+	coins, err := c.Coins.enabled()
+	if err != nil {
+		return nil, err
+	}
+	wallets := map[string]walletBalance{}
+	for _, coin := range coins {
+		if !slices.ContainsFunc(books.Coins, func(b operator.CoinBooks) bool { return b.Currency == coin.Code }) {
+			continue
+		}
+		cursor, err := o.db.Cursor(ctx, coin.Currency)
+		if err != nil {
+			return nil, err
+		}
+		if cursor.Fingerprint != "" && !isSimulated(cursor) {
+			wallets[coin.Code] = readWallet(ctx, coin, cursor)
+		}
+	}
+	return wallets, nil
+}
+
+func readWallet(ctx context.Context, coin enabled, cursor settle.Cursor) (w walletBalance) {
+	ctx, cancel := context.WithTimeout(ctx, walletTimeout)
+	defer cancel()
+	n, err := coin.settings.Open()
+	if err != nil {
+		return walletBalance{err: err}
+	}
+	defer n.Close()
+	switch fingerprint, err := n.Identify(ctx); {
+	case err != nil:
+		return walletBalance{err: err}
+	case fingerprint != cursor.Fingerprint:
+		return walletBalance{err: fmt.Errorf("%w: run 'cardmint wallet check'", card.ErrWrongChain)}
+	}
+	w.balance, w.err = n.Balance(ctx)
+	return w
+}
+
+// dollarsOf writes a total of US cents as dollars.
+func dollarsOf(cents card.Total) string { return card.Currency{Decimals: 2}.Coins(cents) }
+
+func printBooks(g *globals, to io.Writer, books operator.Books, wallets map[string]walletBalance) error {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	for _, b := range books.Coins {
 		row := func(indent, name string, a card.Total, what string) {
@@ -100,6 +164,14 @@ func printBooks(g *globals, to io.Writer, books operator.Books) error {
 		}
 		fmt.Fprintf(table, "%s\n", b.Currency)
 		row("  ", "counted", b.Counted, "on the chain and in the mempool")
+		if w, read := wallets[b.Currency]; read {
+			row("      ", "in blocks", b.Counted.Sub(b.Unconfirmed), "as the books have it")
+			if w.err != nil {
+				fmt.Fprintf(table, "      in the wallet\t-\tnot read: %v\n", w.err)
+			} else {
+				row("      ", "in the wallet", w.balance, "its balance now")
+			}
+		}
 		row("  ", "= credited", b.Credited(), "to cards")
 		row("      ", "made", b.Made, fmt.Sprintf("%d issued, %d paid", b.Issued, b.Paid))
 		row("      ", "open", b.Open, "waiting for more money, confirmations or the supplier")
@@ -109,6 +181,8 @@ func printBooks(g *globals, to io.Writer, books operator.Books) error {
 		row("  ", "+ unattributed", b.Unattributed, "to addresses of no card")
 		row("  ", "+ returned", b.Returned, "to addresses of no card, and given back by operators")
 		row("  ", "lost", b.Lost, "made or given back for what is gone from the chain; written off: "+coinsOf(b.Currency, b.WrittenOff))
+		fmt.Fprintf(table, "  sold\t%s\tUS dollars: face value of %d issued cards\n", dollarsOf(b.SoldCents), b.Issued)
+		fmt.Fprint(table, "  cost\t-\tnot known: suppliers do not report it\n")
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -120,7 +194,12 @@ func printBooks(g *globals, to io.Writer, books operator.Books) error {
 		}
 		fmt.Fprintf(to, "%s %s%s\n", g.paint(to, red, "doubt:"), who, d.Text)
 	}
-	for _, w := range books.Waiting {
+	printWaiting(g, to, books.Waiting)
+	return nil
+}
+
+func printWaiting(g *globals, to io.Writer, waiting []operator.Waiting) {
+	for _, w := range waiting {
 		amount := coinsOf(w.Currency, card.TotalOf(w.Amount)) + " " + w.Currency
 		since := "some time"
 		if !w.Since.IsZero() {
@@ -130,10 +209,13 @@ func printBooks(g *globals, to io.Writer, books operator.Books) error {
 			operator.WaitingUnattributed: fmt.Sprintf("%s of transaction %s, output %d, came to no card", amount, oneLine(w.TxID), w.Output),
 			operator.WaitingLate:         fmt.Sprintf("card %s: %s are late or too little", w.CardUUID, amount),
 			operator.WaitingUnissued:     fmt.Sprintf("card %s: it is paid, and not issued", w.CardUUID),
+			operator.WaitingParked:       fmt.Sprintf("card %s: it is paid, but its issuing is parked: retry or refund it", w.CardUUID),
+			operator.WaitingRefundDue:    fmt.Sprintf("card %s: it is paid, but the supplier declined it: retry or refund it", w.CardUUID),
+			operator.WaitingReversed: fmt.Sprintf("card %s: %s left the chain after it was issued or refunded: write it off, or wait for it",
+				w.CardUUID, amount),
 		}[w.Kind]
 		fmt.Fprintf(to, "%s %s, since %s\n", g.paint(to, yellow, "waits:"), what, since)
 	}
-	return nil
 }
 
 type jsonBooks struct {
@@ -148,6 +230,7 @@ type jsonBooks struct {
 type jsonCoin struct {
 	Currency     string `json:"currency"`
 	Counted      string `json:"counted"`
+	InBlocks     string `json:"in_blocks"`
 	Credited     string `json:"credited"`
 	Made         string `json:"made"`
 	Open         string `json:"open"`
@@ -161,6 +244,11 @@ type jsonCoin struct {
 	Issued       int64  `json:"issued"`
 	Paid         int64  `json:"paid"`
 	Late         int64  `json:"late"`
+
+	WalletBalance optional `json:"wallet_balance"`
+	WalletError   optional `json:"wallet_error"`
+	SoldUSD       string   `json:"sold_usd"`
+	CostUSD       optional `json:"cost_usd"` // no supplier reports it
 }
 
 type jsonDoubt struct {
@@ -178,13 +266,19 @@ type jsonWaiting struct {
 	Output   *int64               `json:"output,omitempty"`
 }
 
-func newJSONBooks(books operator.Books, full bool) jsonBooks {
+func newJSONBooks(books operator.Books, wallets map[string]walletBalance, full bool) jsonBooks {
 	j := jsonBooks{AsOf: instant{books.AsOf}, Full: full, Agrees: len(books.Doubts) == 0, Coins: []jsonCoin{}, Doubts: []jsonDoubt{}, Waiting: []jsonWaiting{}}
 	for _, b := range books.Coins {
 		in := func(a card.Total) string { return coinsOf(b.Currency, a) }
-		j.Coins = append(j.Coins, jsonCoin{Currency: b.Currency, Counted: in(b.Counted), Credited: in(b.Credited()), Made: in(b.Made), Open: in(b.Open), Held: in(b.Held),
+		coin := jsonCoin{Currency: b.Currency, Counted: in(b.Counted), InBlocks: in(b.Counted.Sub(b.Unconfirmed)), Credited: in(b.Credited()), Made: in(b.Made), Open: in(b.Open), Held: in(b.Held),
 			Refunded: in(b.Refunded), Surplus: in(b.Surplus), Unattributed: in(b.Unattributed), Returned: in(b.Returned), Lost: in(b.Lost), WrittenOff: in(b.WrittenOff),
-			Issued: b.Issued, Paid: b.Paid, Late: b.Late})
+			Issued: b.Issued, Paid: b.Paid, Late: b.Late, SoldUSD: dollarsOf(b.SoldCents)}
+		if w, read := wallets[b.Currency]; read && w.err != nil {
+			coin.WalletError = optional(w.err.Error())
+		} else if read {
+			coin.WalletBalance = optional(in(w.balance))
+		}
+		j.Coins = append(j.Coins, coin)
 	}
 	for _, d := range books.Doubts {
 		doubt := jsonDoubt{Text: d.Text}

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,11 @@ type everything struct {
 		Counted, Credited, Made, Open, Held, Refunded, Surplus, Unattributed, Returned, Lost string
 		WrittenOff                                                                           string `json:"written_off"`
 		Issued, Paid, Late                                                                   int
+		InBlocks                                                                             string  `json:"in_blocks"`
+		WalletBalance                                                                        *string `json:"wallet_balance"`
+		WalletError                                                                          *string `json:"wallet_error"`
+		SoldUSD                                                                              string  `json:"sold_usd"`
+		CostUSD                                                                              *string `json:"cost_usd"`
 	} `json:"coins"`
 	Doubts  []struct{ ID, Text string } `json:"doubts"`
 	Waiting []struct {
@@ -63,7 +69,7 @@ func TestCLI_ReconcileForMachines(t *testing.T) {
 	}
 
 	got := reconciled(t, p, 0)
-	if c := got.Coins[0]; !got.Agrees || c.Currency != "monero" || c.Counted != c.Made || c.Credited != c.Made || c.Made == "0" || c.Lost != "0" || c.Issued != 1 || c.Paid != 1 {
+	if c := got.Coins[0]; !got.Agrees || c.Currency != "monero" || c.Counted != c.Made || c.Credited != c.Made || c.Made == "0" || c.Lost != "0" || c.Issued != 1 || c.Paid != 1 || c.InBlocks != c.Counted || c.SoldUSD != "150" || c.CostUSD != nil {
 		t.Errorf("%+v", got)
 	}
 	exec("INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at) VALUES ('monero', 'c0ffee', 1, 'nobody', 9223372036854775807, 1, FALSE, TRUE, 0)")
@@ -119,10 +125,44 @@ func TestCLI_ReconcileForMachines(t *testing.T) {
 func TestCLI_ReconcileSaysHowItEnds(t *testing.T) {
 	p := newProgram(t, "sqlite:unused.db")
 	help := p.must(t, "reconcile", "--help")
-	for _, want := range []string{"--full", "--json", "Exit codes:", "  0  everything agrees, and nothing waits", "  1  there are doubts, or the books can't be read",
-		"  3  everything agrees, but something waits", "written_off", "cardmint reconcile --full", "cardmint reconcile --json"} {
+	for _, want := range []string{"--full", "--json", "Exit codes:", "  0  the books are right, and nothing waits", "  1  the books are wrong, or can't be read",
+		"  3  the books are right, but something waits for an operator", "written_off", "cardmint reconcile --full", "cardmint reconcile --json"} {
 		if !strings.Contains(help, want) {
 			t.Errorf("the help does not say %q:\n%s", want, help)
 		}
+	}
+}
+
+func TestReconcile_WalletBalance_StandsNextToTheBooks(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t, "sqlite:"+filepath.Join(t.TempDir(), "x.db"))
+	p.account(t)
+	primary := rig.MoneroAddress(18, 0, 0)
+	db := rig.OpenSQL(t, p.setting("CARDMINT_DATABASE_URL"))
+	for _, statement := range []string{
+		"INSERT INTO chains (currency, fingerprint, height, hash, time) VALUES ('monero', 'mainnet " + playedGenesis + " " + primary + "', 90, 'x', 1700000000000)",
+		"INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at) VALUES ('monero', 'c0ffee', 0, 'nobody', 2500000000000, 80, FALSE, TRUE, 0)",
+		"INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at) VALUES ('monero', 'decade', 0, 'nobody', 1000000000000, 0, FALSE, TRUE, 0)",
+	} {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own, other := playMonero(t, currentWallet, primary), playMonero(t, currentWallet, rig.MoneroAddress(18, 0, 9))
+	from := func(url string) []string { return []string{"--monero-daemon-url", url, "--monero-wallet-url", url} }
+	if c := reconciled(t, p, 3, from(own)...).Coins[0]; c.Counted != "3.5" || c.InBlocks != "2.5" || c.WalletBalance == nil || *c.WalletBalance != "2.5" || c.WalletError != nil {
+		t.Errorf("%+v", c)
+	}
+	stdout, _, _ := p.run(append([]string{"reconcile"}, from(own)...)...)
+	if rows := strings.Join(strings.Fields(stdout), " "); !strings.Contains(rows, "in blocks 2.5 as the books have it in the wallet 2.5") {
+		t.Error(stdout)
+	}
+	for why, url := range map[string]string{"not the chain or wallet this database belongs to": other, "connection refused": "http://127.0.0.1:1"} {
+		c := reconciled(t, p, 3, from(url)...).Coins[0]
+		if c.WalletBalance != nil || c.WalletError == nil || !strings.Contains(*c.WalletError, why) {
+			t.Errorf("%s: %+v", why, c)
+		}
+		stdout, _, _ := p.run(append([]string{"reconcile"}, from(url)...)...)
+		wantOutput(t, stdout, "in the wallet", "not read: ", why)
 	}
 }

@@ -48,7 +48,7 @@ func (h *host) goingLive() {
 	h.payReal(net, c)
 	h.token = tokens[1]
 	h.await(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
-	wantOutput(h.T, h.exits(3, steps), "everything agrees", "1 issued, 1 paid") // the first block of the chain pays the wallet
+	wantOutput(h.T, h.exits(3, steps), "everything agrees", "1 issued, 1 paid", "its balance now") // the first block of the chain pays the wallet
 	h.until(`"status":"ready"`, "What live mode refuses")
 }
 

@@ -28,10 +28,10 @@ func TestCLI_ADeclinedCardIsRetried(t *testing.T) {
 	}
 	wantOutput(t, p.must(t, "card", "show", id.String()), "refund_due, attempts 1, the sandbox declines", "supplier", "sandbox, asked since 2", "last answer declined, reference -")
 	stdout, _, code := p.run("reconcile")
-	if code != 1 {
+	if code != 3 || strings.Contains(stdout, "doubt: ") {
 		t.Errorf("exit code %d", code)
 	}
-	wantOutput(t, stdout, "doubt: "+id.String()+": it is paid, but the supplier declined it: retry or refund it")
+	wantOutput(t, stdout, "waits: card "+id.String()+": it is paid, but the supplier declined it: retry or refund it, since 2", "everything agrees")
 	s.stop(t)
 
 	s = p.serve(t, "serve", "--simulated", "--rate", "monero=150", "--sandbox-supplier", "pending")

@@ -140,7 +140,7 @@ func isMismatch(err error) bool {
 func explainMismatch(err error, coin enabled, c settle.Comparison) error {
 	const docs = "docs/operate/"
 	switch {
-	case errors.Is(err, card.ErrWrongChain) && strings.HasPrefix(c.Cursor.Fingerprint, "simulated "):
+	case errors.Is(err, card.ErrWrongChain) && isSimulated(c.Cursor):
 		return hint(err, "this database was used with --simulated: let --database-url name a new database, and run 'cardmint migrate'")
 	case errors.Is(err, card.ErrWrongChain):
 		return hint(err, "a database belongs to its wallet for good: point %s to that wallet, or --database-url to the database of this one",
@@ -153,6 +153,11 @@ func explainMismatch(err error, coin enabled, c settle.Comparison) error {
 		return hint(err, "if this database was restored, start its worker, which begins a new epoch, and check again; otherwise another database uses the wallet: see %ssplit-brain.md", docs)
 	}
 	return explain(err)
+}
+
+// isSimulated reports whether a database was used with a simulated chain.
+func isSimulated(cursor settle.Cursor) bool {
+	return strings.HasPrefix(cursor.Fingerprint, "simulated ")
 }
 
 // urlFlags returns the flags with the addresses of node and wallet.

@@ -31,6 +31,7 @@ func playMonero(t *testing.T, walletVersion string, addresses ...string) string 
 		"hard_fork_info":             `{"status":"OK","untrusted":false,"version":16}`,
 		"get_version":                walletVersion,
 		"get_height":                 `{"height":101}`,
+		"get_balance":                `{"balance":2500000000000,"unlocked_balance":0}`,
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var request struct {

@@ -41,7 +41,7 @@ func (d *database) Figures(ctx context.Context) (operator.Figures, error) {
 	}
 	monero := card.Currency{Code: "monero", Decimals: 12}
 	return operator.Figures{
-		Coins:   []operator.CoinFigures{{Coin: monero, FreeAddresses: 200, Epoch: 1, Unattributed: card.TotalOf(1_500000000000), Held: card.TotalOf(250000000000), HeldCards: 1}},
+		Coins:   []operator.CoinFigures{{Coin: monero, FreeAddresses: 200, Epoch: 1, Unattributed: card.TotalOf(1_500000000000), Held: card.TotalOf(250000000000), HeldCards: 1, ReversedCards: 2}},
 		Intents: map[string]int64{"open": 2, "parked": 0}, OldestIntent: 1500 * time.Millisecond, OpenQuotes: 150_50, OpenCards: 1,
 		Backlog: 3, OldestDelivery: time.Minute, Stock: []operator.StockFigures{{Supplier: "shelf", USD: 100_00, Left: 7}},
 	}, d.err
@@ -99,7 +99,7 @@ func TestMetrics_AreExportedAsTheyAre(t *testing.T) {
 		`cardmint_chain_transfers_total{coin="monero"} 3`, fmt.Sprintf(`cardmint_chain_tip_timestamp_seconds{coin="monero"} %v`, float64(at.Unix())),
 		`cardmint_supplier_calls_total{call="submit",outcome="issued",supplier="shelf"} 1`, "cardmint_issue_duration_seconds_count 1",
 		`cardmint_webhook_attempts_total{outcome="delivered"} 1`, `cardmint_webhook_attempts_total{outcome="gone"} 0`,
-		`cardmint_addresses_free{coin="monero"} 200`, `cardmint_unattributed_coins{coin="monero"} 1.5`, `cardmint_held_coins{coin="monero"} 0.25`,
+		`cardmint_addresses_free{coin="monero"} 200`, `cardmint_unattributed_coins{coin="monero"} 1.5`, `cardmint_held_coins{coin="monero"} 0.25`, `cardmint_reversed_cards{coin="monero"} 2`,
 		`cardmint_intents{state="open"} 2`, "cardmint_intent_oldest_age_seconds 1.5", "cardmint_open_quotes_dollars 150.5", "cardmint_webhook_backlog_deliveries 3",
 		"cardmint_webhook_oldest_due_age_seconds 60", `cardmint_stock_left_cards{supplier="shelf",usd="100"} 7`,
 		`cardmint_db_waits_total{pool="api"} 5`, `cardmint_db_wait_seconds_total{pool="api"} 1`,

@@ -33,10 +33,10 @@ type state struct {
 	last  *operator.Figures
 	until time.Time // for which last is good
 
-	free, epoch, unattributed, held, heldCards       *prometheus.Desc
-	intents, oldestIntent, openQuotes, openCards     *prometheus.Desc
-	backlog, oldestDelivery, stock, figuresTimestamp *prometheus.Desc
-	at                                               time.Time // of last
+	free, epoch, unattributed, held, heldCards, reversedCards *prometheus.Desc
+	intents, oldestIntent, openQuotes, openCards              *prometheus.Desc
+	backlog, oldestDelivery, stock, figuresTimestamp          *prometheus.Desc
+	at                                                        time.Time // of last
 }
 
 // WatchStore exports the state of the whole service. Only workers should: every process that does exports the same.
@@ -53,6 +53,7 @@ func (m *Metrics) watchStore(store Store, now func() time.Time) {
 		unattributed:     describe("cardmint_unattributed_coins", "What came to addresses of no card, in whole coins, and nobody has decided about.", "coin"),
 		held:             describe("cardmint_held_coins", "What came late or too little, in whole coins, and waits for an operator.", "coin"),
 		heldCards:        describe("cardmint_held_cards", "Cards whose payment is late and waits for an operator.", "coin"),
+		reversedCards:    describe("cardmint_reversed_cards", "Cards whose money left the chain after they were issued or refunded, and is not written off.", "coin"),
 		intents:          describe("cardmint_intents", "Paid cards that are not issued, by state: open, pending (the supplier will issue it), parked or refund_due (an operator decides).", "state"),
 		oldestIntent:     describe("cardmint_intent_oldest_age_seconds", "How long the oldest open or pending intent to issue a card has waited; 0 if there is none."),
 		openQuotes:       describe("cardmint_open_quotes_dollars", "US dollars that the cards are worth that wait for their payment."),
@@ -66,7 +67,7 @@ func (m *Metrics) watchStore(store Store, now func() time.Time) {
 
 // Describe implements prometheus.Collector.
 func (s *state) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{s.free, s.epoch, s.unattributed, s.held, s.heldCards, s.intents, s.oldestIntent, s.openQuotes, s.openCards,
+	for _, d := range []*prometheus.Desc{s.free, s.epoch, s.unattributed, s.held, s.heldCards, s.reversedCards, s.intents, s.oldestIntent, s.openQuotes, s.openCards,
 		s.backlog, s.oldestDelivery, s.stock, s.figuresTimestamp} {
 		to <- d
 	}
@@ -92,6 +93,7 @@ func (s *state) Collect(to chan<- prometheus.Metric) {
 		gauge(s.unattributed, coins(c.Coin, c.Unattributed), code)
 		gauge(s.held, coins(c.Coin, c.Held), code)
 		gauge(s.heldCards, float64(c.HeldCards), code)
+		gauge(s.reversedCards, float64(c.ReversedCards), code)
 	}
 	for name, n := range f.Intents {
 		gauge(s.intents, float64(n), name)

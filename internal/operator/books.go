@@ -16,9 +16,9 @@ import (
 type Books struct {
 	AsOf  time.Time   // by the database's clock
 	Coins []CoinBooks // by currency
-	// Doubts are what should not be, by card, account, webhook or day, at most some of each kind.
+	// Doubts are what should not be, by card, account, webhook or day, at most some of each kind. Without any, the books are right.
 	Doubts []Doubt
-	// Waiting is what agrees, but waits for somebody for too long, at most some of each kind.
+	// Waiting is what agrees, but waits for an operator, at most some of each kind.
 	Waiting []Waiting
 }
 
@@ -30,6 +30,7 @@ type CoinBooks struct {
 	Counted      card.Total // of all transfers that are in the chain or the mempool
 	Unattributed card.Total // of these, to addresses of no card
 	Returned     card.Total // likewise, and given back by operators
+	Unconfirmed  card.Total // the part of Counted in the mempool
 
 	Made       card.Total // credited to cards that are made
 	Open       card.Total // credited to cards that wait, for more money, confirmations or the supplier
@@ -38,6 +39,7 @@ type CoinBooks struct {
 	Refunded   card.Total // given back by operators
 	Lost       card.Total // credited to cards that are made, or given back, and no longer in the chain
 	WrittenOff card.Total // of that, what operators bear
+	SoldCents  card.Total // face value of the issued cards, in US cents
 
 	Paid   int64 // cards whose payment was confirmed
 	Issued int64 // cards that are made
@@ -60,13 +62,17 @@ type WaitingKind string
 const (
 	WaitingUnattributed WaitingKind = "unattributed" // money to an address of no card, of which nothing was decided
 	WaitingLate         WaitingKind = "late"         // a card whose money has been late, or too little, for longer than LateLasts
-	WaitingUnissued     WaitingKind = "unissued"     // a card that was found paid longer than UnissuedLasts ago; not one whose issuing is doubted
+	WaitingUnissued     WaitingKind = "unissued"     // a card paid longer than UnissuedLasts ago, or requested at least ManyAttempts times
+	WaitingParked       WaitingKind = "parked"       // a paid card whose issuing stopped because its state at the supplier is unknown
+	WaitingRefundDue    WaitingKind = "refund_due"   // a paid card that no supplier issues
+	WaitingReversed     WaitingKind = "reversed"     // an issued or refunded card whose money left the chain
 )
 
-// How long a thing may last before it is said to wait.
+// A late payment and an open intent wait once they reach these limits.
 const (
 	LateLasts     = 24 * time.Hour
 	UnissuedLasts = time.Hour
+	ManyAttempts  = 10
 )
 
 // Waiting is something that waits.
@@ -75,7 +81,7 @@ type Waiting struct {
 	Currency string
 	Amount   card.Amount // that was received and waits
 	Since    time.Time   // zero if it is not known
-	CardUUID uuid.UUID   // of WaitingLate and WaitingUnissued
+	CardUUID uuid.UUID   // of all kinds but WaitingUnattributed
 	TxID     string      // of WaitingUnattributed
 	Output   int64       // likewise
 }

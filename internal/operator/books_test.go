@@ -34,7 +34,7 @@ func (s *shop) pots() ledger {
 	s.pay(short, 1, 0)
 	s.settle()
 	want := ledger{Counted: coin + 11111, Made: coin, Open: 1, Held: 10, Refunded: 100, Surplus: 1000,
-		Unattributed: 10000, Paid: 1, Issued: 1, Late: 1}
+		Unattributed: 10000, Unconfirmed: 1, Paid: 1, Issued: 1, Late: 1}
 	s.wantBooks(want)
 	return want
 }

@@ -32,6 +32,7 @@ type CoinFigures struct {
 	Unattributed  card.Total // came to addresses of no card, and nobody has decided about it
 	Held          card.Total // came late or too little, and an operator decides about it
 	HeldCards     int64
+	ReversedCards int64 // issued or refunded, and their money left the chain
 }
 
 // StockFigures are how many cards of one amount a supplier has left.

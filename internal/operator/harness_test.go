@@ -34,9 +34,9 @@ const coin card.Amount = 1_000000000000 // what a card of 150 dollars costs at t
 
 // What the books doubt until an operator has decided.
 const (
-	lost     = "its money left the chain after it was issued or refunded: write it off, or wait for it"
-	parked   = "it is paid, but its issuing is parked: retry or refund it"
-	declined = "it is paid, but the supplier declined it: retry or refund it"
+	lost     = string(operator.WaitingReversed)
+	parked   = string(operator.WaitingParked)
+	declined = string(operator.WaitingRefundDue)
 )
 
 var databases = rig.Databases{Migrate: func(url string) error {
@@ -185,22 +185,34 @@ func (s *shop) reconcile() {
 	for _, d := range books.Doubts {
 		doubts = append(doubts, d.Text)
 	}
+	doubts = append(doubts, undecided(books)...)
 	if diff := cmp.Diff(s.doubts, doubts); diff != "" {
 		s.t.Errorf("doubts: %s\n%+v", diff, books)
 	}
 }
 
+// undecided returns the kinds of the cards that wait for an operator. Late
+// payments are left out: the ledger has them.
+func undecided(books operator.Books) (kinds []string) {
+	for _, w := range books.Waiting {
+		if w.Kind != operator.WaitingUnattributed && w.Kind != operator.WaitingLate {
+			kinds = append(kinds, string(w.Kind))
+		}
+	}
+	return kinds
+}
+
 // ledger is what books say of a coin, in amounts.
 type ledger struct {
-	Counted, Unattributed, Returned                       card.Amount
+	Counted, Unattributed, Returned, Unconfirmed          card.Amount
 	Made, Open, Held, Surplus, Refunded, Lost, WrittenOff card.Amount
 	Paid, Issued, Late                                    int64
 }
 
 func (l ledger) books() operator.CoinBooks {
-	return operator.CoinBooks{Currency: "monero", Counted: card.TotalOf(l.Counted), Unattributed: card.TotalOf(l.Unattributed), Returned: card.TotalOf(l.Returned),
+	return operator.CoinBooks{Currency: "monero", Counted: card.TotalOf(l.Counted), Unattributed: card.TotalOf(l.Unattributed), Returned: card.TotalOf(l.Returned), Unconfirmed: card.TotalOf(l.Unconfirmed),
 		Made: card.TotalOf(l.Made), Open: card.TotalOf(l.Open), Held: card.TotalOf(l.Held), Surplus: card.TotalOf(l.Surplus), Refunded: card.TotalOf(l.Refunded),
-		Lost: card.TotalOf(l.Lost), WrittenOff: card.TotalOf(l.WrittenOff), Paid: l.Paid, Issued: l.Issued, Late: l.Late}
+		Lost: card.TotalOf(l.Lost), WrittenOff: card.TotalOf(l.WrittenOff), Paid: l.Paid, Issued: l.Issued, Late: l.Late, SoldCents: card.TotalOf(card.Amount(15000 * l.Issued))}
 }
 
 // wantBooks compares the books of monero.

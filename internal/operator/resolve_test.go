@@ -196,14 +196,13 @@ func TestResolve_WhatCantBeDecidedIsRefused(t *testing.T) {
 
 func TestReconcile_FindsWhatDoesNotAgree(t *testing.T) {
 	for want, wreck := range map[string]string{
-		"it has credentials, but is not issued":                              "UPDATE cards SET status = 'awaiting_payment'",
-		"it is issued, but has no credentials":                               "DELETE FROM credentials",
-		"it is issued, but its intent is not done":                           "UPDATE intents SET state = 'open'",
-		"its received amount does not match its transfers":                   "UPDATE cards SET received = received + 1",
-		"its refunded amount does not match its resolutions":                 "UPDATE cards SET refunded = 1",
-		"the account's events have gaps":                                     "UPDATE accounts SET last_seq = last_seq + 1",
-		"it is paid, but has no intent":                                      "DELETE FROM intents",
-		"the supplier was asked ten times or more, and it is not issued yet": "UPDATE intents SET state = 'open', attempts = 10",
+		"it has credentials, but is not issued":              "UPDATE cards SET status = 'awaiting_payment'",
+		"it is issued, but has no credentials":               "DELETE FROM credentials",
+		"it is issued, but its intent is not done":           "UPDATE intents SET state = 'open'",
+		"its received amount does not match its transfers":   "UPDATE cards SET received = received + 1",
+		"its refunded amount does not match its resolutions": "UPDATE cards SET refunded = 1",
+		"the account's events have gaps":                     "UPDATE accounts SET last_seq = last_seq + 1",
+		"it is paid, but has no intent":                      "DELETE FROM intents",
 	} {
 		t.Run(want, func(t *testing.T) {
 			onEach(t, func(t *testing.T, s *shop) {
@@ -222,6 +221,37 @@ func TestReconcile_FindsWhatDoesNotAgree(t *testing.T) {
 				}
 				if !found {
 					t.Errorf("found %q", s.doubts)
+				}
+			})
+		})
+	}
+}
+
+func TestReconcile_CardsThatWaitForAnOperator_AreNotDoubted(t *testing.T) {
+	const unissue, deleted = "UPDATE cards SET status = 'awaiting_payment'", "DELETE FROM credentials"
+	for kind, changes := range map[operator.WaitingKind][]string{
+		operator.WaitingRefundDue: {unissue, deleted, "UPDATE intents SET state = 'refund_due'"},
+		operator.WaitingParked:    {unissue, deleted, "UPDATE intents SET state = 'parked'"},
+		operator.WaitingUnissued:  {unissue, deleted, "UPDATE intents SET state = 'open', attempts = 10"},
+		operator.WaitingReversed:  {"UPDATE transfers SET counted = FALSE", "UPDATE cards SET received = 0, credit_paid = 0, credit_lost = amount, payment_state = 'reversed'"},
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			onEach(t, func(t *testing.T, s *shop) {
+				c := s.order()
+				s.pay(c, coin, 10)
+				s.settle()
+				for _, change := range changes {
+					_, err := s.direct.Exec(change)
+					check(t, err)
+				}
+				books, err := s.desk.Reconcile(t.Context(), operator.Audit{})
+				check(t, err)
+				s.doubts = []string{string(kind)}
+				if len(books.Doubts) != 0 || len(books.Waiting) != 1 {
+					t.Fatalf("%+v", books)
+				}
+				if w := books.Waiting[0]; w.Kind != kind || w.CardUUID != c.UUID || w.Amount != coin || w.Currency != "monero" {
+					t.Errorf("%+v", w)
 				}
 			})
 		})

@@ -401,29 +401,36 @@ func (o *oracle) checkBooks(b operator.Books, waits []string) {
 		o.fail("there are books of %d coins", len(b.Coins))
 	}
 	var found, demanded []string
-	for _, d := range b.Doubts {
-		found = append(found, d.ID.String()+" "+d.Text)
+	if len(b.Doubts) > 0 {
+		o.fail("the books doubt %+v", b.Doubts)
 	}
-	doubt := func(x *sale, text string) { demanded = append(demanded, x.id.String()+" "+text) }
+	for _, w := range b.Waiting {
+		if w.Kind != operator.WaitingUnattributed && w.Kind != operator.WaitingLate {
+			found = append(found, fmt.Sprintf("%s %s", w.CardUUID, w.Kind))
+		}
+	}
+	wait := func(x *sale, kind operator.WaitingKind) {
+		demanded = append(demanded, fmt.Sprintf("%s %s", x.id, kind))
+	}
 	for _, x := range o.orders {
 		m := o.money(x)
 		if x.must()-(m.total-x.refunded) > x.writeOffs {
-			doubt(x, "its money left the chain after it was issued or refunded: write it off, or wait for it")
+			wait(x, operator.WaitingReversed)
 		}
 		switch how := waits[x.index]; {
 		case x.state != card.Paid:
 		case how == "parked":
-			doubt(x, "it is paid, but its issuing is parked: retry or refund it")
+			wait(x, operator.WaitingParked)
 		case how == "refund_due":
-			doubt(x, "it is paid, but the supplier declined it: retry or refund it")
+			wait(x, operator.WaitingRefundDue)
 		case !x.generated && x.attempts >= 10:
-			doubt(x, "the supplier was asked ten times or more, and it is not issued yet")
+			wait(x, operator.WaitingUnissued)
 		}
 	}
 	slices.Sort(found)
 	slices.Sort(demanded)
 	if !slices.Equal(found, demanded) {
-		o.fail("the books doubt\n  %s\nand must doubt\n  %s", strings.Join(found, "\n  "), strings.Join(demanded, "\n  "))
+		o.fail("there waits\n  %s\nand must wait\n  %s", strings.Join(found, "\n  "), strings.Join(demanded, "\n  "))
 	}
 }
 

@@ -87,6 +87,8 @@ type reading struct {
 	doubts  doubts
 	feeds   []feed // how far they have been seen to have no gap
 	waiting []operator.Waiting
+
+	unconfirmed map[string]card.Total // by currency
 }
 
 // ReadBooks implements operator.Store.
@@ -94,7 +96,7 @@ func (s *Store) ReadBooks(ctx context.Context, full bool, progress func(operator
 	var r *reading
 	err := s.inSnapshot(ctx, func(t *tx) error {
 		r = &reading{t: t, full: full, progress: progress, found: map[dayOf]daySums{}, again: map[dayID]bool{}, wrong: map[dayID]bool{}, doubts: newDoubts()}
-		for _, step := range []func(context.Context) error{r.begin, r.readNotes, r.readKept, r.readDays, r.doubtCards, r.doubtDays, r.doubtOthers, r.readWaiting} {
+		for _, step := range []func(context.Context) error{r.begin, r.readNotes, r.readKept, r.readDays, r.doubtCards, r.doubtDays, r.doubtOthers, r.readWaiting, r.readUnconfirmed} {
 			if err := step(ctx); err != nil {
 				return err
 			}
@@ -144,7 +146,7 @@ func (r *reading) coins() ([]operator.CoinBooks, error) {
 	coins := map[string]*coinSums{}
 	add := func(of dayOf, s daySums) {
 		if coins[of.currency] == nil {
-			coins[of.currency] = &coinSums{CoinBooks: operator.CoinBooks{Currency: of.currency}}
+			coins[of.currency] = &coinSums{CoinBooks: operator.CoinBooks{Currency: of.currency, Unconfirmed: r.unconfirmed[of.currency]}}
 		}
 		for i, total := range totalsOf(of.part, coins[of.currency]) {
 			*total = total.Add(s.sums[i])

@@ -67,7 +67,7 @@ func totalsOf(part string, b *coinSums) []*card.Total {
 	if part == ofTransfers {
 		return []*card.Total{&b.Counted, &b.Unattributed, &b.Returned, &b.Lost}
 	}
-	return []*card.Total{&b.Made, &b.Open, &b.Held, &b.Surplus, &b.Refunded, &b.Lost, &b.WrittenOff, &b.paid, &b.issued, &b.late}
+	return []*card.Total{&b.Made, &b.Open, &b.Held, &b.Surplus, &b.Refunded, &b.Lost, &b.WrittenOff, &b.paid, &b.issued, &b.late, &b.SoldCents}
 }
 
 // sumsOf returns the columns that add up a part, in the order of totalsOf.
@@ -75,7 +75,7 @@ func sumsOf(part string) string {
 	const one = "CAST(1 AS BIGINT)"
 	columns := []string{sumOf("c.credit_paid", "c.status = 'generated'"), sumOf("c.credit_paid", "c.status <> 'generated'"), sumOf("c.credit_held", "TRUE"),
 		sumOf("c.credit_surplus", "TRUE"), sumOf("c.credit_refunded", "TRUE"), sumOf("c.credit_lost", "TRUE"), sumOf("c.credit_written_off", "TRUE"),
-		sumOf(one, "c.payment_state IN ('paid', 'reversed')"), sumOf(one, "c.status = 'generated'"), sumOf(one, "c.payment_state = 'late'")}
+		sumOf(one, "c.payment_state IN ('paid', 'reversed')"), sumOf(one, "c.status = 'generated'"), sumOf(one, "c.payment_state = 'late'"), sumOf("c.usd_cents", "c.status = 'generated'")}
 	if part == ofTransfers {
 		// Scalar subqueries, as in isStray.
 		const refunded = "(SELECT a.kind FROM attributions a WHERE a.currency = t.currency AND a.txid = t.txid AND a.output = t.output) = 'refund'"

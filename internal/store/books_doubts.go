@@ -46,18 +46,6 @@ type doubtOfCard struct{ text, condition string }
 
 const damagedCardDoubt = ": this version does not know its currency or its payment's state"
 
-// doubtsOfAll are queries that find nothing in correct books. Each reads an index that has only what waits for something.
-func doubtsOfAll() []doubtOfCard {
-	const waiting = "SELECT c.uuid FROM intents i JOIN cards c ON c.uuid = i.card_uuid WHERE i.state IN ('parked', 'refund_due') AND c.payment_state = 'paid' AND "
-	return []doubtOfCard{
-		{"it is paid, but its issuing is parked: retry or refund it", waiting + "i.state = 'parked' ORDER BY i.card_uuid"},
-		{"it is paid, but the supplier declined it: retry or refund it", waiting + "i.state = 'refund_due' ORDER BY i.card_uuid"},
-		{"the supplier was asked ten times or more, and it is not issued yet", `SELECT c.uuid FROM intents i JOIN cards c ON c.uuid = i.card_uuid
-			WHERE i.state IN ('open', 'pending') AND i.attempts >= 10 AND c.payment_state = 'paid' ORDER BY i.due_at, i.card_uuid`},
-		{"its money left the chain after it was issued or refunded: write it off, or wait for it", "SELECT c.uuid FROM cards c WHERE " + isLost + " ORDER BY c.uuid"},
-	}
-}
-
 // doubts are the discrepancies that were found.
 type doubts struct {
 	cards  map[string]map[uuid.UUID]bool // by text

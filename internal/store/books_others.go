@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -14,18 +15,8 @@ import (
 
 // doubtOthers looks for what is doubted apart from days and single cards.
 func (r *reading) doubtOthers(ctx context.Context) error {
-	var before []operator.Doubt
-	for _, d := range doubtsOfAll() {
-		var ids []uuid.UUID
-		if err := r.list(ctx, &ids, "look for doubts", d.condition+" LIMIT ?", someDoubts); err != nil {
-			return err
-		}
-		for _, id := range ids {
-			before = append(before, operator.Doubt{ID: id, Text: d.text})
-		}
-	}
 	days := r.doubts.others
-	r.doubts.others = before
+	r.doubts.others = nil
 	if err := r.doubtFeeds(ctx); err != nil {
 		return err
 	}
@@ -135,7 +126,33 @@ func (r *reading) doubtDeliveries(ctx context.Context) error {
 	}
 }
 
-// readWaiting lists what waits. Each query reads an index that has only what waits.
+// waitingQuery selects cards that wait for an operator: their uuid, currency,
+// the amount that waits, and since when.
+type waitingQuery struct {
+	kind  operator.WaitingKind
+	query string
+	args  []any
+}
+
+// waitingCards returns the queries of the cards that wait. Each reads an index
+// that contains only such cards.
+func waitingCards(now time.Time) []waitingQuery {
+	const ofIntents = `SELECT c.uuid, c.currency, c.credit_paid AS amount, i.decided_at AS since FROM intents i JOIN cards c ON c.uuid = i.card_uuid
+		WHERE c.payment_state = 'paid' AND `
+	return []waitingQuery{
+		{operator.WaitingLate, `SELECT x.uuid, x.currency, x.amount, x.since FROM (SELECT c.uuid, c.currency, c.credit_held AS amount,
+			(SELECT MAX(e.created_at) FROM events e WHERE e.card_uuid = c.uuid AND e.type = 'payment.late') AS since FROM cards c WHERE c.payment_state = 'late') x
+			WHERE x.since IS NULL OR x.since <= ?`, []any{now.Add(-operator.LateLasts).UnixMilli()}},
+		{operator.WaitingUnissued, ofIntents + "i.state IN ('open', 'pending') AND (i.attempts >= ? OR i.decided_at IS NULL OR i.decided_at <= ?)",
+			[]any{operator.ManyAttempts, now.Add(-operator.UnissuedLasts).UnixMilli()}},
+		{operator.WaitingParked, ofIntents + "i.state = 'parked'", nil},
+		{operator.WaitingRefundDue, ofIntents + "i.state = 'refund_due'", nil},
+		{operator.WaitingReversed, `SELECT c.uuid, c.currency, c.credit_lost - c.credit_written_off AS amount,
+			(SELECT MAX(e.created_at) FROM events e WHERE e.card_uuid = c.uuid AND e.type = 'payment.reversed') AS since FROM cards c WHERE ` + isLost, nil},
+	}
+}
+
+// readWaiting lists what waits for an operator.
 func (r *reading) readWaiting(ctx context.Context) error {
 	strays, err := r.t.transfers(ctx, selectTransfers+" t WHERE t.counted AND NOT t.attributed AND "+isStray+" AND NOT "+isAttributed+lastSeen+" LIMIT ?", someDoubts)
 	if err != nil {
@@ -144,35 +161,41 @@ func (r *reading) readWaiting(ctx context.Context) error {
 	for _, x := range strays {
 		r.waiting = append(r.waiting, operator.Waiting{Kind: operator.WaitingUnattributed, Currency: x.Currency, TxID: x.TxID, Output: x.Output, Amount: x.Amount, Since: x.FirstSeenAt})
 	}
-	for _, of := range []struct {
-		kind  operator.WaitingKind
-		query string
-		until int64
-	}{
-		{operator.WaitingLate, `SELECT c.uuid, c.currency, c.credit_held AS amount,
-			(SELECT MAX(e.created_at) FROM events e WHERE e.card_uuid = c.uuid AND e.type = 'payment.late') AS since FROM cards c WHERE c.payment_state = 'late'`,
-			r.now.Add(-operator.LateLasts).UnixMilli()},
-		{operator.WaitingUnissued, `SELECT c.uuid, c.currency, c.credit_paid AS amount, i.decided_at AS since FROM intents i JOIN cards c ON c.uuid = i.card_uuid
-			WHERE i.state IN ('open', 'pending') AND c.payment_state = 'paid'`, r.now.Add(-operator.UnissuedLasts).UnixMilli()},
-	} {
+	for _, q := range waitingCards(r.now) {
 		var found []struct {
 			UUID     uuid.UUID     `db:"uuid"`
 			Currency string        `db:"currency"`
 			Amount   int64         `db:"amount"`
 			Since    sql.NullInt64 `db:"since"`
 		}
-		err := r.list(ctx, &found, "select what waits", "SELECT x.uuid, x.currency, x.amount, x.since FROM ("+of.query+") x WHERE x.since IS NULL OR x.since <= ? ORDER BY x.uuid LIMIT ?",
-			of.until, someDoubts)
-		if err != nil {
+		if err := r.list(ctx, &found, "select what waits", q.query+" ORDER BY uuid LIMIT ?", append(q.args, someDoubts)...); err != nil {
 			return err
 		}
 		for _, f := range found {
-			w := operator.Waiting{Kind: of.kind, Currency: f.Currency, Amount: card.Amount(f.Amount), CardUUID: f.UUID}
+			w := operator.Waiting{Kind: q.kind, Currency: f.Currency, Amount: card.Amount(f.Amount), CardUUID: f.UUID}
 			if f.Since.Valid {
 				w.Since = fromMillis(f.Since.Int64)
 			}
 			r.waiting = append(r.waiting, w)
 		}
+	}
+	return nil
+}
+
+// readUnconfirmed adds up the transfers in the mempool. Their blocks are not
+// noted when a day is kept, so that they are read each time.
+func (r *reading) readUnconfirmed(ctx context.Context) error {
+	r.unconfirmed = map[string]card.Total{}
+	for code := range r.t.s.coins {
+		var sums string
+		if err := r.get(ctx, &sums, "add up mempool", "SELECT "+sumOf("t.amount", "TRUE")+" FROM transfers t WHERE t.currency = ? AND t.counted AND t.height = 0", code); err != nil {
+			return err
+		}
+		all, err := totals(sums)
+		if err != nil {
+			return fmt.Errorf("add up mempool: %w", err)
+		}
+		r.unconfirmed[code] = all[0]
 	}
 	return nil
 }

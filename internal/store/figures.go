@@ -82,6 +82,8 @@ func (t *tx) moneyFigures(ctx context.Context, f *operator.Figures) error {
 			" AND NOT " + isAttributed + " GROUP BY t.currency", func(c *operator.CoinFigures, sum card.Total, _ int64) { c.Unattributed = sum }},
 		{"SELECT c.currency, " + sumOf("c.credit_held", "TRUE") + " AS sum, COUNT(*) AS n FROM cards c WHERE c.payment_state = 'late' GROUP BY c.currency",
 			func(c *operator.CoinFigures, sum card.Total, n int64) { c.Held, c.HeldCards = sum, n }},
+		{"SELECT c.currency, " + sumOf("c.credit_lost", "TRUE") + " AS sum, COUNT(*) AS n FROM cards c WHERE " + isLost + " GROUP BY c.currency",
+			func(c *operator.CoinFigures, _ card.Total, n int64) { c.ReversedCards = n }},
 	} {
 		var found []row
 		if err := t.s.list(ctx, t.t, &found, "add up what waits", of.query); err != nil {
