@@ -140,7 +140,7 @@ func newTroubled(t *testing.T) *troubled {
 	s.suppliers = writeSuppliers(t, dir, "http://"+s.supplierAddress)
 	file, err := os.OpenFile(s.suppliers, os.O_APPEND|os.O_WRONLY, 0)
 	if err == nil {
-		_, err = file.WriteString("max_usd = \"200\"\n[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\nmin_usd = \"500\"\nmax_usd = \"500\"\nlow_stock = 2\n")
+		_, err = file.WriteString("max_usd = \"200\"\n[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\nmin_usd = \"500\"\nmax_usd = \"500\"\nlow_stock = 2\n")
 		_ = file.Close()
 	}
 	if err != nil {

@@ -154,7 +154,7 @@ func (c *canary) suppliers(p *program) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text = append(text, "\n[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\npriority = -1\n"...)
+	text = append(text, "\n[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\npriority = -1\n"...)
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}

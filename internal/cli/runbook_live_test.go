@@ -16,8 +16,9 @@ func (h *host) goingLive() {
 	const steps = "What to do"
 	var usd atomic.Value
 	usd.Store("150")
-	h.stock(3)
 	net, _ := h.openMonero() // in test mode
+	h.stock(3)
+	h.write("/etc/cardmint/suppliers.toml", "[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\nlow_stock = 2\n", 0o600)
 	h.set("CARDMINT_RATE", "")
 	h.set("CARDMINT_RATE_SOURCES", "coingecko,kraken")
 	h.set("CARDMINT_RATE_URL", "coingecko="+coingecko(h.T, &usd)+";kraken="+kraken(h.T, &usd))

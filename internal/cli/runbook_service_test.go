@@ -82,7 +82,7 @@ func (h *host) supply() {
 	address := h.free()
 	h.stock(3)
 	h.write("/etc/cardmint/suppliers.toml", fmt.Sprintf("[[supplier]]\nname = \"acme\"\nkind = \"http\"\nurl = \"http://%s\"\nsecret_file = \"acme.secret\"\nmax_usd = \"100\"\n"+
-		"[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\nmin_usd = \"150\"\nmax_usd = \"150\"\nlow_stock = 2\n", address), 0o600)
+		"[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\nmin_usd = \"150\"\nmax_usd = \"150\"\nlow_stock = 2\n", address), 0o600)
 	h.write("/etc/cardmint/acme.secret", supplierSecret.Reveal()+"\n", 0o600)
 	made := h.supplier(address)
 	h.open()

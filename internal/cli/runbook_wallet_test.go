@@ -85,7 +85,7 @@ func (h *host) worker() {
 // stock gives the host a supplier that is a stock, with cards of 150 dollars.
 func (h *host) stock(n int) {
 	h.Helper()
-	h.write("/etc/cardmint/suppliers.toml", "[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\nlow_stock = 2\n", 0o600)
+	h.write("/etc/cardmint/suppliers.toml", "[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\nlow_stock = 2\n", 0o600)
 	h.set("CARDMINT_SUPPLIERS", filepath.Join(h.dir, "etc/cardmint/suppliers.toml"))
 	file, _ := stockFile(h, "150", 1, n)
 	must(h, os.Rename(file, filepath.Join(h.dir, "cards.csv")))

@@ -51,7 +51,7 @@ func TestCLI_CardsInStockAreSold(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, "")
 	token := p.account(t)
-	suppliers := writeFile(t, "suppliers.toml", "[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\nmin_validity = \"720h\"\nlow_stock = 1\n")
+	suppliers := writeFile(t, "suppliers.toml", "[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\nmin_validity = \"720h\"\nlow_stock = 1\n")
 	file, number := stockFile(t, "150", 1, 1)
 	stock := func(args ...string) []string {
 		return append(append([]string{"stock"}, args...), "--suppliers", suppliers)
@@ -115,7 +115,7 @@ func TestCLI_AStockIsImportedOnlyFromASafeFile(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, "")
 	p.account(t)
-	suppliers := writeFile(t, "suppliers.toml", "[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\n[[supplier]]\nname = \"toy\"\nkind = \"sandbox\"\n")
+	suppliers := writeFile(t, "suppliers.toml", "[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\n[[supplier]]\nname = \"toy\"\nkind = \"sandbox\"\n")
 	file, _ := stockFile(t, "150", 1, 1)
 	open, _ := stockFile(t, "150", 1, 1)
 	if err := os.Chmod(open, 0o640); err != nil {
@@ -159,7 +159,7 @@ func TestDocs_TheExampleOfAStockCanBeImported(t *testing.T) {
 	}
 	p := newProgram(t, "")
 	p.account(t)
-	wantOutput(t, p.must(t, "stock", "import", filepath.Join(dir, "cards.csv"), "--supplier", "shelf", "--suppliers", filepath.Join(dir, "suppliers.toml"), "--yes"),
+	wantOutput(t, p.must(t, "--mode", "live", "stock", "import", filepath.Join(dir, "cards.csv"), "--supplier", "shelf", "--suppliers", filepath.Join(dir, "suppliers.toml"), "--yes"),
 		"imported 1 cards into the stock of shelf")
 }
 
@@ -170,7 +170,7 @@ func TestCLI_AStockIsReleasedExceptWhatWasGivenOut(t *testing.T) {
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)
 	p.account(t)
-	p.env = append(p.env, "CARDMINT_SUPPLIERS="+writeFile(t, "suppliers.toml", "[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\n"))
+	p.env = append(p.env, "CARDMINT_SUPPLIERS="+writeFile(t, "suppliers.toml", "[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\n"))
 	file, number := stockFile(t, "150", 1, 3)
 	p.must(t, "stock", "import", file, "--supplier", "shelf", "--yes")
 	p.must(t, "stock", "hold", "--supplier", "shelf")

@@ -69,7 +69,7 @@ func TestSupplierServe_TheSameKeyIsTheSameCardAfterARestart(t *testing.T) {
 			}
 			return err
 		})
-		h, err := supplier.NewHTTP(supplier.HTTPConfig{Name: "acme", URL: found["supplier"], Secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", Insecure: true})
+		h, err := supplier.NewHTTP(supplier.HTTPConfig{Name: "acme", URL: found["supplier"], Secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", Mode: card.TestMode, Insecure: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -72,6 +72,7 @@ type supplierEntry struct {
 
 	MinValidity string `toml:"min_validity"` // of a stock
 	LowStock    int64  `toml:"low_stock"`    // likewise
+	Test        bool   `toml:"test"`         // the cards of a stock are not real
 
 	min, max    card.USD
 	minValidity time.Duration
@@ -80,7 +81,6 @@ type supplierEntry struct {
 
 // supplierKind is what there is to know of a kind of supplier.
 type supplierKind struct {
-	real bool                                // its cards can be spent
 	own  func(supplierEntry) map[string]bool // the settings that not every kind has, and whether they are set
 	open func(supplierEntry, supplierNeeds) (maker, error)
 }
@@ -94,12 +94,14 @@ type supplierNeeds struct {
 	log      *slog.Logger
 }
 
-// stockKind is the kind of suppliers whose cards are in our own database.
-const stockKind = "stock"
+const (
+	sandboxKind = "sandbox"
+	stockKind   = "stock" // its cards are in our own database
+)
 
 func supplierKinds() map[string]supplierKind {
 	return map[string]supplierKind{
-		"sandbox": {
+		sandboxKind: {
 			own: func(e supplierEntry) map[string]bool { return map[string]bool{"behaviour": e.Behaviour != ""} },
 			open: func(e supplierEntry, _ supplierNeeds) (maker, error) {
 				behaviour := supplier.Behaviour(cmp.Or(e.Behaviour, string(supplier.Prompt)))
@@ -110,7 +112,6 @@ func supplierKinds() map[string]supplierKind {
 			},
 		},
 		"http": {
-			real: true,
 			own: func(e supplierEntry) map[string]bool {
 				return map[string]bool{"url": e.URL != "", "secret_file": e.SecretFile != "", "previous_secret_file": e.PreviousSecret != "",
 					"key_retention": e.KeyRetention != "", "timeout": e.Timeout != "", "valid_for": e.ValidFor != "", "ca_file": e.CAFile != ""}
@@ -118,7 +119,6 @@ func supplierKinds() map[string]supplierKind {
 			open: openHTTPSupplier,
 		},
 		"stripe": {
-			real: true,
 			own: func(e supplierEntry) map[string]bool {
 				return map[string]bool{"url": e.URL != "", "key_file": e.KeyFile != "", "cardholder": e.Cardholder != "", "page": e.Page != "",
 					"page_secret_file": e.PageSecretFile != ""}
@@ -126,9 +126,8 @@ func supplierKinds() map[string]supplierKind {
 			open: openStripe,
 		},
 		stockKind: {
-			real: true,
 			own: func(e supplierEntry) map[string]bool {
-				return map[string]bool{"min_validity": e.MinValidity != "", "low_stock": e.LowStock != 0}
+				return map[string]bool{"min_validity": e.MinValidity != "", "low_stock": e.LowStock != 0, "test": e.Test}
 			},
 			open: func(e supplierEntry, needs supplierNeeds) (maker, error) {
 				return supplier.NewStock(e.Name, needs.db, needs.vault, supplier.StockConfig{MinValidity: e.minValidity, QuoteTTL: needs.quoteTTL,
@@ -163,7 +162,7 @@ func openStripe(e supplierEntry, needs supplierNeeds) (maker, error) {
 
 // openHTTPSupplier opens a supplier of kind http. In test mode it may be asked over plain http.
 func openHTTPSupplier(e supplierEntry, needs supplierNeeds) (maker, error) {
-	cfg := supplier.HTTPConfig{Name: e.Name, URL: e.URL, CAFile: e.path(e.CAFile), Insecure: needs.mode != card.LiveMode}
+	cfg := supplier.HTTPConfig{Name: e.Name, URL: e.URL, CAFile: e.path(e.CAFile), Mode: needs.mode, Insecure: needs.mode != card.LiveMode}
 	var err error
 	if cfg.Secret, err = e.secret("secret_file", e.SecretFile); err != nil {
 		return nil, err
@@ -211,7 +210,7 @@ func (f supplierFlags) read(mode string) (suppliers, error) {
 	}
 	s := suppliers{patience: f.Patience}
 	if f.File == "" {
-		s.entries = []supplierEntry{{Name: "sandbox", Kind: "sandbox", Behaviour: string(f.Sandbox), min: card.MinUSD, max: card.MaxUSD}}
+		s.entries = []supplierEntry{{Name: "sandbox", Kind: sandboxKind, Behaviour: string(f.Sandbox), min: card.MinUSD, max: card.MaxUSD}}
 	} else {
 		text, err := os.ReadFile(f.File)
 		if err != nil {
@@ -224,10 +223,14 @@ func (f supplierFlags) read(mode string) (suppliers, error) {
 	return s, s.fit(mode)
 }
 
-// fit returns an error if the suppliers can't be used in a mode.
+// fit returns an error if the suppliers can't be used in a mode. Those of kind stripe and http state for themselves which mode they are for.
 func (s suppliers) fit(mode string) error {
 	for _, e := range s.entries {
-		if mode == card.LiveMode && !supplierKinds()[e.Kind].real {
+		switch {
+		case mode == card.TestMode && e.Kind == stockKind && !e.Test:
+			return hint(fmt.Errorf("test mode: the cards of supplier %q are real", e.Name),
+				"use --mode live; if the cards in this stock are for tests only, say so by test = true")
+		case mode == card.LiveMode && (e.Kind == sandboxKind || e.Test):
 			return hint(fmt.Errorf("live mode: the cards of supplier %q are not real", e.Name), "name suppliers of real cards with --suppliers, or use --mode test")
 		}
 	}

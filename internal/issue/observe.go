@@ -51,7 +51,8 @@ func (s *Issuer) observed(name string, call func(context.Context, Request) (Answ
 func (s *Issuer) observePace(ctx context.Context, err error) {
 	pauses, resumes := s.pace.answered(err, s.now())
 	if pauses {
-		s.log.WarnContext(ctx, "supplier is left alone: it is busy or does not answer", "supplier", s.supplier.Name(), "wait", s.pace.wait(s.now()))
+		s.log.WarnContext(ctx, "supplier is left alone: it is busy or does not answer", "supplier", s.supplier.Name(), "wait", s.pace.wait(s.now()),
+			"error", clean(err.Error()))
 	}
 	if resumes {
 		s.log.InfoContext(ctx, "supplier is asked again", "supplier", s.supplier.Name())

@@ -1,6 +1,7 @@
 package issue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -48,9 +49,10 @@ type Answer struct {
 // BusyError means that a supplier took no request, and wants none for a while: it answered 429, or is being maintained.
 type BusyError struct {
 	After time.Duration // until it may be asked again; 0 if it did not say
+	Cause string        // why nothing was taken. Defaults to "the supplier is busy".
 }
 
-func (e *BusyError) Error() string { return "the supplier is busy" }
+func (e *BusyError) Error() string { return cmp.Or(e.Cause, "the supplier is busy") }
 
 // clear returns the answer, or an error if it leaves open whether a card was made.
 func (a Answer) clear() (Answer, error) {

@@ -52,6 +52,9 @@ type HTTPConfig struct {
 	Timeout time.Duration
 	// CAFile has the certificates, in PEM, of the authorities to trust instead of the system's. Defaults to the system's.
 	CAFile string
+	// Mode is card.TestMode or card.LiveMode. Every request for a card carries it, and a supplier of the other mode is sent none.
+	// Defaults to card.LiveMode.
+	Mode string
 	// ValidFor is for how long cards are wished to be valid at least. Defaults to no wish.
 	ValidFor time.Duration
 	// Insecure allows http://. For tests and development only.
@@ -70,7 +73,9 @@ type HTTP struct {
 	timeout   time.Duration
 	validFor  time.Duration
 	retention time.Duration
-	told      atomic.Int64 // what the supplier said last of its retention, in nanoseconds; 0 for good, notTold before it was asked
+	mode      Mode
+	stated    atomic.Pointer[Mode] // the mode in the last offers; nil before any were read
+	told      atomic.Int64         // the key retention in the last offers, in nanoseconds; 0 if keys are kept forever, notTold before any were read
 	transport *http.Transport
 	now       func() time.Time
 }
@@ -94,6 +99,8 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 		return nil, errors.New("url: must be an address such as https://cards.example.net/v1, without user, query and fragment")
 	case base.Scheme != "https" && !(cfg.Insecure && base.Scheme == "http"):
 		return nil, errors.New("url: must begin with https://")
+	case cfg.Mode != "" && cfg.Mode != card.TestMode && cfg.Mode != card.LiveMode:
+		return nil, fmt.Errorf("mode: must be %s or %s", card.TestMode, card.LiveMode)
 	case cfg.Timeout < 0 || cfg.KeyRetention < 0 || cfg.ValidFor < 0:
 		return nil, errors.New("a duration is negative")
 	}
@@ -106,7 +113,7 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 		return nil, err
 	}
 	s := &HTTP{name: cfg.Name, base: strings.TrimRight(base.String(), "/"), secrets: secrets, timeout: cmp.Or(cfg.Timeout, defaultTimeout),
-		validFor: cfg.ValidFor, retention: cfg.KeyRetention, now: cfg.Now}
+		mode: Mode(cmp.Or(cfg.Mode, card.LiveMode)), validFor: cfg.ValidFor, retention: cfg.KeyRetention, now: cfg.Now}
 	s.told.Store(notTold)
 	if s.now == nil {
 		s.now = time.Now
@@ -163,7 +170,10 @@ func (s *HTTP) KeyRetention() time.Duration {
 
 // Submit implements issue.Supplier.
 func (s *HTTP) Submit(ctx context.Context, r issue.Request) (issue.Answer, error) {
-	in := CardRequest{USDAmount: r.USD.String(), Currency: CurrencyUSD}
+	if err := s.checkMode(ctx); err != nil {
+		return issue.Answer{}, err
+	}
+	in := CardRequest{USDAmount: r.USD.String(), Currency: CurrencyUSD, Mode: s.mode}
 	if s.validFor > 0 {
 		in.ValidUntil = s.now().UTC().Add(s.validFor).Format("2006-01")
 	}
@@ -176,6 +186,9 @@ func (s *HTTP) Submit(ctx context.Context, r issue.Request) (issue.Answer, error
 
 // Lookup implements issue.Supplier.
 func (s *HTTP) Lookup(ctx context.Context, r issue.Request) (issue.Answer, error) {
+	if err := s.checkMode(ctx); err != nil {
+		return issue.Answer{}, err
+	}
 	return s.ask(ctx, r, opGetCard, nil)
 }
 
@@ -184,17 +197,47 @@ func (s *HTTP) Cancel(ctx context.Context, r issue.Request) (issue.Answer, error
 	return s.ask(ctx, r, opCancelCard, nil)
 }
 
-// Offers returns what can be had at the moment.
+// checkMode returns an error if the supplier is of the other mode, or if this is test mode and the supplier has not yet stated its mode.
+// In live mode the supplier checks the mode of the request itself.
+func (s *HTTP) checkMode(ctx context.Context) error {
+	if s.stated.Load() == nil && s.mode == ModeTest {
+		if _, err := s.Offers(ctx); err != nil && s.stated.Load() == nil {
+			return fmt.Errorf("read the supplier's mode: %w", err)
+		}
+	}
+	if cause := s.mismatch(); cause != "" {
+		return &issue.BusyError{Cause: cause}
+	}
+	return nil
+}
+
+// mismatch returns how the mode in the last offers differs from ours; "" if it does not, or none were read.
+func (s *HTTP) mismatch() string {
+	stated := s.stated.Load()
+	switch {
+	case stated == nil || *stated == s.mode:
+		return ""
+	case s.mode == ModeTest:
+		return "the supplier makes real cards: they are sold in live mode only"
+	}
+	return "the supplier's cards are not real: they are for test mode only"
+}
+
+// Offers returns what can be had at the moment. It is an error if the supplier is of the other mode.
 func (s *HTTP) Offers(ctx context.Context) ([]card.Offer, error) {
 	r, err := s.call(ctx, opListOffers(), nil)
 	if err != nil {
 		return nil, err
 	}
-	offers, retention, err := r.offers()
+	offers, retention, mode, err := r.offers()
 	if err != nil {
 		return nil, err
 	}
 	s.told.Store(int64(retention))
+	s.stated.Store(&mode)
+	if cause := s.mismatch(); cause != "" {
+		return nil, errors.New(cause)
+	}
 	return offers, nil
 }
 
@@ -212,7 +255,7 @@ func (s *HTTP) ask(ctx context.Context, r issue.Request, op func(key string) ope
 	if err != nil {
 		return issue.Answer{}, err
 	}
-	if o.method == http.MethodGet && reply.unknownKey() {
+	if o.method == http.MethodGet && reply.isProblem(http.StatusNotFound, ProblemCodeUnknownKey) {
 		if s.told.Load() == notTold { // it may be unknown because it is forgotten
 			if _, err := s.Offers(ctx); err != nil {
 				return issue.Answer{}, fmt.Errorf("ask how long keys are kept: %w", err)
@@ -264,7 +307,7 @@ func (s *HTTP) call(ctx context.Context, op operation, body []byte) (reply, erro
 	defer func() { _ = res.Body.Close() }()
 	failpoint.Hit(failpoint.Sent)
 	r := reply{status: res.StatusCode, header: res.Header}
-	if r.status != http.StatusOK && r.status != http.StatusNotFound {
+	if r.status != http.StatusOK && r.status != http.StatusNotFound && r.status != http.StatusForbidden {
 		return r, nil // the rest is for people; that of 101 is the connection, which has no deadline
 	}
 	if r.body, err = io.ReadAll(io.LimitReader(res.Body, largestAnswer+1)); err != nil {

@@ -34,6 +34,7 @@ var (
 	errOtherKey  = errors.New("the answer is about another key")
 	errNoStatus  = errors.New("the answer has a status that the contract does not have")
 	errNoReason  = errors.New("the answer declines for a reason that the contract does not have")
+	errNoMode    = errors.New("the offers have a mode that the contract does not have")
 	errNotOffers = errors.New("the offers are not what the contract says")
 )
 
@@ -105,20 +106,24 @@ func (r reply) fault() error {
 			}
 		}
 	}
+	if r.isProblem(http.StatusForbidden, ProblemCodeWrongMode) {
+		return &issue.BusyError{Cause: "the supplier refuses requests of this mode, test or live"}
+	}
 	if r.status == http.StatusOK {
 		return errors.New("HTTP status 200 with another type of content than the contract says")
 	}
 	return fmt.Errorf("HTTP status %d", r.status)
 }
 
-// unknownKey reports whether the reply is the problem unknown_key. Any other 404 may come from somebody who does not know the supplier.
-func (r reply) unknownKey() bool {
+// isProblem reports whether the reply is a problem of the contract. A reply with the same status may come from a proxy that does not know
+// the supplier.
+func (r reply) isProblem(status int, code ProblemCode) bool {
 	var p Problem
-	if !r.has(http.StatusNotFound, problemType) {
+	if !r.has(status, problemType) {
 		return false
 	}
 	_, err := object(r.body, &p, "code")
-	return err == nil && p.Code == ProblemCodeUnknownKey
+	return err == nil && p.Code == code
 }
 
 // answer reads what a supplier says of the request with a key. After an error the card may have been made.
@@ -207,33 +212,41 @@ func harmless(reference string) string {
 	return reference
 }
 
-// offers reads what can be had, and for how long keys are kept; 0 for good.
-func (r reply) offers() ([]card.Offer, time.Duration, error) {
+// offers reads the offers, for how long keys are kept (0 is forever), and the supplier's mode. A supplier that does not state its mode is
+// taken to make real cards.
+func (r reply) offers() ([]card.Offer, time.Duration, Mode, error) {
 	if !r.has(http.StatusOK, jsonType) {
-		return nil, 0, r.fault()
+		return nil, 0, "", r.fault()
 	}
 	var list Offers
 	fields, err := object(r.body, &list, "offers")
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, "", err
+	}
+	mode := list.Mode
+	if _, stated := fields["mode"]; !stated {
+		mode = ModeLive
 	}
 	kept, there := fields["key_retention_seconds"]
 	seconds := list.KeyRetentionSeconds
 	if !there || len(list.Offers) > mostOffers || string(kept) != "null" && seconds < 1 {
-		return nil, 0, errNotOffers
+		return nil, 0, "", errNotOffers
+	}
+	if mode != ModeTest && mode != ModeLive {
+		return nil, 0, "", errNoMode
 	}
 	offers := make([]card.Offer, len(list.Offers))
 	for i, text := range list.Offers {
 		var o AmountRange
 		fields, err := object(text, &o, "min_usd", "max_usd")
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, "", err
 		}
 		left, there := fields["left"]
 		least, err1 := card.ParseUSD(o.MinUSD)
 		most, err2 := card.ParseUSD(o.MaxUSD)
 		if !there || o.Left < 0 || errors.Join(err1, err2) != nil || least > most {
-			return nil, 0, errNotOffers
+			return nil, 0, "", errNotOffers
 		}
 		offers[i] = card.Offer{Min: least, Max: most, Left: o.Left}
 		if string(left) == "null" {
@@ -241,5 +254,5 @@ func (r reply) offers() ([]card.Offer, time.Duration, error) {
 		}
 	}
 	const longest = int64(math.MaxInt64 / time.Second)
-	return offers, time.Duration(min(seconds, longest)) * time.Second, nil
+	return offers, time.Duration(min(seconds, longest)) * time.Second, mode, nil
 }

@@ -390,7 +390,7 @@ func TestHTTP_RequestsAreSignedAndSayWhatTheContractSays(t *testing.T) {
 	_, _ = s.Cancel(t.Context(), asked)
 	_, _ = s.Offers(t.Context())
 	_, _ = connect(t, url, func(c *supplier.HTTPConfig) { c.Secret = otherSecret }).Submit(t.Context(), asked)
-	const body = `{"currency":"USD","usd_amount":"150.50","valid_until":"2028-10"}`
+	const body = `{"currency":"USD","mode":"live","usd_amount":"150.50","valid_until":"2028-10"}`
 	if diff := gocmp.Diff([]sent{
 		{"PUT", "/v1/cards/" + vectorKey, body, "application/json"},
 		{"PUT", "/v1/cards/" + vectorKey + ".2", body, "application/json"},
@@ -398,7 +398,7 @@ func TestHTTP_RequestsAreSignedAndSayWhatTheContractSays(t *testing.T) {
 		{"GET", "/v1/offers", "", ""}, // for how long keys are kept
 		{"POST", "/v1/cards/" + vectorKey + "/cancel", "", ""},
 		{"GET", "/v1/offers", "", ""},
-		{"PUT", "/cards/" + vectorKey, `{"currency":"USD","usd_amount":"150.50"}`, "application/json"},
+		{"PUT", "/cards/" + vectorKey, `{"currency":"USD","mode":"live","usd_amount":"150.50"}`, "application/json"},
 	}, got); diff != "" {
 		t.Error(diff)
 	}

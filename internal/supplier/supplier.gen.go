@@ -34,6 +34,12 @@ const (
 	DeclineReasonOutOfStock         DeclineReason = "out_of_stock"
 )
 
+// Defines values for Mode.
+const (
+	ModeLive Mode = "live"
+	ModeTest Mode = "test"
+)
+
 // Defines values for ProblemCode.
 const (
 	ProblemCodeInternal        ProblemCode = "internal"
@@ -43,6 +49,7 @@ const (
 	ProblemCodeUnauthorized    ProblemCode = "unauthorized"
 	ProblemCodeUnavailable     ProblemCode = "unavailable"
 	ProblemCodeUnknownKey      ProblemCode = "unknown_key"
+	ProblemCodeWrongMode       ProblemCode = "wrong_mode"
 )
 
 // AmountRange An amount, or a range of amounts.
@@ -139,6 +146,12 @@ type CardRequest struct {
 	// Example: USD
 	Currency Currency `json:"currency"`
 
+	// Mode `live`: cards are paid for and can be spent. `test`: nothing is paid for, and no card is worth anything.
+	//
+	//
+	// Example: live
+	Mode Mode `json:"mode"`
+
 	// USDAmount An amount of US dollars, as a decimal number with at most two decimals.
 	//
 	// Example: 150.50
@@ -164,6 +177,11 @@ type Currency string
 // Example: out_of_stock
 type DeclineReason string
 
+// Mode `live`: cards are paid for and can be spent. `test`: nothing is paid for, and no card is worth anything.
+//
+// Example: live
+type Mode string
+
 // Offers What can be had at the moment.
 type Offers struct {
 	// KeyRetentionSeconds For how long after its first request a key is kept; `null` for good. Thirty days are a good minimum: a payment may have to wait
@@ -173,13 +191,16 @@ type Offers struct {
 	// Example: 7776000
 	KeyRetentionSeconds int64 `json:"key_retention_seconds"`
 
+	// Mode Whether the cards are real. Required if they are not. Without it, cardmint takes the cards for real.
+	Mode Mode `json:"mode,omitempty"`
+
 	// Offers Amounts, and ranges of amounts. If an amount is in several, any of them will do.
 	Offers []json.RawMessage `json:"offers"`
 }
 
 // Problem An error, in the form that RFC 9457 defines.
 type Problem struct {
-	// Code The kind of problem. cardmint acts on `unknown_key`; the others are for people.
+	// Code The kind of problem. cardmint acts on `unknown_key` and `wrong_mode`; the others are for people.
 	//
 	// Example: unknown_key
 	Code ProblemCode `json:"code"`
@@ -205,7 +226,7 @@ type Problem struct {
 	Type string `json:"type"`
 }
 
-// ProblemCode The kind of problem. cardmint acts on `unknown_key`; the others are for people.
+// ProblemCode The kind of problem. cardmint acts on `unknown_key` and `wrong_mode`; the others are for people.
 //
 // Example: unknown_key
 type ProblemCode string

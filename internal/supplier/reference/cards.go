@@ -19,6 +19,7 @@ var _ StrictServerInterface = (*Server)(nil)
 var (
 	errMalformedKey = &fault{http.StatusBadRequest, ProblemCodeMalformed, "The key must be 1 to 64 letters, digits, hyphens, underscores and points."}
 	errMalformed    = &fault{http.StatusBadRequest, ProblemCodeMalformed, "usd_amount must be a decimal number, currency USD, and valid_until a month as YYYY-MM."}
+	errWrongMode    = &fault{http.StatusForbidden, ProblemCodeWrongMode, "This supplier's cards are not real: it takes requests of test mode only."}
 	errConflict     = &fault{http.StatusConflict, ProblemCodeKeyConflict, "The key was sent before with another amount."}
 )
 
@@ -35,6 +36,9 @@ func (s *Server) RequestCard(gc context.Context, in RequestCardRequestObject) (R
 	usd, err := card.ParseUSD(in.Body.USDAmount)
 	if err != nil || in.Body.Currency != CurrencyUSD || in.Body.ValidUntil != nil && !months.MatchString(*in.Body.ValidUntil) {
 		return nil, errMalformed
+	}
+	if in.Body.Mode != ModeTest {
+		return nil, errWrongMode
 	}
 	var answer Answer
 	err = s.write(requestContext(gc), func(b book) error {
@@ -119,7 +123,7 @@ func (s *Server) CancelCard(gc context.Context, in CancelCardRequestObject) (Can
 
 // ListOffers implements listOffers.
 func (s *Server) ListOffers(gc context.Context, _ ListOffersRequestObject) (ListOffersResponseObject, error) {
-	list := Offers{Offers: []AmountRange{}}
+	list := Offers{Offers: []AmountRange{}, Mode: new(ModeTest)}
 	if s.cfg.ForgetAfter > 0 {
 		list.KeyRetentionSeconds = new(max(1, int64(s.cfg.ForgetAfter/time.Second)))
 	}

@@ -99,7 +99,7 @@ func newSide(t *testing.T, change ...func(*reference.Config)) *side {
 	listener := httptest.NewServer(checked(t, s.server))
 	t.Cleanup(listener.Close)
 	s.url = listener.URL
-	s.http, err = supplier.NewHTTP(supplier.HTTPConfig{Name: "acme", URL: s.url, Secret: secret, Insecure: true, Now: s.clock.Now})
+	s.http, err = supplier.NewHTTP(supplier.HTTPConfig{Name: "acme", URL: s.url, Secret: secret, Mode: card.TestMode, Insecure: true, Now: s.clock.Now})
 	check(t, err)
 	t.Cleanup(s.http.Close)
 	return s

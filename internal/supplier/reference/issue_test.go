@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/supplier"
 	"github.com/cardmint/cardmint/internal/supplier/reference"
@@ -39,7 +40,7 @@ func TestIssue_AnAmbiguousSupplierMakesOneCard(t *testing.T) {
 // Hazard: nobody waits for the answer any more.
 func TestIssue_ASlowSupplierMakesOneCard(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {
-		hurried, err := supplier.NewHTTP(supplier.HTTPConfig{Name: "acme", URL: r.side.url, Secret: secret, Insecure: true, Now: r.clock.Now, Timeout: 50 * time.Millisecond})
+		hurried, err := supplier.NewHTTP(supplier.HTTPConfig{Name: "acme", URL: r.side.url, Secret: secret, Mode: card.TestMode, Insecure: true, Now: r.clock.Now, Timeout: 50 * time.Millisecond})
 		check(t, err)
 		r.behave("slow=1x")
 		c := r.paid()

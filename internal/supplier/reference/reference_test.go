@@ -252,7 +252,7 @@ func TestServer_OnlySignedRequestsPass(t *testing.T) {
 			c.Now = func() time.Time { return s.clock.Now().Add(-6 * time.Minute) }
 		},
 	} {
-		cfg := supplier.HTTPConfig{Name: "acme", URL: s.url, Secret: secret, Insecure: true, Now: s.clock.Now}
+		cfg := supplier.HTTPConfig{Name: "acme", URL: s.url, Secret: secret, Mode: card.TestMode, Insecure: true, Now: s.clock.Now}
 		change(&cfg)
 		other, err := supplier.NewHTTP(cfg)
 		check(t, err)
@@ -279,6 +279,25 @@ func TestServer_MalformedRequestsAreRefused(t *testing.T) {
 		s.server.ServeHTTP(w, req)
 		if w.Code != http.StatusBadRequest || w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s %.20s %.80s: %d %s", r[0], r[1], r[2], w.Code, w.Body)
+		}
+	}
+	s.wantLedger("")
+}
+
+// A live cardmint gets no card of this server, whether it has read the offers or
+// not.
+func TestServer_RequestOfLiveMode_IsRefused(t *testing.T) {
+	s := newSide(t)
+	live, err := supplier.NewHTTP(supplier.HTTPConfig{Name: "acme", URL: s.url, Secret: secret, Mode: card.LiveMode, Insecure: true, Now: s.clock.Now})
+	check(t, err)
+	t.Cleanup(live.Close)
+	for _, want := range []string{"refuses requests of this mode", "cards are not real"} {
+		var busy *issue.BusyError
+		if a, err := live.Submit(t.Context(), issue.Request{Key: "k", USD: 100_00}); !errors.As(err, &busy) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s, %v; want %q", a.Outcome, err, want)
+		}
+		if _, err := live.Offers(t.Context()); err == nil {
+			t.Error("its offers are accepted")
 		}
 	}
 	s.wantLedger("")

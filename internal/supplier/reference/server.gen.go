@@ -84,6 +84,24 @@ func (e DeclineReason) Valid() bool {
 	}
 }
 
+// Defines values for Mode.
+const (
+	ModeLive Mode = "live"
+	ModeTest Mode = "test"
+)
+
+// Valid indicates whether the value is a known member of the Mode enum.
+func (e Mode) Valid() bool {
+	switch e {
+	case ModeLive:
+		return true
+	case ModeTest:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ProblemCode.
 const (
 	ProblemCodeInternal        ProblemCode = "internal"
@@ -93,6 +111,7 @@ const (
 	ProblemCodeUnauthorized    ProblemCode = "unauthorized"
 	ProblemCodeUnavailable     ProblemCode = "unavailable"
 	ProblemCodeUnknownKey      ProblemCode = "unknown_key"
+	ProblemCodeWrongMode       ProblemCode = "wrong_mode"
 )
 
 // Valid indicates whether the value is a known member of the ProblemCode enum.
@@ -111,6 +130,8 @@ func (e ProblemCode) Valid() bool {
 	case ProblemCodeUnavailable:
 		return true
 	case ProblemCodeUnknownKey:
+		return true
+	case ProblemCodeWrongMode:
 		return true
 	default:
 		return false
@@ -211,6 +232,12 @@ type CardRequest struct {
 	// Example: USD
 	Currency Currency `json:"currency"`
 
+	// Mode `live`: cards are paid for and can be spent. `test`: nothing is paid for, and no card is worth anything.
+	//
+	//
+	// Example: live
+	Mode Mode `json:"mode"`
+
 	// USDAmount An amount of US dollars, as a decimal number with at most two decimals.
 	//
 	// Example: 150.50
@@ -236,6 +263,11 @@ type Currency string
 // Example: out_of_stock
 type DeclineReason string
 
+// Mode `live`: cards are paid for and can be spent. `test`: nothing is paid for, and no card is worth anything.
+//
+// Example: live
+type Mode string
+
 // Offers What can be had at the moment.
 type Offers struct {
 	// KeyRetentionSeconds For how long after its first request a key is kept; `null` for good. Thirty days are a good minimum: a payment may have to wait
@@ -244,6 +276,9 @@ type Offers struct {
 	//
 	// Example: 7776000
 	KeyRetentionSeconds *int64 `json:"key_retention_seconds"`
+
+	// Mode Whether the cards are real. Required if they are not. Without it, cardmint takes the cards for real.
+	Mode *Mode `json:"mode,omitempty"`
 
 	// Offers Amounts, and ranges of amounts. If an amount is in several, any of them will do.
 	Offers []AmountRange `json:"offers"`
@@ -266,7 +301,7 @@ type Problem struct {
 	// Example: 404
 	Status int32 `json:"status"`
 
-	// Code The kind of problem. cardmint acts on `unknown_key`; the others are for people.
+	// Code The kind of problem. cardmint acts on `unknown_key` and `wrong_mode`; the others are for people.
 	//
 	// Example: unknown_key
 	Code ProblemCode `json:"code"`
@@ -277,7 +312,7 @@ type Problem struct {
 	Detail string `json:"detail"`
 }
 
-// ProblemCode The kind of problem. cardmint acts on `unknown_key`; the others are for people.
+// ProblemCode The kind of problem. cardmint acts on `unknown_key` and `wrong_mode`; the others are for people.
 //
 // Example: unknown_key
 type ProblemCode string
@@ -649,6 +684,20 @@ func (response RequestCard401ApplicationProblemPlusJSONResponse) VisitRequestCar
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RequestCard403ApplicationProblemPlusJSONResponse Problem
+
+func (response RequestCard403ApplicationProblemPlusJSONResponse) VisitRequestCardResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(403)
 	_, err := buf.WriteTo(w)
 	return err
 }
