@@ -36,6 +36,9 @@ type backupJSON struct {
 
 // Run writes a backup.
 func (c backupCommand) Run(ctx context.Context, g *globals) error {
+	if err := g.checkDatabase(); err != nil {
+		return err
+	}
 	contents, size, err := store.Backup(ctx, g.DatabaseURL, c.File, g.progress)
 	if err != nil {
 		return explainBackup(err)
@@ -63,6 +66,9 @@ Examples:
 
 // Run restores a backup.
 func (c restoreCommand) Run(ctx context.Context, g *globals) error {
+	if err := g.checkDatabase(); err != nil {
+		return err
+	}
 	r, err := store.Restore(ctx, g.DatabaseURL, c.File, c.Replace, time.Now(), g.progress)
 	if err != nil {
 		return explainBackup(err)

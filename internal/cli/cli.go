@@ -21,12 +21,13 @@ import (
 
 // globals are the flags of every command.
 type globals struct {
-	DatabaseURL string `name:"database-url" env:"CARDMINT_DATABASE_URL" default:"sqlite:cardmint.db" placeholder:"URL" help:"Where cards are kept: sqlite:PATH or postgres://USER@HOST/NAME (${default})."`
-	Keys        string `env:"CARDMINT_KEYS" default:"cardmint.keys" placeholder:"FILE" help:"The key file that credentials are encrypted with, made by 'keys create' (${default})."`
-	Mode        string `env:"CARDMINT_MODE" default:"test" enum:"test,live" placeholder:"MODE" help:"Test or live. It is part of every token, so that a token for tests is never taken for a real one (${default})."`
-	LogFormat   string `name:"log-format" env:"CARDMINT_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"Format of the log on standard error: text or json (${default})."`
-	LogLevel    string `name:"log-level" env:"CARDMINT_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"Lowest level to log: debug, info, warn or error (${default})."`
-	Color       string `default:"auto" enum:"auto,always,never" placeholder:"WHEN" help:"Colors: auto (on a terminal, unless NO_COLOR is set), always or never (${default})."`
+	DatabaseURL     string `name:"database-url" env:"CARDMINT_DATABASE_URL" default:"sqlite:cardmint.db" placeholder:"URL" help:"Where cards are kept: sqlite:PATH or postgres://USER@HOST/NAME (${default})."`
+	Keys            string `env:"CARDMINT_KEYS" default:"cardmint.keys" placeholder:"FILE" help:"The key file that credentials are encrypted with, made by 'keys create' (${default})."`
+	Mode            string `env:"CARDMINT_MODE" default:"test" enum:"test,live" placeholder:"MODE" help:"Test or live. It is part of every token, so that a token for tests is never taken for a real one (${default})."`
+	AllowUnverified bool   `name:"allow-unverified-database" env:"CARDMINT_ALLOW_UNVERIFIED_DATABASE" help:"In live mode, connect to a PostgreSQL on another machine without checking its certificate. Anyone between the two can then read and change everything that is stored: tokens, payment addresses, refunds. Only for a network that nobody else can reach."`
+	LogFormat       string `name:"log-format" env:"CARDMINT_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"Format of the log on standard error: text or json (${default})."`
+	LogLevel        string `name:"log-level" env:"CARDMINT_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"Lowest level to log: debug, info, warn or error (${default})."`
+	Color           string `default:"auto" enum:"auto,always,never" placeholder:"WHEN" help:"Colors: auto (on a terminal, unless NO_COLOR is set), always or never (${default})."`
 
 	stdout, stderr io.Writer
 	log            *slog.Logger

@@ -6,11 +6,11 @@ import (
 	"maps"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/store"
 )
 
 // checkLive returns an error if a process in live mode would use what is only for tests, or send what is worth money over connections that
@@ -25,8 +25,8 @@ func (c serveCommand) checkLive(g *globals, coins []enabled) error {
 	if c.Supplier.File == "" {
 		return hint(errors.New("live mode: no supplier of real cards"), "name at least one with --suppliers FILE; docs/suppliers.md says how")
 	}
-	if readableDatabase(g.DatabaseURL) {
-		return hint(errors.New("live mode: --database-url: the connection to PostgreSQL is not encrypted"), "let it end in sslmode=verify-full")
+	if err := g.checkDatabase(); err != nil {
+		return err
 	}
 	urls := map[string]string{}
 	for _, coin := range coins {
@@ -55,32 +55,21 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-var (
-	unencrypted = regexp.MustCompile(`[?&\s]sslmode=['"]?(disable|allow|prefer)\b`)
-	portOf      = regexp.MustCompile(`:\d*$`)
-	hostsOf     = regexp.MustCompile(`^postgres(?:ql)?://(?:[^@/]*@)?([^/?]*)`)
-)
-
-// readableDatabase reports whether others can read what is sent to a database.
-func readableDatabase(databaseURL string) bool {
-	if !unencrypted.MatchString(databaseURL) {
-		return false
+// checkDatabase returns an error if a process in live mode would connect to a PostgreSQL on another machine without a check of its
+// certificate.
+func (g *globals) checkDatabase() error {
+	if g.Mode != card.LiveMode || g.AllowUnverified {
+		return nil
 	}
-	hosts := hostsOf.FindStringSubmatch(databaseURL)
-	if hosts == nil {
-		return false // SQLite
+	hosts, err := store.UnverifiedHosts(g.DatabaseURL)
+	if err != nil {
+		return err
 	}
-	query, _ := url.Parse(databaseURL)
-	if query != nil && query.Query().Get("host") != "" {
-		hosts[1] = query.Query().Get("host")
+	if slices.ContainsFunc(hosts, func(host string) bool { return !loopback(host) }) {
+		return hint(errors.New("live mode: --database-url: the certificate of PostgreSQL is not verified"),
+			"let it end in sslmode=verify-full; docs/flags.md says what --allow-unverified-database risks")
 	}
-	for host := range strings.SplitSeq(hosts[1], ",") {
-		name := strings.Trim(portOf.ReplaceAllString(host, ""), "[]")
-		if name != "" && !strings.HasPrefix(name, "/") && !loopback(name) { // "" and a path are sockets of this machine
-			return true
-		}
-	}
-	return false
+	return nil
 }
 
 // announceLive says in five lines what a process in live mode does with money.

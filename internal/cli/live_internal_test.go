@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"io"
+	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -25,26 +28,102 @@ func TestReadable_PlainHTTPToAnotherMachine(t *testing.T) {
 	}
 }
 
-func TestReadableDatabase_UnencryptedToAnotherMachine(t *testing.T) {
-	for address, want := range map[string]bool{
+func TestCheckDatabase_OtherMachineWithoutVerifiedCertificate_IsRefused(t *testing.T) {
+	for address, want := range map[string]bool{ // whether it is refused
 		"sqlite:x.db": false,
 		"postgres://u:p@db.example/x?sslmode=verify-full":                           false,
-		"postgres://u:p@db.example/x":                                               false, // lib/pq insists on TLS then
+		"postgres://u:p@db.example/x?sslmode=verify-ca":                             false,
+		"postgres://u:p@db.example/x?sslrootcert=system":                            false, // implies verify-full
+		"postgres://u:p@db.example/x":                                               true,  // TLS with any certificate
+		"postgres://u:p@db.example/x?sslmode=require":                               true,
 		"postgres://u:p@db.example/x?sslmode=disable":                               true,
+		"postgres://u:p@db.example/x?sslmod%65=disable":                             true,
+		"postgres://u:p@db.example/x?sslmod%65=verify-full":                         false,
 		"postgres://u:p@db.example/x?a=b&sslmode=prefer":                            true,
 		"postgres://u:p@db.example/x?sslmode=allow":                                 true,
 		"postgres://u:p@127.0.0.1:5432/x?sslmode=disable":                           false,
+		"postgres://u:p@localhost/x?sslmode=disable":                                false,
 		"postgres://u@[::1]:5432/x?sslmode=disable":                                 false,
 		"postgres:///x?host=/run/postgresql&sslmode=disable":                        false,
+		"postgres:///x?host=@abstract":                                              false,
 		"postgres:///x?host=db.example&sslmode=disable":                             true,
+		"postgres:///x?%68ost=db.example":                                           true,
+		"postgres://localhost/x?hostaddr=10.0.0.7":                                  true,
+		"postgres://db.example/x?hostaddr=127.0.0.1":                                false,
 		"postgres://u:p@127.0.0.1:5432,db.example:5433/x?sslmode=disable":           true,
+		"postgres://u:p@127.0.0.1:5432,db.example:5433/x?sslmode=verify-full":       false,
 		"postgres://u:p@127.0.0.1:5432,localhost:5433/x?sslmode=disable":            false,
-		"postgresql://u:sslmode%3Ddisable@db.example/x?sslmode=require":             false,
+		"postgres:///x?host=/run/postgresql,db.example&sslmode=verify-full":         true, // lib/pq disables TLS for all of them
+		"postgresql://u:sslmode%3Ddisable@db.example/x?sslmode=require":             true,
+		"postgresql://u:sslmode%3Ddisable@db.example/x?sslmode=verify-full":         false,
 		"postgres://u:p@db.example/x?sslmode=disable&connect_timeout=5":             true,
 		"postgres://127.0.0.1@db.example:5432/x?application_name=y&sslmode=disable": true,
 	} {
-		if got := readableDatabase(address); got != want {
-			t.Errorf("%s: %t", address, got)
+		wantRefusal(t, address, want)
+	}
+}
+
+func TestCheckDatabase_EnvironmentAndServiceFile_Count(t *testing.T) {
+	services := filepath.Join(t.TempDir(), "services")
+	write(t, services, "[far]\nhost=db.example\nsslmode=disable\n[safe]\nhost=db.example\nsslmode=verify-full\n", 0o600)
+	for name, tt := range map[string]struct {
+		env     map[string]string
+		address string
+		want    bool
+	}{
+		"PGSSLMODE is weak":        {map[string]string{"PGSSLMODE": "disable"}, "postgres://db.example/x", true},
+		"PGSSLMODE verifies":       {map[string]string{"PGSSLMODE": "verify-full"}, "postgres://db.example/x", false},
+		"the URL wins":             {map[string]string{"PGSSLMODE": "verify-full"}, "postgres://db.example/x?sslmode=require", true},
+		"PGHOST":                   {map[string]string{"PGHOST": "db.example"}, "postgres:///x?sslmode=disable", true},
+		"PGHOST is this machine":   {map[string]string{"PGHOST": "/run/postgresql"}, "postgres:///x?sslmode=disable", false},
+		"PGHOSTADDR":               {map[string]string{"PGHOSTADDR": "192.0.2.1"}, "postgres://localhost/x", true},
+		"PGSERVICE":                {map[string]string{"PGSERVICE": "far", "PGSERVICEFILE": services}, "postgres:///x", true},
+		"service":                  {map[string]string{"PGSERVICEFILE": services}, "postgres:///x?service=far", true},
+		"a service that verifies":  {map[string]string{"PGSERVICE": "safe", "PGSERVICEFILE": services}, "postgres:///x", false},
+		"SQLite has no connection": {map[string]string{"PGHOST": "db.example", "PGSSLMODE": "disable"}, "sqlite:x.db", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for key, value := range tt.env {
+				t.Setenv(key, value)
+			}
+			wantRefusal(t, tt.address, tt.want)
+		})
+	}
+}
+
+// wantRefusal checks whether live mode refuses a database, and that neither
+// test mode nor a process with the explicit flag does.
+func wantRefusal(t *testing.T, address string, want bool) {
+	t.Helper()
+	g := globals{Mode: card.LiveMode, DatabaseURL: named(address, "all")}
+	err := g.checkDatabase()
+	if got := err != nil && strings.Contains(err.Error(), "the certificate of PostgreSQL is not verified"); got != want || err != nil && !got {
+		t.Errorf("%s: %v", address, err)
+	}
+	for _, g := range []*globals{
+		{Mode: card.TestMode, DatabaseURL: address},
+		{Mode: card.LiveMode, DatabaseURL: address, AllowUnverified: true},
+	} {
+		if err := g.checkDatabase(); err != nil {
+			t.Errorf("%s, %s mode, allowed %t: %v", address, g.Mode, g.AllowUnverified, err)
+		}
+	}
+}
+
+// Every way to a database is checked, not only that of serve.
+func TestCheckDatabase_EveryCommand_IsRefused(t *testing.T) {
+	g := &globals{Mode: card.LiveMode, DatabaseURL: "postgres://db.invalid/x?sslmode=require", Keys: filepath.Join(t.TempDir(), "x.keys"),
+		stdout: io.Discard, stderr: io.Discard, log: slog.New(slog.DiscardHandler)}
+	_, opened := g.openStore(t.Context(), 1)
+	_, migrated := g.migrate(t.Context())
+	for name, err := range map[string]error{
+		"open":    opened,
+		"migrate": migrated,
+		"backup":  backupCommand{File: filepath.Join(t.TempDir(), "backup")}.Run(t.Context(), g),
+		"restore": restoreCommand{File: filepath.Join(t.TempDir(), "backup")}.Run(t.Context(), g),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "is not verified") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
@@ -61,7 +140,7 @@ func TestCheckLive_RefusesWhatIsForTests(t *testing.T) {
 		"nothing":       {func(*serveCommand, *globals) {}, ""},
 		"simulated":     {func(c *serveCommand, _ *globals) { c.Simulated = true }, "--simulated"},
 		"sandbox cards": {func(c *serveCommand, _ *globals) { c.Supplier.File = "" }, "no supplier of real cards"},
-		"open database": {func(_ *serveCommand, g *globals) { g.DatabaseURL = "postgres://db.example/x?sslmode=disable" }, "not encrypted"},
+		"open database": {func(_ *serveCommand, g *globals) { g.DatabaseURL = "postgres://db.example/x?sslmode=disable" }, "not verified"},
 		"rates over http": {func(c *serveCommand, _ *globals) {
 			c.Rates.Live.RateURL = map[string]string{"kraken": "http://proxy.example"}
 		}, "--rate-url kraken: plain http"},

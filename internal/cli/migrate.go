@@ -32,6 +32,9 @@ func (c migrateCommand) Run(ctx context.Context, g *globals) error {
 
 // migrate brings the schema of the database up to date.
 func (g *globals) migrate(ctx context.Context) (store.Schema, error) {
+	if err := g.checkDatabase(); err != nil {
+		return store.Schema{}, err
+	}
 	schema, err := store.Migration{Log: g.log}.Run(ctx, g.DatabaseURL)
 	if err != nil {
 		return schema, explainDatabase(err)

@@ -50,6 +50,9 @@ func explain(err error) error {
 
 // openStore opens the database. It does not migrate.
 func (g *globals) openStore(ctx context.Context, conns int) (*store.Store, error) {
+	if err := g.checkDatabase(); err != nil {
+		return nil, err
+	}
 	opening, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	s, err := store.Open(opening, g.DatabaseURL, conns, chain.Currencies())

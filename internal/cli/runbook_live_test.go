@@ -63,7 +63,7 @@ func (h *host) refusals() {
 	changes := map[string][2]string{
 		"--simulated pays without money":                {"CARDMINT_SIMULATED", "true"},
 		"no supplier of real cards":                     {"CARDMINT_SUPPLIERS", ""},
-		"the connection to PostgreSQL is not encrypted": {"CARDMINT_DATABASE_URL", "postgres://db.example/cardmint?sslmode=disable"},
+		"the certificate of PostgreSQL is not verified": {"CARDMINT_DATABASE_URL", "postgres://db.example/cardmint?sslmode=require"},
 		"plain http to another machine":                 {"CARDMINT_MONERO_DAEMON_URL", "http://node.example:18081"},
 		"fixed rates are for test mode":                 {"CARDMINT_RATE", "monero=150"},
 		"--webhook-insecure: not in live mode":          {"CARDMINT_WEBHOOK_INSECURE", "true"},

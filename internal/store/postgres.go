@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/url"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -37,15 +38,10 @@ func IsServer(databaseURL string) bool {
 // ask the server to cancel a statement. Without deadlines on the connection, a call to a silent server would never return, whatever its
 // context.
 func openPostgres(databaseURL string, conns int, longest time.Duration) (*Store, error) {
-	databaseURL = splitHosts(databaseURL)
-	if _, err := url.Parse(databaseURL); err != nil {
-		return nil, errors.New("database url: can't be read; percent-encode the special characters of the password")
-	}
-	cfg, err := pq.NewConfig(databaseURL)
+	cfg, err := postgresConfig(databaseURL)
 	if err != nil {
-		return nil, errParameters
+		return nil, err
 	}
-	cfg = cfg.Clone() // allocates Runtime, even if the URL has no parameters
 	for _, p := range sessionSettings(longest) {
 		if _, given := cfg.Runtime[p.name]; !given && !strings.Contains(cfg.Options, p.name) {
 			cfg.Runtime[p.name] = p.value
@@ -71,6 +67,42 @@ func openPostgres(databaseURL string, conns int, longest time.Duration) (*Store,
 	db.SetConnMaxLifetime(longestSession)
 	writing := max(1, conns-max(1, conns/8))
 	return &Store{w: db, r: db, dialect: postgres, pg: all, writers: make(chan struct{}, writing), inserts: queue[insertion]{most: min(writing, insertsAtOnce), fewest: insertsTogether}}, nil
+}
+
+// postgresConfig returns what lib/pq reads from a URL, the environment and a service file.
+func postgresConfig(databaseURL string) (pq.Config, error) {
+	databaseURL = splitHosts(databaseURL)
+	if _, err := url.Parse(databaseURL); err != nil {
+		return pq.Config{}, errors.New("database url: can't be read; percent-encode the special characters of the password")
+	}
+	cfg, err := pq.NewConfig(databaseURL)
+	if err != nil {
+		return pq.Config{}, errParameters
+	}
+	return cfg.Clone(), nil // allocates Runtime, even if the URL has no parameters
+}
+
+// UnverifiedHosts returns the hosts that a database may be reached at by TCP without a check of the server's certificate: names or
+// addresses. It decides from what lib/pq parsed, not from the text of the URL. A SQLite database has none.
+func UnverifiedHosts(databaseURL string) ([]string, error) {
+	if !IsServer(databaseURL) {
+		return nil, nil
+	}
+	cfg, err := postgresConfig(databaseURL)
+	if err != nil || cfg.SSLMode == pq.SSLModeVerifyCA || cfg.SSLMode == pq.SSLModeVerifyFull {
+		return nil, err
+	}
+	var hosts []string
+	for _, h := range append([]pq.ConfigMultihost{{Host: cfg.Host, Hostaddr: cfg.Hostaddr}}, cfg.Multi...) {
+		switch {
+		case h.Hostaddr.IsValid(): // wins over the name
+			hosts = append(hosts, h.Hostaddr.String())
+		case filepath.IsAbs(h.Host) || strings.HasPrefix(h.Host, "@"): // a socket of this machine
+		default:
+			hosts = append(hosts, cmp.Or(h.Host, "localhost"))
+		}
+	}
+	return hosts, nil
 }
 
 type setting struct{ name, value string }
