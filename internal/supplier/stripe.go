@@ -77,8 +77,11 @@ func (s *Stripe) Submit(ctx context.Context, r issue.Request) (issue.Answer, err
 	}
 	created := &stripe.IssuingCard{}
 	err := s.call(ctx, http.MethodPost, stripeCards, s.order(r), created)
-	if reason, temporary, is := declined(err); is {
-		return issue.Answer{Outcome: issue.Declined, Reason: reason, Temporary: temporary}, nil
+	if r, is := rejected(err); is {
+		if declined, temporary := r.declines(); declined {
+			return issue.Answer{Outcome: issue.Declined, Reason: "Stripe declined" + r.words(), Temporary: temporary}, nil
+		}
+		return issue.Answer{}, &issue.BusyError{Cause: "Stripe refuses requests: " + r.Error()}
 	}
 	if err != nil {
 		return issue.Answer{}, fmt.Errorf("stripe: create a card: %w", plainStripe(ctx, err))

@@ -187,22 +187,26 @@ func (r *refusal) words() string {
 // stripeWord matches names of Stripe's, and of its parameters. They have no digits but an index, so that no number passes for one.
 var stripeWord = regexp.MustCompile(`^[a-z_]{1,60}(\[([a-z_]{1,60}|\d)\]){0,4}$`)
 
-// declined reports whether an error says that no card was made nor will be by the same key, and why.
+// rejected reports whether an error says that no card was made, neither by this request nor by an earlier one with the same key.
 //
 // Status 400 and 402 are the answers to the request itself, or to the one that had the same key. Others may come before Stripe looks at
 // the key, so that they say nothing of an earlier request. A key that was used for something else (idempotency_error) had made a card.
-func declined(err error) (reason string, temporary, is bool) {
-	r, is := errors.AsType[*refusal](err)
+func rejected(err error) (r *refusal, is bool) {
+	r, is = errors.AsType[*refusal](err)
+	return r, is && (r.status == http.StatusBadRequest && r.kind == stripe.ErrorTypeInvalidRequest ||
+		r.status == http.StatusPaymentRequired && (r.kind == stripe.ErrorTypeCard || r.kind == stripe.ErrorTypeInvalidRequest))
+}
+
+// declines reports whether a rejected request was declined because of this card, and whether a later request may succeed. Anything else is
+// wrong with the account, the cardholder or the configuration: it concerns every card, and an operator can correct it.
+func (r *refusal) declines() (is, temporary bool) {
 	switch {
-	case !is:
-		return "", false, false
-	case r.status == http.StatusBadRequest && r.kind == stripe.ErrorTypeInvalidRequest,
-		r.status == http.StatusPaymentRequired && (r.kind == stripe.ErrorTypeCard || r.kind == stripe.ErrorTypeInvalidRequest):
-	default:
-		return "", false, false
+	case r.code == stripe.ErrorCodeBalanceInsufficient, r.decline == stripe.DeclineCodeInsufficientFunds:
+		return true, true
+	case r.kind == stripe.ErrorTypeCard, r.code == stripe.ErrorCodeAmountTooLarge, r.code == stripe.ErrorCodeAmountTooSmall:
+		return true, false
 	}
-	temporary = r.code == stripe.ErrorCodeBalanceInsufficient || r.decline == stripe.DeclineCodeInsufficientFunds
-	return "Stripe declined" + r.words(), temporary, true
+	return false, false
 }
 
 // plainStripe returns why a call failed, without anything that Stripe sent, which may have card numbers, and without addresses.

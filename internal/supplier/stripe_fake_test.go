@@ -234,6 +234,9 @@ var keptErrors = map[string]struct {
 }{
 	"invalid":      {400, `{"error":{"type":"invalid_request_error","code":"parameter_missing","param":"spending_controls[spending_limits][0][amount]","message":"` + stripeCanary + `"}}`},
 	"no code":      {400, `{"error":{"type":"invalid_request_error","code":"` + stripeCanary + `","param":"` + stripeCanary + `","message":"` + stripeCanary + `"}}`},
+	"too large":    {400, `{"error":{"type":"invalid_request_error","code":"amount_too_large","message":"` + stripeCanary + `"}}`},
+	"no holder":    {400, `{"error":{"type":"invalid_request_error","code":"cardholder_phone_number_required","param":"cardholder","message":"` + stripeCanary + `"}}`},
+	"unavailable":  {402, `{"error":{"type":"invalid_request_error","message":"` + stripeCanary + `"}}`},
 	"declined":     {402, `{"error":{"type":"card_error","code":"card_declined","decline_code":"do_not_honor","message":"` + stripeCanary + `"}}`},
 	"no funds":     {402, `{"error":{"type":"card_error","code":"card_declined","decline_code":"insufficient_funds","message":"` + stripeCanary + `"}}`},
 	"no balance":   {400, `{"error":{"type":"invalid_request_error","code":"balance_insufficient","message":"` + stripeCanary + `"}}`},

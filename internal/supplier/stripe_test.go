@@ -103,12 +103,16 @@ func TestStripe_AsksOnceAndTellsNothingOfItself(t *testing.T) {
 func TestStripe_AnswersToAnOrder(t *testing.T) {
 	for fault, tt := range map[string]struct {
 		reason    string // "" is an error
+		waits     string // nothing was made, and the same request is repeated later
 		temporary bool
 		err       string
 		made      bool
 	}{
-		"invalid":       {reason: "Stripe declined, invalid_request_error, code parameter_missing, parameter spending_controls[spending_limits][0][amount]"},
-		"no code":       {reason: "Stripe declined, invalid_request_error"},
+		"invalid":       {waits: "Stripe refuses requests: HTTP status 400, invalid_request_error, code parameter_missing, parameter spending_controls[spending_limits][0][amount]"},
+		"no code":       {waits: "Stripe refuses requests: HTTP status 400, invalid_request_error"},
+		"no holder":     {waits: "Stripe refuses requests: HTTP status 400, invalid_request_error, code cardholder_phone_number_required, parameter cardholder"},
+		"unavailable":   {waits: "Stripe refuses requests: HTTP status 402, invalid_request_error"},
+		"too large":     {reason: "Stripe declined, invalid_request_error, code amount_too_large"},
 		"declined":      {reason: "Stripe declined, card_error, code card_declined, decline code do_not_honor"},
 		"no funds":      {reason: "Stripe declined, card_error, code card_declined, decline code insufficient_funds", temporary: true},
 		"no balance":    {reason: "Stripe declined, invalid_request_error, code balance_insufficient", temporary: true},
@@ -145,6 +149,13 @@ func TestStripe_AnswersToAnOrder(t *testing.T) {
 				if tt.reason != "" {
 					if diff := cmp.Diff(issue.Answer{Outcome: issue.Declined, Reason: tt.reason, Temporary: tt.temporary}, a); diff != "" || err != nil {
 						t.Errorf("%v %s", err, diff)
+					}
+					continue
+				}
+				if tt.waits != "" {
+					busy, is := errors.AsType[*issue.BusyError](err)
+					if !is || busy.Error() != tt.waits || a != (issue.Answer{}) {
+						t.Errorf("%+v, %v; want that it waits, because %s", a, err, tt.waits)
 					}
 					continue
 				}
