@@ -10,6 +10,7 @@ import (
 type Offer struct {
 	Min, Max USD   // inclusive; equal for one amount
 	Left     int64 // cards that are left; Unlimited if nobody counts them
+	Total    USD   // what all cards of the offer may add up to, such as a balance that pays for them; 0 for no limit
 	// Life is set where cards are in a stock of our own: each order reserves one that can be used for at least so long. 0 where orders
 	// reserve nothing.
 	Life time.Duration

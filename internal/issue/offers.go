@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
@@ -19,6 +20,9 @@ type Offering interface {
 type OfferStore interface {
 	// SaveOffers replaces the offers of a supplier, which has just made them. Their Age is not stored.
 	SaveOffers(ctx context.Context, o card.SupplierOffers) error
+	// PromisedUSD returns the sum of the cards between two amounts, both included, that may still be paid, or are paid and not issued. It
+	// leaves out cards with a reserved item of a stock, and cards whose refund is due.
+	PromisedUSD(ctx context.Context, least, most card.USD) (card.USD, error)
 	// KeepOffers leaves the offers of a supplier as they are, and lets them age.
 	KeepOffers(ctx context.Context, supplier string, priority int) error
 	// DeleteOffers deletes the offers of all suppliers except those that are named. At least one must be.
@@ -51,6 +55,9 @@ func (o *Offers) Tick(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, offersTimeout)
 	defer cancel()
 	offers, err := o.supplier.Offers(asking)
+	if err == nil {
+		offers, err = o.withoutPromised(ctx, offers)
+	}
 	if err != nil {
 		err = errors.Join(errors.New("offers: "+clean(err.Error())), o.store.KeepOffers(ctx, o.supplier.Name(), o.index))
 	} else {
@@ -58,6 +65,29 @@ func (o *Offers) Tick(ctx context.Context) error {
 		err = o.store.SaveOffers(ctx, card.SupplierOffers{Supplier: o.supplier.Name(), Priority: o.index, Offers: card.Clip(offers, r.Min, r.Max)})
 	}
 	return errors.Join(err, o.forget(ctx))
+}
+
+// withoutPromised takes what is promised already out of the offers that have a total.
+func (o *Offers) withoutPromised(ctx context.Context, offers []card.Offer) ([]card.Offer, error) {
+	if !slices.ContainsFunc(offers, func(x card.Offer) bool { return x.Total > 0 }) {
+		return offers, nil
+	}
+	r := o.routes[o.index]
+	promised, err := o.store.PromisedUSD(ctx, r.Min, r.Max)
+	if err != nil {
+		return nil, err
+	}
+	var left []card.Offer
+	for _, x := range offers {
+		if x.Total > 0 {
+			x.Total -= promised
+			if x.Max = min(x.Max, x.Total); x.Total <= 0 {
+				continue
+			}
+		}
+		left = append(left, x)
+	}
+	return left, nil
 }
 
 // forget deletes the offers of suppliers that there are no more, once there are others: without any, everything is sold.

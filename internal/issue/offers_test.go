@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -64,6 +65,56 @@ func TestOffers_AreClippedToTheSuppliersAmounts(t *testing.T) {
 		if got[0].Age < 60e9 || got[1].Age > 50e9 {
 			t.Errorf("ages %s and %s", got[0].Age, got[1].Age)
 		}
+	})
+}
+
+// Cards that are ordered and not issued are taken out of a balance before it is
+// offered.
+func TestOffers_TotalOfASupplier_PromisedCardsAreTakenOut(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		s := &shop{press: press{name: "one"}}
+		o, err := issue.NewOffers(r.db, issue.Only(s), 0)
+		check(t, err)
+		offered := func(total card.USD) []card.Offer {
+			t.Helper()
+			s.offers = []card.Offer{{Min: 1, Max: total, Left: card.Unlimited, Total: total}}
+			check(t, o.Tick(t.Context()))
+			all, err := r.db.Offers(t.Context())
+			check(t, err)
+			return all[0].Offers
+		}
+		want := func(got []card.Offer, want ...card.Offer) {
+			t.Helper()
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		}
+		want(offered(750_00), card.Offer{Min: card.MinUSD, Max: 750_00, Left: card.Unlimited, Total: 750_00})
+		c := r.paid() // 150.50
+		want(offered(750_00), card.Offer{Min: card.MinUSD, Max: 599_50, Left: card.Unlimited, Total: 599_50})
+		want(offered(150_50))
+		want(offered(200_00)) // 49.50 is less than any card
+		want(offered(200_50), card.Offer{Min: card.MinUSD, Max: card.MinUSD, Left: card.Unlimited, Total: card.MinUSD})
+		want(offered(2000_00), card.Offer{Min: card.MinUSD, Max: card.MaxUSD, Left: card.Unlimited, Total: 1849_50})
+		r.exec("UPDATE intents SET state = 'parked'")
+		want(offered(150_50))
+		r.exec("UPDATE intents SET state = 'refund_due'")
+		want(offered(150_50), card.Offer{Min: card.MinUSD, Max: 150_50, Left: card.Unlimited, Total: 150_50})
+		r.exec("UPDATE intents SET state = 'done'")
+		r.exec("UPDATE cards SET status = 'generated'")
+		want(offered(150_50), card.Offer{Min: card.MinUSD, Max: 150_50, Left: card.Unlimited, Total: 150_50})
+		for state, promised := range map[card.PaymentState]bool{card.Unpaid: true, card.Detected: true, card.Underpaid: true,
+			card.Confirming: true, card.Expired: false, card.Late: false} {
+			r.exec("UPDATE cards SET status = 'awaiting_payment', payment_state = '" + string(state) + "'")
+			if got := offered(150_50); len(got) == 0 != promised {
+				t.Errorf("%s: offered %+v", state, got)
+			}
+		}
+		r.exec("UPDATE cards SET payment_state = 'unpaid'")
+		item := card.StockItem{ID: c.UUID, Supplier: "shelf", USD: c.USD, ExpiresAt: time.Now(), NumberHash: c.UUID[:], Sealed: &card.Sealed{CardNumber: []byte("n")}}
+		check(t, r.db.ImportStock(t.Context(), func(add func([]card.StockItem) error) error { return add([]card.StockItem{item}) }))
+		r.exec("UPDATE stock SET state = 'reserved', card_uuid = id, reserved_until = 9")
+		want(offered(150_50), card.Offer{Min: card.MinUSD, Max: 150_50, Left: card.Unlimited, Total: 150_50})
 	})
 }
 

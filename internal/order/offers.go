@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
 )
@@ -12,7 +13,8 @@ import (
 type offers struct {
 	all    []card.SupplierOffers
 	merged []card.Offer
-	old    bool // no supplier has answered for so long that all offers are withdrawn
+	old    bool      // no supplier has answered for so long that all offers are withdrawn
+	readAt time.Time // the ages of the offers count from here
 }
 
 var errOldOffers = errors.New("no worker has learned for a long time what can be had of suppliers")
@@ -29,7 +31,7 @@ func (s *Service) FollowOffers(ctx context.Context) error {
 		s.offers.CompareAndSwap(nil, &offers{old: true}) // not known is not everything
 		return err
 	}
-	now := &offers{all: all, old: true}
+	now := &offers{all: all, old: true, readAt: s.cfg.Now()}
 	var together []card.Offer
 	for i, o := range all {
 		if o.Age > card.OfferLasts {
@@ -60,10 +62,11 @@ func (s *Service) ListOffers() []card.Offer {
 type source struct {
 	supplier string // "" for nothing
 	offer    card.Offer
+	sale     *sale // counted against the offer's total; nil if it has none
 }
 
 // sources returns what an order may reserve: the first that is there. The error is card.ErrNoAmount if no card of the amount can be had,
-// and card.ErrUnavailable if that is not known.
+// and card.ErrUnavailable if that is not known. Only the last source can have a sale, which the caller must end.
 func (s *Service) sources(usd card.USD) ([]source, error) {
 	now := s.offers.Load()
 	if now == nil {
@@ -77,10 +80,14 @@ func (s *Service) sources(usd card.USD) ([]source, error) {
 		for _, o := range of.Offers {
 			switch {
 			case !o.Has(usd):
+			case o.Total > 0:
+				if one := s.sales.begin(usd, o.Total, now.readAt.Add(-of.Age), s.cfg.Now()); one != nil {
+					return append(from, source{sale: one}), nil
+				}
 			case o.Life == 0:
 				return append(from, source{}), nil
 			default:
-				from = append(from, source{of.Supplier, o})
+				from = append(from, source{supplier: of.Supplier, offer: o})
 			}
 		}
 	}

@@ -119,6 +119,54 @@ func TestListOffers_OldOnesAreWithdrawn(t *testing.T) {
 	})
 }
 
+// Between two readings of a supplier's balance this process counts its own
+// orders.
+func TestCreateCard_TotalOfASupplier_OrdersCountAgainstIt(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.stock("monero", 40)
+		check(t, s.orders.Prepare(t.Context()))
+		offer := card.Offer{Min: 50_00, Max: 750_00, Left: card.Unlimited, Total: 750_00}
+		s.offer("stripe", 0, offer)
+		s.create("400", "key")
+		s.refused("400", "", card.ErrNoAmount)
+		check(t, s.orders.FollowOffers(t.Context())) // the same offers, read again
+		s.refused("350.01", "", card.ErrNoAmount)
+		if _, replay, err := s.try("400", "key"); err != nil || !replay {
+			t.Errorf("replay: %t, %v", replay, err)
+		}
+		s.spy.fail("InsertCard", card.ErrUnavailable)
+		if _, _, err := s.try("50", ""); !errors.Is(err, card.ErrUnavailable) {
+			t.Error(err)
+		}
+		s.spy.fail("InsertCard", nil)
+		s.refused("300.01", "", card.ErrNoAmount) // the one before may be stored
+		s.create("300", "")
+		s.refused("50", "", card.ErrNoAmount)
+
+		// Newer offers include the orders.
+		s.now = s.now.Add(time.Minute)
+		offer.Max, offer.Total = 50_00, 50_00
+		s.offer("stripe", 0, offer)
+		s.create("50", "")
+		s.refused("50", "", card.ErrNoAmount)
+	})
+}
+
+// An order that gets an item of a stock, or comes to nothing, takes nothing of the
+// total.
+func TestCreateCard_TotalOfASupplier_OtherOrdersDoNotCount(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.offer("stripe", 1, card.Offer{Min: 50_00, Max: 100_00, Left: card.Unlimited, Total: 100_00})
+		s.refused("100", "", card.ErrNoAddress)
+		s.stock("monero", 40)
+		check(t, s.orders.Prepare(t.Context()))
+		s.shelve("shelf", 0, 1, 100_00)
+		s.create("100", "")
+		s.create("100", "")
+		s.refused("100", "", card.ErrNoAmount)
+	})
+}
+
 func TestListOffers_AStoreOutOfReachChangesNothing(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.offer("one", 0, card.Offer{Min: 100_00, Max: 100_00, Left: 1})

@@ -138,6 +138,7 @@ type Service struct {
 	cfg       Config
 	pools     map[string]*addressPool
 	standings standings
+	sales     sales
 	offers    atomic.Pointer[offers] // nil while none are known
 }
 

@@ -17,13 +17,15 @@ type storedOffer struct {
 	Max  int64  `json:"max_cents"`
 	Left *int64 `json:"left,omitempty"` // absent if unlimited
 	Life int64  `json:"life_ms,omitempty"`
+
+	Total int64 `json:"total_cents,omitempty"` // absent if there is no limit
 }
 
 // SaveOffers implements issue.OfferStore.
 func (s *Store) SaveOffers(ctx context.Context, o card.SupplierOffers) error {
 	stored := make([]storedOffer, len(o.Offers))
 	for i, x := range o.Offers {
-		stored[i] = storedOffer{Min: int64(x.Min), Max: int64(x.Max), Life: x.Life.Milliseconds()}
+		stored[i] = storedOffer{Min: int64(x.Min), Max: int64(x.Max), Life: x.Life.Milliseconds(), Total: int64(x.Total)}
 		if x.Left != card.Unlimited {
 			stored[i].Left = &x.Left
 		}
@@ -43,6 +45,22 @@ func (s *Store) KeepOffers(ctx context.Context, supplier string, priority int) e
 	_, err := s.exec(ctx, s.w, "keep offers", `INSERT INTO offers (supplier, priority, offers, at) VALUES (?, ?, '[]', 0)
 		ON CONFLICT (supplier) DO UPDATE SET priority = excluded.priority`, supplier, priority)
 	return err
+}
+
+// PromisedUSD implements issue.OfferStore. Open cards are found by account, in an index of kinds of cards; paid ones by
+// the indexes of waiting intents.
+func (s *Store) PromisedUSD(ctx context.Context, least, most card.USD) (card.USD, error) {
+	const part = ` AND c.usd_cents BETWEEN ? AND ?
+		AND c.uuid NOT IN (SELECT q.card_uuid FROM stock q WHERE q.state = 'reserved' AND q.card_uuid IS NOT NULL)`
+	var cents int64
+	err := s.get(ctx, s.r, &cents, "add up promised cards", `SELECT CAST(COALESCE(SUM(x.usd_cents), 0) AS BIGINT) FROM (
+		SELECT c.usd_cents FROM accounts a JOIN cards c ON c.account_id = a.id
+			WHERE c.status = 'awaiting_payment' AND c.payment_state IN ('unpaid', 'detected', 'underpaid', 'confirming')`+part+`
+		UNION ALL SELECT c.usd_cents FROM intents i JOIN cards c ON c.uuid = i.card_uuid
+			WHERE i.state IN ('open', 'pending') AND c.payment_state = 'paid'`+part+`
+		UNION ALL SELECT c.usd_cents FROM intents i JOIN cards c ON c.uuid = i.card_uuid
+			WHERE i.state IN ('parked', 'refund_due') AND i.state <> 'refund_due' AND c.payment_state = 'paid'`+part+`) x`, least, most, least, most, least, most)
+	return card.USD(cents), err
 }
 
 // DeleteOffers implements issue.OfferStore.
@@ -75,7 +93,8 @@ func (s *Store) Offers(ctx context.Context) ([]card.SupplierOffers, error) {
 			return nil, fmt.Errorf("offers of %s: %w", f.Supplier, err)
 		}
 		for _, x := range stored {
-			o := card.Offer{Min: card.USD(x.Min), Max: card.USD(x.Max), Left: card.Unlimited, Life: time.Duration(x.Life) * time.Millisecond}
+			o := card.Offer{Min: card.USD(x.Min), Max: card.USD(x.Max), Left: card.Unlimited, Life: time.Duration(x.Life) * time.Millisecond,
+				Total: card.USD(x.Total)}
 			if x.Left != nil {
 				o.Left = *x.Left
 			}

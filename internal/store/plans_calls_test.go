@@ -258,6 +258,7 @@ func (c *calls) stock() {
 	c.do("SaveOffers", func(ctx context.Context) error {
 		return s.SaveOffers(ctx, card.SupplierOffers{Supplier: shelf, Offers: []card.Offer{{Min: 1, Max: 1, Left: 1}}})
 	})
+	c.do("PromisedUSD", func(ctx context.Context) error { return first(s.PromisedUSD(ctx, card.MinUSD, card.MaxUSD)) })
 	c.do("KeepOffers", func(ctx context.Context) error { return s.KeepOffers(ctx, shelf, 1) })
 	c.do("Offers", func(ctx context.Context) error { return first(s.Offers(ctx)) })
 	c.do("DeleteOffers", func(ctx context.Context) error { return s.DeleteOffers(ctx, []string{shelf}) })

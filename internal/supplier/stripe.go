@@ -129,8 +129,8 @@ func (s *Stripe) Cancel(ctx context.Context, r issue.Request) (issue.Answer, err
 	return canceled(c), nil
 }
 
-// Offers returns what cards can be had for: up to the Issuing balance in US dollars, if the cardholder is active. Stripe sets nothing aside
-// for a card, so that the balance also has to last for the cards that are not used up yet.
+// Offers returns what cards can be had for: up to the Issuing balance in US dollars together, if the cardholder is active. Stripe sets
+// nothing aside for a card, so that the balance also has to last for the issued cards that are not used up yet.
 func (s *Stripe) Offers(ctx context.Context) ([]card.Offer, error) {
 	holder, balance := &stripe.IssuingCardholder{}, &stripe.Balance{}
 	if err := s.call(ctx, http.MethodGet, "/v1/issuing/cardholders/"+url.PathEscape(s.cfg.Cardholder), &stripe.IssuingCardholderRetrieveParams{}, holder); err != nil {
@@ -150,7 +150,8 @@ func (s *Stripe) Offers(ctx context.Context) ([]card.Offer, error) {
 	}
 	for _, b := range balance.Issuing.Available {
 		if b.Currency == stripe.CurrencyUSD && b.Amount > 0 {
-			return []card.Offer{{Min: 1, Max: card.USD(b.Amount), Left: card.Unlimited}}, nil
+			all := card.USD(b.Amount)
+			return []card.Offer{{Min: 1, Max: all, Left: card.Unlimited, Total: all}}, nil
 		}
 	}
 	return nil, nil

@@ -199,8 +199,8 @@ func TestStripe_Offers(t *testing.T) {
 		want            []card.Offer
 		err             string
 	}{
-		"all of the balance":        {active, balance, []card.Offer{{Min: 1, Max: 750_00, Left: card.Unlimited}}, ""},
-		"no requirements":           {`{"id":"` + holder + `","status":"active"}`, balance, []card.Offer{{Min: 1, Max: 750_00, Left: card.Unlimited}}, ""},
+		"all of the balance":        {active, balance, []card.Offer{{Min: 1, Max: 750_00, Left: card.Unlimited, Total: 750_00}}, ""},
+		"no requirements":           {`{"id":"` + holder + `","status":"active"}`, balance, []card.Offer{{Min: 1, Max: 750_00, Left: card.Unlimited, Total: 750_00}}, ""},
 		"an inactive cardholder":    {strings.Replace(active, `"active"`, `"inactive"`, 1), balance, nil, ""},
 		"a blocked cardholder":      {strings.Replace(active, `"active"`, `"blocked"`, 1), balance, nil, ""},
 		"one who must prove things": {strings.Replace(active, "null", `"requirements.past_due"`, 1), balance, nil, ""},
