@@ -11,6 +11,7 @@ import (
 	"math/big"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -136,10 +137,15 @@ func (s *Service) CheckKeys(ctx context.Context) error {
 	return nil
 }
 
+// printable reports whether a name can be shown as it is: it has no control characters, which a terminal would obey.
+func printable(name string) bool {
+	return utf8.ValidString(name) && strings.IndexFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
+}
+
 // CreateAccount stores a new account. The error is card.ErrDuplicate if the name is taken.
 func (s *Service) CreateAccount(ctx context.Context, name string) (Account, error) {
-	if name == "" || utf8.RuneCountInString(name) > 100 || strings.TrimSpace(name) != name {
-		return Account{}, errors.New("an account's name has 1 to 100 characters, and no spaces around it")
+	if name == "" || utf8.RuneCountInString(name) > 100 || strings.TrimSpace(name) != name || !printable(name) {
+		return Account{}, errors.New("an account's name has 1 to 100 printable characters, and no spaces around it")
 	}
 	id := uuid.Must(uuid.NewV7())
 	a := Account{ID: id, Name: name, CreatedAt: card.TimeOf(id)}
@@ -177,6 +183,9 @@ func (s *Service) CreateToken(ctx context.Context, account string, r TokenReques
 	}
 	if r.Scopes == 0 {
 		return Token{}, "", errors.New("a token needs at least one scope")
+	}
+	if !printable(r.Name) {
+		return Token{}, "", errors.New("a token's name has printable characters only")
 	}
 	owner, err := s.store.AccountByName(ctx, account)
 	if err != nil {

@@ -48,7 +48,7 @@ func TestCreateAccount_NamesWithinTheBounds(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	for _, name := range []string{"", " ", strings.Repeat("a", 101), strings.Repeat("ü", 101), " shop", "shop ", "\tshop", "shop\n"} {
+	for _, name := range []string{"", " ", strings.Repeat("a", 101), strings.Repeat("ü", 101), " shop", "shop ", "\tshop", "shop\n", "sh\nop", "sh\x1b[2Kop", "sh\u009bop", "sh\u202eop", "sh\x00op", "sh\xffop"} {
 		made, err := d.CreateAccount(t.Context(), name)
 		if err == nil || made != (account.Account{}) {
 			t.Errorf("%q: %+v, error %v", name, made, err)

@@ -121,7 +121,7 @@ func (m *Monero) Close() {
 // Currency implements settle.Chain.
 func (m *Monero) Currency() card.Currency { return m.config.Coin }
 
-// Scan implements settle.Chain. A wallet with a spend key is never used: the first pass fails with ErrSpendKey. If the wallet is for
+// Scan implements settle.Chain. A wallet with a spend key is never used: every pass fails with ErrSpendKey. If the wallet is for
 // another network than the node, every pass fails with card.ErrWrongChain.
 //
 // The error is card.ErrChainNotReady if node and wallet do not show the same, stable state of the chain: the node is synchronising or
@@ -204,12 +204,7 @@ func (m *Monero) identify(ctx context.Context) (network, wallet string, err erro
 	if err != nil {
 		return "", "", err
 	}
-	if m.scanned.Load() == nil {
-		wallet, err = m.checkWallet(ctx, info)
-	} else if wallet, err = m.primaryAddress(ctx); err == nil {
-		err = sameNetwork(wallet, info.Network)
-	}
-	if err != nil {
+	if wallet, err = m.checkWallet(ctx, info); err != nil {
 		return "", "", err
 	}
 	if err := info.ready(); err != nil {

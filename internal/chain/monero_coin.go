@@ -63,9 +63,9 @@ func (s *moneroSettings) Open() (Node, error) {
 		return nil, err
 	}
 	if f.WalletPass != "" {
-		text, err := os.ReadFile(f.WalletPass)
+		text, err := readSecret(f.WalletPass)
 		if err != nil {
-			return nil, withHint(fmt.Errorf("read wallet password: %w", err), "--monero-wallet-password takes a file with the password in one line")
+			return nil, withHint(fmt.Errorf("read wallet password: %w", err), "--monero-wallet-password takes a file with the password in one line, which only its owner may read: chmod 600")
 		}
 		config.WalletFilePassword = card.Secret(strings.TrimRight(string(text), "\r\n"))
 	}
@@ -76,13 +76,25 @@ func (s *moneroSettings) Open() (Node, error) {
 	return moneroNode{m}, nil
 }
 
+// readSecret reads a file that only its owner may read.
+func readSecret(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("%s can be read by others than its owner", path)
+	}
+	return os.ReadFile(path)
+}
+
 // readLogin reads a file that has USER:PASSWORD in one line. It returns an empty login if path is "".
 func readLogin(path string) (user string, password card.Secret, err error) {
 	if path == "" {
 		return "", "", nil
 	}
-	const help = "the file must have one line, USER:PASSWORD, as given to --rpc-login"
-	text, err := os.ReadFile(path)
+	const help = "the file must have one line, USER:PASSWORD, as given to --rpc-login, and only its owner may read it: chmod 600"
+	text, err := readSecret(path)
 	if err != nil {
 		return "", "", withHint(fmt.Errorf("read login: %w", err), help)
 	}

@@ -297,6 +297,20 @@ func TestMonero_CheckRefuses(t *testing.T) {
 	}
 }
 
+// A wallet of the same address that can spend may be opened at any time.
+func TestMonero_WalletThatCanSpendIsOpenedLater_EveryPassFails(t *testing.T) {
+	s, m := newScript(t)
+	if _, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition}); err != nil {
+		t.Fatal(err)
+	}
+	s.set("sign_transfer", `"error":{"code":-39,"message":"cannot load unsigned_txset"}`)
+	for range 2 {
+		if _, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition}); !errors.Is(err, chain.ErrSpendKey) {
+			t.Errorf("error %v", err)
+		}
+	}
+}
+
 func TestMoneroConfig_Validate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		config chain.MoneroConfig

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os/user"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/google/uuid"
 
@@ -66,7 +68,7 @@ func (c cardListCommand) Run(ctx context.Context, g *globals) error {
 func printCards(g *globals, table io.Writer, cards []*card.Card, names map[uuid.UUID]string) {
 	fmt.Fprintln(table, strings.Join([]string{"UUID", "ACCOUNT", "CREATED", "USD", "CURRENCY", "AMOUNT", "RECEIVED", "STATUS", "STATE"}, "\t"))
 	for _, c := range cards {
-		fmt.Fprintln(table, strings.Join([]string{c.UUID.String(), names[c.AccountID], day(&c.CreatedAt), c.USD.String(), c.Coin.Code,
+		fmt.Fprintln(table, strings.Join([]string{c.UUID.String(), oneLine(names[c.AccountID]), day(&c.CreatedAt), c.USD.String(), c.Coin.Code,
 			c.Coin.Decimal(c.Amount).String(), c.Coin.Decimal(c.Received).String(), string(c.Status), g.paint(g.stdout, stateColor(c.State), string(c.State))}, "\t"))
 	}
 }
@@ -101,14 +103,17 @@ func upTo[T any](g *globals, limit int, all []T) []T {
 	return all[:limit]
 }
 
-// oneLine keeps what an operator once typed from looking like something else in a terminal.
+// oneLine escapes what a terminal would not print, so that a text can't look like something else there.
 func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
+	var line strings.Builder
+	for _, r := range s {
+		if unicode.IsPrint(r) {
+			line.WriteRune(r)
+		} else {
+			line.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
 		}
-		return r
-	}, s)
+	}
+	return line.String()
 }
 
 // decider returns who decides: the operator, or the user of this machine. It returns an error if the note does not say why.

@@ -55,7 +55,7 @@ func (c cardPurgeCommand) Run(ctx context.Context, g *globals) error {
 		case !r.Credentials:
 			return say(false, true, fmt.Sprintf("nothing to do: card %s has no credentials, although they were never purged\n", id))
 		case !c.Yes:
-			return say(false, false, fmt.Sprintf("would delete the credentials of card %s of account %s for good, %s USD. Nothing was changed.\nto do it: %s\n", id, r.Account, r.Card.USD,
+			return say(false, false, fmt.Sprintf("would delete the credentials of card %s of account %s for good, %s USD. Nothing was changed.\nto do it: %s\n", id, oneLine(r.Account), r.Card.USD,
 				command("card", "purge", id.String(), "--note", c.Note, "--operator", who, "--yes")))
 		}
 		purged, err := o.db.PurgeCard(ctx, custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: id, Note: c.Note, Operator: who})

@@ -90,7 +90,7 @@ func showCard(table io.Writer, r operator.Record, x operator.Explanation) {
 	c := r.Card
 	amount := func(a card.Amount) string { return c.Coin.Decimal(a).String() }
 	row := func(name, format string, args ...any) { fmt.Fprintf(table, name+"\t"+format+"\n", args...) }
-	row("card", "%s of account %s", c.UUID, r.Account)
+	row("card", "%s of account %s", c.UUID, oneLine(r.Account))
 	row("status", "%s, payment %s", c.Status, c.State)
 	for i, line := range waits(r, x, time.Now()) {
 		row([]string{"waits for", ""}[min(i, 1)], "%s", line)

@@ -32,6 +32,10 @@ func TestCLI_BadConfigurationEndsAtOnceWithOneLineAndAHint(t *testing.T) {
 	if err := os.WriteFile(login, []byte("canary"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	openLogin := filepath.Join(t.TempDir(), "login")
+	if err := os.WriteFile(openLogin, []byte("cardmint:canary"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	simulated := []string{"serve", "--simulated", "--rate", "monero=150"}
 	for name, args := range map[string][]string{
 		"unknown command":     {"serv"},
@@ -69,6 +73,9 @@ func TestCLI_BadConfigurationEndsAtOnceWithOneLineAndAHint(t *testing.T) {
 		"no confirmations":    {"serve", "--rate", "monero=150", "--monero-confirmations", "0"},
 		"bad wallet address":  {"serve", "--rate", "monero=150", "--monero-wallet-url", "nonsense"},
 		"bad login file":      {"serve", "--rate", "monero=150", "--monero-wallet-login", login},
+		"readable login":      {"serve", "--rate", "monero=150", "--monero-daemon-login", openLogin},
+		"readable password":   {"serve", "--rate", "monero=150", "--monero-wallet-file", "view", "--monero-wallet-password", openLogin},
+		"escape in a name":    {"account", "create", "sh\x1b[2Kop"},
 		"no wallet":           {"wallet", "check", "--monero-daemon-url", "http://127.0.0.1:1"},
 		"dev on postgres":     {"dev", "--database-url", "postgres://x/y"},
 		"keys exist":          {"keys", "create"},

@@ -217,7 +217,7 @@ func (c tokenListCommand) Run(ctx context.Context, g *globals) error {
 				if at, known := uses[t.ID]; known {
 					used = day(&at)
 				}
-				fmt.Fprintln(table, strings.Join([]string{t.ID.String(), t.Account, orDash(t.Name), t.Scopes.String(), day(&t.CreatedAt), used, day(t.ExpiresAt), day(t.RevokedAt)}, "\t"))
+				fmt.Fprintln(table, strings.Join([]string{t.ID.String(), oneLine(t.Account), orDash(oneLine(t.Name)), t.Scopes.String(), day(&t.CreatedAt), used, day(t.ExpiresAt), day(t.RevokedAt)}, "\t"))
 			}
 		})
 	})
