@@ -125,13 +125,14 @@ const beaconKey = "cardmint"
 
 // beacon is a settle.Beacon as it is written. Times are Unix milliseconds.
 type beacon struct {
-	Epoch      int64 `json:"epoch"`
-	Position   int64 `json:"position"`
-	PacedUntil int64 `json:"paced_until"`
-	MarkedAt   int64 `json:"marked_at"`
-	Stored     bool  `json:"stored,omitempty"`
-	Conflict   bool  `json:"conflict,omitempty"`
-	Claimed    bool  `json:"claimed,omitempty"`
+	Epoch      int64  `json:"epoch"`
+	Position   int64  `json:"position"`
+	PacedUntil int64  `json:"paced_until"`
+	MarkedAt   int64  `json:"marked_at"`
+	Stored     bool   `json:"stored,omitempty"`
+	Server     string `json:"server,omitempty"`
+	Conflict   bool   `json:"conflict,omitempty"`
+	Claimed    bool   `json:"claimed,omitempty"`
 }
 
 // Beacon implements settle.Chain (get_attribute).
@@ -159,7 +160,7 @@ func (m *Monero) readBeacon(ctx context.Context) (settle.Beacon, error) {
 			beaconKey, b.Epoch, b.Position)
 	}
 	return settle.Beacon{Epoch: b.Epoch, Position: b.Position, PacedUntil: time.UnixMilli(b.PacedUntil).UTC(), MarkedAt: time.UnixMilli(b.MarkedAt).UTC(),
-		Stored: b.Stored, Conflict: b.Conflict, Claimed: b.Claimed}, nil
+		Stored: b.Stored, Server: b.Server, Conflict: b.Conflict, Claimed: b.Claimed}, nil
 }
 
 // SetBeacon implements settle.Chain (set_attribute, store).
@@ -168,20 +169,31 @@ func (m *Monero) SetBeacon(ctx context.Context, b settle.Beacon, durable bool) e
 	return err
 }
 
+// writeBeacon sets the attribute. The file gets it with Stored set. After that
+// the wallet's memory gets it without, which a restart of the wallet undoes.
 func (m *Monero) writeBeacon(ctx context.Context, b settle.Beacon, durable bool) error {
+	if durable {
+		if err := m.setAttribute(ctx, b, true); err != nil {
+			return err
+		}
+		m.beat.Store(nil)
+		if err := m.store(ctx); err != nil {
+			return err
+		}
+	}
+	if err := m.setAttribute(ctx, b, false); err != nil {
+		return err
+	}
+	m.beat.Store(&b)
+	return nil
+}
+
+func (m *Monero) setAttribute(ctx context.Context, b settle.Beacon, stored bool) error {
 	text, err := json.Marshal(beacon{Epoch: b.Epoch, Position: b.Position, PacedUntil: b.PacedUntil.UnixMilli(), MarkedAt: b.MarkedAt.UnixMilli(),
-		Stored: durable, Conflict: b.Conflict, Claimed: b.Claimed})
+		Stored: stored, Server: b.Server, Conflict: b.Conflict, Claimed: b.Claimed})
 	if err != nil {
 		return err
 	}
 	var ignored struct{}
-	if err := m.askWallet(ctx, m.small(), "set_attribute", map[string]any{"key": beaconKey, "value": string(text)}, &ignored); err != nil {
-		return err
-	}
-	if !durable {
-		m.beat.Store(&b)
-		return nil
-	}
-	m.beat.Store(nil)
-	return m.store(ctx)
+	return m.askWallet(ctx, m.small(), "set_attribute", map[string]any{"key": beaconKey, "value": string(text)}, &ignored)
 }

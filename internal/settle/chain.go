@@ -25,7 +25,9 @@ type Chain interface {
 	Holds(ctx context.Context, newest Address) error
 	// Beacon returns what the wallet carries about the database that uses it; the zero Beacon if it carries nothing, or can't.
 	Beacon(ctx context.Context) (Beacon, error)
-	// SetBeacon has the wallet carry b. Unless durable is set, it may forget b when it is restarted.
+	// SetBeacon makes the wallet carry b. If durable is set, the wallet's file
+	// gets it too, with Stored set: the wallet itself carries it without, so
+	// that a restart of the wallet shows.
 	SetBeacon(ctx context.Context, b Beacon, durable bool) error
 	// Recover has a wallet that lost data make its addresses up to newest again, unless newest is nil, and rescan its chain. It can take
 	// hours; it calls progress with texts for an operator. Repeating it is harmless. The error is card.ErrWrongChain, and nothing is
@@ -53,7 +55,8 @@ type Beacon struct {
 	Position   int64     // of the newest address that may have been handed out
 	PacedUntil time.Time // see Pool
 	MarkedAt   time.Time // of the last mark, by the database's clock
-	Stored     bool      // it was read from the wallet's file, or is as there; otherwise the wallet has not been restarted since it was set
+	Stored     bool      // the wallet may have been restarted since it was set; otherwise it has not
+	Server     string    // see Lease
 	Conflict   bool      // another database had the wallet when this epoch began, and still wants it
 	Claimed    bool      // an operator gave the wallet to this epoch's database
 }
@@ -117,6 +120,13 @@ type Lease struct {
 	Now      time.Time // by the database's clock
 	MarkedAt time.Time // when an epoch was last attested to; zero if never
 	WentBack bool      // with Epoch 0: the database is older than what this process has seen of it, or follows another history
+	// Server identifies the database's server since its last start; for a
+	// database without one, the file and the machine since its last boot. It
+	// is "" if nothing identifies them.
+	Server string
+	// Serving means that Server is a process that has the database open all
+	// the time, so that nothing else can have replaced the files under it.
+	Serving bool
 }
 
 // LeaseName returns the name of the lease of whoever watches a currency's chain.
@@ -131,6 +141,9 @@ type Epoch struct {
 	Quiet      time.Duration // nothing is issued so long, in which another database that uses the wallet would notice
 	Stale      bool          // the database does not know what happened last: cards in stock that are not issued may have been
 	Reason     string
+	// Continued means that Number is the last epoch, which goes on: only
+	// addresses are skipped.
+	Continued bool
 }
 
 // Pool is the state of an address pool.

@@ -13,15 +13,40 @@ import (
 // addresses of which it knows nothing. So whoever watches a chain attests, mark by mark, that the database is as it left it. If it can't
 // know, as after a start, it begins an epoch: whatever address may have been handed out before stays watched, and is never handed out.
 
-// A wallet that was not restarted remembers the last mark. If that is the database's, and not long ago, the database has not gone back.
-const (
-	markLeeway   = 3 * time.Second // between the mark that the wallet was last told of and the last one
-	longestPause = time.Minute
-)
+// longestPause is the longest time between the last mark of a worker and the
+// start of the next one, if that is to continue the epoch.
+const longestPause = time.Minute
 
-// proves reports whether a wallet remembers the last mark of the database.
-func (b Beacon) proves(pool Pool, markedAt, now time.Time) bool {
-	return b.Epoch > 0 && b.Epoch == pool.LastEpoch && !b.Stored && markedAt.Sub(b.MarkedAt).Abs() <= markLeeway && now.Sub(markedAt) <= longestPause
+// proves reports whether the holder of a new lease l may continue the last
+// epoch: the database has lost nothing since a worker attested to it. pause is
+// the time between the last mark and the acquisition of the lease. Marks alone
+// can't prove that, because orders are committed between two marks, and for
+// seconds after the last one. Each way to lose data fails one of the conditions:
+//
+//   - A restored dump, a replaced data directory, a promoted standby and a
+//     second database are on another server, or on this one after a restart, or
+//     in another file: the worker before this one recorded the server in the
+//     wallet, which is outside of the database. So two databases never continue
+//     the same epoch.
+//   - SQLite has no server that keeps its file from being replaced. There the
+//     wallet must have run since the beacon was set, so that files of wallet and
+//     database restored together differ from what the wallet remembers. A worker
+//     that was killed while the wallet wrote its file can't tell, and begins an
+//     epoch.
+//   - If only the content of the tables was replaced, the wallet knows a later
+//     mark, unless the backup is of the last pass.
+//   - A snapshot of a machine with its memory is more than a minute old when it
+//     is resumed, by the database's clock.
+//
+// A worker that is killed between two writes leaves a beacon that is ahead of
+// the database by the addresses of one batch, or behind it by the marks of one
+// pass. Neither is a reason for a new epoch. No address depends on this proof:
+// an epoch that continues also skips every address that may have been handed
+// out.
+func (b Beacon) proves(pool Pool, l Lease, pause time.Duration) bool {
+	return b.Epoch > 0 && b.Epoch == pool.LastEpoch &&
+		l.Server != "" && b.Server == l.Server && (l.Serving || !b.Stored) &&
+		!b.MarkedAt.After(l.MarkedAt) && pause <= longestPause
 }
 
 // beginning is an epoch that is about to begin, while the wallet makes the addresses that it skips.
@@ -30,6 +55,7 @@ type beginning struct {
 	from   int64         // the newest that is known
 	back   bool          // the database went back
 	reset  bool          // it did, or may have
+	proven bool          // it did not: the last epoch continues
 	stale  bool          // it did, or another one has the newest state
 	lacked bool          // the wallet had not made the target yet
 	lost   time.Duration // at most; since the newest mark
@@ -106,7 +132,8 @@ func (w *Watcher) light(ctx context.Context, pool Pool, last int64) error {
 	if !w.cfg.Beacon {
 		return nil
 	}
-	return w.setBeacon(ctx, Beacon{Epoch: w.lease.Epoch, Position: last, PacedUntil: pool.PacedUntil, MarkedAt: w.lease.MarkedAt}, true)
+	b := Beacon{Epoch: w.lease.Epoch, Position: last, PacedUntil: pool.PacedUntil, MarkedAt: w.lease.MarkedAt, Server: w.lease.Server}
+	return w.setBeacon(ctx, b, true)
 }
 
 func (w *Watcher) setBeacon(ctx context.Context, b Beacon, durable bool) error {
@@ -132,8 +159,28 @@ func (w *Watcher) beat(ctx context.Context) error {
 		}
 		b, durable = Beacon{Epoch: w.lease.Epoch, Position: pool.last(), PacedUntil: pool.PacedUntil}, true
 	}
-	b.MarkedAt = w.lease.MarkedAt
+	b.MarkedAt, b.Server = w.lease.MarkedAt, w.lease.Server
 	return w.setBeacon(ctx, b, durable)
+}
+
+// leaveBeacon makes the wallet remember the last mark before the lease is
+// released, where the next worker depends on that. The pass may have been
+// canceled after the wallet wrote its file.
+func (w *Watcher) leaveBeacon(ctx context.Context) {
+	l := w.lease
+	if !w.cfg.Beacon || l.Epoch == 0 || l.Serving {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	b, err := w.chain.Beacon(ctx)
+	if err == nil && b.Epoch == l.Epoch && !b.Conflict {
+		b.MarkedAt, b.Server = l.MarkedAt, l.Server
+		err = w.chain.SetBeacon(ctx, b, false)
+	}
+	if err != nil {
+		w.log.WarnContext(ctx, "beacon not set before the end", "currency", w.currency, "error", err)
+	}
 }
 
 // resetFeeds plans the epoch that is to begin, if one is, and has the numbers of events jump ahead if the database may have gone back.
@@ -145,7 +192,7 @@ func (w *Watcher) resetFeeds(ctx context.Context, cursor Cursor) error {
 	if err != nil {
 		return err
 	}
-	if w.beginning == nil {
+	if p := w.beginning; p == nil || p.proven && !w.proven(pool, cursor) {
 		w.beginning = w.plan(pool, cursor)
 	}
 	if p := w.beginning; p.reset && !p.since.IsZero() {
@@ -181,18 +228,22 @@ func (w *Watcher) beginEpoch(ctx context.Context, cursor Cursor) error {
 		return err
 	}
 	now := w.dbNow()
-	number := max(now.UnixMilli(), pool.LastEpoch+1, w.beacon.Epoch+1)
+	number, markedAt := max(now.UnixMilli(), pool.LastEpoch+1, w.beacon.Epoch+1), now
+	if p.proven {
+		number, markedAt = pool.LastEpoch, w.lease.MarkedAt // no later than the database's, should this process end now
+	}
 	paced := pool.PacedUntil
 	if p.target > p.from {
 		paced = w.pace.spent(now) // as if the lost time had used all that was allowed
 	}
 	if w.cfg.Beacon {
-		b := Beacon{Epoch: number, Position: p.target, PacedUntil: paced, MarkedAt: now, Claimed: cursor.Conflict == Claimed}
+		b := Beacon{Epoch: number, Position: p.target, PacedUntil: paced, MarkedAt: markedAt, Server: w.lease.Server,
+			Claimed: cursor.Conflict == Claimed}
 		if err := w.setBeacon(ctx, b, true); err != nil {
 			return err
 		}
 	}
-	e := Epoch{Currency: w.currency, Number: number, First: p.target + 1, PacedUntil: paced, Stale: p.stale, Reason: p.reason}
+	e := Epoch{Currency: w.currency, Number: number, First: p.target + 1, PacedUntil: paced, Stale: p.stale, Reason: p.reason, Continued: p.proven}
 	if w.cfg.Beacon {
 		e.Quiet = w.cfg.Quiet
 	}
@@ -200,7 +251,11 @@ func (w *Watcher) beginEpoch(ctx context.Context, cursor Cursor) error {
 	if err != nil {
 		return fmt.Errorf("begin epoch: %w", err)
 	}
-	w.log.InfoContext(ctx, "epoch began", "currency", w.currency, "epoch", number, "reason", p.reason, "skipped", p.target-p.from)
+	event := "epoch began"
+	if p.proven {
+		event = "epoch continued"
+	}
+	w.log.InfoContext(ctx, event, "currency", w.currency, "epoch", number, "reason", p.reason, "skipped", p.target-p.from)
 	if p.stale {
 		w.log.WarnContext(ctx, "cards may have been given out that the database does not know of: whatever is in stock is held until 'cardmint stock release'",
 			"currency", w.currency, "reason", p.reason)
@@ -229,6 +284,12 @@ func (w *Watcher) lookBack(ctx context.Context, p *beginning) error {
 	return nil
 }
 
+// proven reports whether the last epoch continues.
+func (w *Watcher) proven(pool Pool, cursor Cursor) bool {
+	return w.cfg.Beacon && cursor.Conflict == "" && !cursor.Restored && !w.lease.WentBack &&
+		w.beacon.proves(pool, *w.lease, w.wonAt.Sub(w.lease.MarkedAt))
+}
+
 // plan decides which addresses an epoch skips, and whether the database went back.
 func (w *Watcher) plan(pool Pool, cursor Cursor) *beginning {
 	b, l := w.beacon, w.lease
@@ -254,11 +315,13 @@ func (w *Watcher) plan(pool Pool, cursor Cursor) *beginning {
 		p.reset, p.stale = true, true
 	case l.WentBack:
 		p.reason, p.reset, p.back, p.stale = "the database went back, or another one took its place", true, true, true
+	case w.proven(pool, cursor):
+		p.reason, p.proven = "the worker started, and nothing was lost since the one before it ended", true
 	case b.Epoch > pool.LastEpoch, b.Epoch == pool.LastEpoch && b.Epoch > 0 && (b.MarkedAt.After(l.MarkedAt) || b.Position > pool.last()):
 		p.reason, p.reset, p.stale = "the wallet knows a later time than the database", true, true
 	case cursor.Restored:
 		p.reason, p.reset, p.back, p.stale = "the database was restored", true, true, true
-	case w.cfg.Beacon && !l.MarkedAt.IsZero() && !b.proves(pool, l.MarkedAt, w.dbNow()):
+	case w.cfg.Beacon && !l.MarkedAt.IsZero():
 		p.reason, p.reset = "nothing proves that database and wallet are as they were", true
 	}
 	return p

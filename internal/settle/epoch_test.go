@@ -74,9 +74,10 @@ func (p *purse) Holds(_ context.Context, newest settle.Address) error {
 func (p *purse) Beacon(context.Context) (settle.Beacon, error) { return p.beacon, nil }
 
 func (p *purse) SetBeacon(_ context.Context, b settle.Beacon, durable bool) error {
-	b.Stored = durable
+	b.Stored = false
 	if p.beacon = b; durable {
 		p.kept = b
+		p.kept.Stored = true
 	}
 	return nil
 }
@@ -102,6 +103,7 @@ type branch struct {
 	log     strings.Builder // the watcher's
 	woken   bool            // it wants another pass at once
 	later   time.Duration   // how much time has passed that the machine's clock does not show
+	ahead   time.Duration   // of the machine's clock is the watcher's
 }
 
 const branchPool = 20
@@ -109,19 +111,34 @@ const branchPool = 20
 // openBranch starts a process on a database.
 func openBranch(t *testing.T, path string, p *purse, account uuid.UUID) *branch {
 	t.Helper()
-	b := &branch{t: t, path: path, purse: p, account: account, direct: rig.OpenSQL(t, "sqlite:"+path)}
+	b := openBranchAt(t, "sqlite:"+path, p, account)
+	b.path = path
+	return b
+}
+
+// openBranchAt starts a process on the database at a URL.
+func openBranchAt(t *testing.T, url string, p *purse, account uuid.UUID) *branch {
+	t.Helper()
+	b := &branch{t: t, purse: p, account: account, direct: rig.OpenSQL(t, url)}
 	var err error
-	b.store, err = store.Open(t.Context(), "sqlite:"+path, 4, chain.Currencies())
+	b.store, err = store.Open(t.Context(), url, 4, chain.Currencies())
 	check(t, err)
 	t.Cleanup(func() { _ = b.store.Close() })
 	b.orders, err = order.New(b.store, nil, &dial{usd: "150"}, nil, func() {}, order.Config{Currencies: chain.Currencies()})
 	check(t, err)
 	wake := nobody()
 	wake.Pass = func() { b.woken = true }
-	b.watcher, err = settle.New(b.store, &dial{usd: "150"}, p, wake, slog.New(slog.NewTextHandler(&b.log, nil)), settle.Config{PoolSize: branchPool, FillBatch: 64, AddressRate: 10, Beacon: true,
-		Quiet: time.Second})
-	check(t, err)
+	b.watch(b.store, p, wake)
 	return b
+}
+
+// watch replaces the watcher of the process.
+func (b *branch) watch(db settle.Store, c settle.Chain, wake settle.Wake) {
+	b.t.Helper()
+	var err error
+	b.watcher, err = settle.New(db, &dial{usd: "150"}, c, wake, slog.New(slog.NewTextHandler(&b.log, nil)), settle.Config{PoolSize: branchPool,
+		FillBatch: 64, AddressRate: 10, Beacon: true, Quiet: time.Second, Now: func() time.Time { return time.Now().Add(b.ahead) }})
+	check(b.t, err)
 }
 
 // wait has two seconds pass, as far as the pace of addresses goes.

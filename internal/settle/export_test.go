@@ -21,4 +21,6 @@ func (p Pace) After(until, now time.Time, n int) time.Time { return p.after(unti
 func (p Pace) Since(until, then, now time.Time) int64 { return p.since(until, then, now) }
 
 // Proves is proves.
-func (b Beacon) Proves(pool Pool, markedAt, now time.Time) bool { return b.proves(pool, markedAt, now) }
+func (b Beacon) Proves(pool Pool, l Lease, pause time.Duration) bool {
+	return b.proves(pool, l, pause)
+}

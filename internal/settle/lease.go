@@ -29,6 +29,7 @@ func (w *Watcher) keepLease(ctx context.Context) error {
 	}
 	if w.lease == nil {
 		w.log.InfoContext(ctx, "lease won: this process watches the chain", "currency", w.currency, "fence", l.Fence)
+		w.wonAt = l.Now
 	}
 	w.lease, w.leasedAt = &l, now
 	return nil

@@ -61,24 +61,29 @@ func TestPace_NoLimit(t *testing.T) {
 }
 
 func TestBeacon_ProvesThatNothingWentBack(t *testing.T) {
-	now := time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC)
-	marked := now.Add(-time.Minute) // as long ago as it may be
+	marked := time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC)
+	server := settle.Lease{Server: "a", Serving: true, MarkedAt: marked}
+	file := settle.Lease{Server: "a", MarkedAt: marked}
 	for name, tt := range map[string]struct {
 		beacon settle.Beacon
 		last   int64
-		marked time.Time
+		lease  settle.Lease
+		pause  time.Duration
 		want   bool
 	}{
-		"the last mark":             {settle.Beacon{Epoch: 7, MarkedAt: marked}, 7, marked, true},
-		"three seconds before":      {settle.Beacon{Epoch: 7, MarkedAt: marked.Add(-3 * time.Second)}, 7, marked, true},
-		"three seconds later":       {settle.Beacon{Epoch: 7, MarkedAt: marked.Add(3 * time.Second)}, 7, marked, true},
-		"more than that":            {settle.Beacon{Epoch: 7, MarkedAt: marked.Add(3*time.Second + 1)}, 7, marked, false},
-		"longer ago":                {settle.Beacon{Epoch: 7, MarkedAt: marked}, 7, marked.Add(-1), false},
-		"another epoch":             {settle.Beacon{Epoch: 6, MarkedAt: marked}, 7, marked, false},
-		"from the wallet's file":    {settle.Beacon{Epoch: 7, MarkedAt: marked, Stored: true}, 7, marked, false},
-		"a wallet without a beacon": {settle.Beacon{MarkedAt: marked}, 0, marked, false},
+		"the last mark":             {settle.Beacon{Epoch: 7, MarkedAt: marked, Server: "a"}, 7, server, time.Minute, true},
+		"an earlier mark":           {settle.Beacon{Epoch: 7, MarkedAt: marked.Add(-20 * time.Second), Server: "a"}, 7, server, 0, true},
+		"a later mark":              {settle.Beacon{Epoch: 7, MarkedAt: marked.Add(time.Millisecond), Server: "a"}, 7, server, 0, false},
+		"a longer pause":            {settle.Beacon{Epoch: 7, MarkedAt: marked, Server: "a"}, 7, server, time.Minute + 1, false},
+		"another epoch":             {settle.Beacon{Epoch: 6, MarkedAt: marked, Server: "a"}, 7, server, 0, false},
+		"another server":            {settle.Beacon{Epoch: 7, MarkedAt: marked, Server: "b"}, 7, server, 0, false},
+		"an older version's beacon": {settle.Beacon{Epoch: 7, MarkedAt: marked}, 7, settle.Lease{MarkedAt: marked}, 0, false},
+		"a wallet that restarted":   {settle.Beacon{Epoch: 7, MarkedAt: marked, Server: "a", Stored: true}, 7, server, 0, true},
+		"a file":                    {settle.Beacon{Epoch: 7, MarkedAt: marked, Server: "a"}, 7, file, 0, true},
+		"files of both":             {settle.Beacon{Epoch: 7, MarkedAt: marked, Server: "a", Stored: true}, 7, file, 0, false},
+		"a wallet without a beacon": {settle.Beacon{MarkedAt: marked, Server: "a"}, 0, server, 0, false},
 	} {
-		if got := tt.beacon.Proves(settle.Pool{LastEpoch: tt.last}, tt.marked, now); got != tt.want {
+		if got := tt.beacon.Proves(settle.Pool{LastEpoch: tt.last}, tt.lease, tt.pause); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

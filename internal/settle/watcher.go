@@ -110,6 +110,7 @@ type Watcher struct {
 	mu       sync.Mutex // one Tick at a time
 	lease    *Lease
 	leasedAt time.Time
+	wonAt    time.Time // when the lease was acquired, by the database's clock
 	began    time.Time // when the last Tick began
 	// failingSince is when the current run of failing Ticks began; zero if the last one returned nil.
 	failingSince time.Time
@@ -278,6 +279,7 @@ func (w *Watcher) Close(ctx context.Context) error {
 		return nil
 	}
 	l := *w.lease
+	w.leaveBeacon(ctx)
 	w.lease = nil
 	w.log.InfoContext(ctx, "lease given back", "currency", w.currency, "fence", l.Fence)
 	return w.store.ReleaseLease(ctx, l)

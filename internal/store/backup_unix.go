@@ -3,6 +3,7 @@
 package store
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -48,4 +49,22 @@ func sameOwner(as, file string) error {
 		return nil
 	}
 	return os.Chown(file, int(owner.Uid), int(owner.Gid))
+}
+
+// identifyFile names a file by its inode, and the machine since its last boot.
+// It returns "" if it can't.
+func identifyFile(path string) string {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	file, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%s/%d/%d", bytes.TrimSpace(boot), file.Dev, file.Ino)
 }

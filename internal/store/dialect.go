@@ -36,6 +36,7 @@ type dialect struct {
 	arrays     bool               // whether one parameter can be a whole column of values
 	samples    bool               // whether the planner takes rows in any order to be a random sample (part.sql)
 	classify   func(error) class
+	server     string // an expression that names the server since its start and the table leases; the empty text without a server
 
 	awaitReplication string // waits until what was committed before is as durable as commits are; "" if it always is
 }
@@ -159,6 +160,7 @@ var postgres = dialect{
 	jsonRows:   "json_agg(json_build_array",
 	arrays:     true,
 	samples:    true,
+	server:     "pg_relation_filepath('leases') || '/' || CAST(EXTRACT(EPOCH FROM pg_postmaster_start_time()) AS TEXT)",
 	skipLocked: " FOR NO KEY UPDATE OF q SKIP LOCKED",
 	awaitReplication: `SELECT CASE WHEN current_setting('synchronous_standby_names') <> ''
 		THEN CAST(pg_logical_emit_message(true, 'cardmint', '') AS TEXT) END`,
@@ -190,6 +192,7 @@ var sqlite = dialect{
 	uuidType: "TEXT",
 	hasTable: "SELECT COUNT(*) > 0 FROM sqlite_master WHERE type = 'table' AND name = ?",
 	bytes:    "BLOB",
+	server:   "''",
 	jsonRows: "json_group_array(json_array",
 	classify: func(err error) class {
 		var e *modernc.Error

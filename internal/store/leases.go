@@ -28,7 +28,8 @@ func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.
 	goesOn := "leases.epoch = ? AND leases.mark >= ? AND ? = " + database
 	var row struct {
 		sighting
-		Fence int64 `db:"fence"`
+		Fence  int64  `db:"fence"`
+		Server string `db:"server"`
 	}
 	err = s.get(ctx, often{s.w}, &row, "acquire lease", `INSERT INTO leases (name, holder, fence, expires_at, mark)
 		VALUES (?, ?, 1, `+now+` + ?, 1)
@@ -38,7 +39,7 @@ func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.
 			marked_at = CASE WHEN `+goesOn+` THEN `+now+` ELSE leases.marked_at END,
 			history = CASE WHEN `+goesOn+` THEN `+database+` ELSE leases.history END
 		WHERE leases.holder = excluded.holder OR leases.expires_at <= `+now+`
-		RETURNING fence, COALESCE(epoch, 0) AS epoch, mark, marked_at, history, `+now+` AS now, `+database+` AS database`,
+		RETURNING fence, COALESCE(epoch, 0) AS epoch, mark, marked_at, history, `+now+` AS now, `+database+` AS database, `+s.dialect.server+` AS server`,
 		name, holder, ttl.Milliseconds(), epoch, known.Mark, known.Database, epoch, known.Mark, known.Database, epoch, known.Mark, known.Database)
 	if errors.Is(err, card.ErrNoRow) {
 		_, _, err = s.look(ctx, name) // whoever stands by can go on with the epoch only if it has seen the newest marks
@@ -51,7 +52,12 @@ func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.
 		return settle.Lease{}, err
 	}
 	s.witness.note(name, row.sighting, known, true)
-	return lease(name, holder, row.Fence, row.sighting, known), nil
+	l := lease(name, holder, row.Fence, row.sighting, known)
+	l.Server, l.Serving = row.Server, row.Server != ""
+	if !l.Serving {
+		l.Server = s.file
+	}
+	return l, nil
 }
 
 // lease returns a lease of which a row was just written. known is what was remembered before.
@@ -85,6 +91,9 @@ func (s *Store) BeginEpoch(ctx context.Context, l settle.Lease, e settle.Epoch) 
 		if err != nil {
 			return err
 		}
+		if e.Continued {
+			return t.continuePool(ctx, e)
+		}
 		if e.First > 0 { // otherwise the pool starts with its first address
 			_, err = s.exec(ctx, t.t, "begin address pool", `INSERT INTO address_pools (currency, next_position, checked_at, paced_until, issue_after)
 				VALUES (?, ?, `+now+`, ?, `+now+` + ?) ON CONFLICT (currency) DO UPDATE SET next_position = excluded.next_position,
@@ -105,7 +114,16 @@ func (s *Store) BeginEpoch(ctx context.Context, l settle.Lease, e settle.Epoch) 
 		return l, err
 	}
 	s.witness.note(l.Name, row, before, true)
-	return lease(l.Name, l.Holder, l.Fence, row, memory{}), nil
+	begun := lease(l.Name, l.Holder, l.Fence, row, memory{})
+	begun.Server, begun.Serving = l.Server, l.Serving
+	return begun, nil
+}
+
+// continuePool skips the addresses before the first of an epoch that continues.
+func (t *tx) continuePool(ctx context.Context, e settle.Epoch) error {
+	_, err := t.s.exec(ctx, t.t, "continue address pool", `UPDATE address_pools SET next_position = ?, paced_until = ?
+		WHERE currency = ? AND next_position <= ?`, e.First, e.PacedUntil.UnixMilli(), e.Currency, e.First)
+	return err
 }
 
 // ResetFeeds implements settle.Store.

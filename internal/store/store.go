@@ -47,6 +47,7 @@ type Store struct {
 	}
 	inserts queue[insertion]
 	witness *witness
+	file    string      // identifies the file of SQLite, and the machine since its last boot; "" if they are not known
 	insist  atomic.Bool // see Insist
 	// historySQL is the expression of history, once it is known which one the database allows.
 	historySQL atomic.Pointer[string]
@@ -86,6 +87,9 @@ func open(ctx context.Context, databaseURL string, conns int, longest time.Durat
 // ready checks that statements can be run.
 func (s *Store) ready(ctx context.Context, databaseURL string, coins []card.Currency) error {
 	s.witness = &witness{}
+	if path, ok := strings.CutPrefix(databaseURL, "sqlite:"); ok {
+		s.file = identifyFile(path)
+	}
 	s.coins = make(map[string]card.Currency, len(coins))
 	for _, c := range coins {
 		s.coins[c.Code] = c

@@ -1,0 +1,223 @@
+package settle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/settle"
+	"github.com/cardmint/cardmint/internal/store"
+)
+
+var errKilled = errors.New("the process was killed")
+
+// mortal is a worker's view of its database and wallet. The process is killed
+// at one of its writes, before or after it is done.
+type mortal struct {
+	left  int  // writes until then
+	after bool // the last one is still done
+}
+
+func (m *mortal) write(do func() error) error {
+	m.left--
+	switch {
+	case m.left > 0:
+		return do()
+	case m.left == 0 && m.after:
+		return errors.Join(do(), errKilled)
+	}
+	return errKilled
+}
+
+type mortalStore struct {
+	*store.Store
+	life *mortal
+}
+
+func (s mortalStore) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (l settle.Lease, err error) {
+	err = s.life.write(func() error {
+		l, err = s.Store.AcquireLease(ctx, name, holder, ttl)
+		return err
+	})
+	return l, err
+}
+
+func (s mortalStore) ReleaseLease(ctx context.Context, l settle.Lease) error {
+	return s.life.write(func() error { return s.Store.ReleaseLease(ctx, l) })
+}
+
+func (s mortalStore) BeginEpoch(ctx context.Context, l settle.Lease, e settle.Epoch) (begun settle.Lease, err error) {
+	err = s.life.write(func() error {
+		begun, err = s.Store.BeginEpoch(ctx, l, e)
+		return err
+	})
+	return begun, err
+}
+
+func (s mortalStore) SettleTx(ctx context.Context, f func(settle.Tx) error) error {
+	return s.life.write(func() error { return s.Store.SettleTx(ctx, f) })
+}
+
+type mortalPurse struct {
+	*purse
+	life *mortal
+}
+
+func (p mortalPurse) SetBeacon(ctx context.Context, b settle.Beacon, durable bool) error {
+	return p.life.write(func() error { return p.purse.SetBeacon(ctx, b, durable) })
+}
+
+func (p mortalPurse) Reserve(ctx context.Context, upTo int64, n int) (reached bool, err error) {
+	err = p.life.write(func() error {
+		reached, err = p.purse.Reserve(ctx, upTo, n)
+		return err
+	})
+	return reached, err
+}
+
+// restarts is a shop whose only worker ends and starts again.
+type restarts struct {
+	*branch
+	url  string
+	sold map[string]bool
+}
+
+func onEachRestart(t *testing.T, f func(t *testing.T, r *restarts)) {
+	t.Helper()
+	t.Parallel()
+	databases.Each(t, func(t *testing.T, url string) {
+		r := &restarts{branch: openBranchAt(t, url, &purse{made: 1}, uuid.Nil), url: url, sold: map[string]bool{}}
+		r.account = insertAccount(t, r.store)
+		r.pass()
+		r.tell()
+		r.load(2)
+		f(t, r)
+	})
+}
+
+// load makes passes under load, a second apart, until one fails.
+func (r *restarts) load(passes int) (err error) {
+	r.t.Helper()
+	for range passes {
+		r.ahead += time.Second
+		r.wait()
+		if err = r.watcher.Tick(r.t.Context()); err != nil {
+			return err
+		}
+		for range 3 { // there may be no address yet
+			if c, err := create(r.t.Context(), r.orders, r.account, "150"); err == nil {
+				if r.sold[c.Address] {
+					r.t.Fatalf("%s was handed out twice", c.Address)
+				}
+				r.sold[c.Address] = true
+			}
+		}
+	}
+	return nil
+}
+
+// restart starts a process after the last one was killed. A nil life means that
+// it lives on.
+func (r *restarts) restart(life *mortal) {
+	r.t.Helper()
+	_, err := r.direct.Exec("UPDATE leases SET expires_at = 0")
+	check(r.t, err)
+	check(r.t, r.store.Close())
+	r.branch = openBranchAt(r.t, r.url, r.purse, r.account)
+	if r.store.SingleWriter() {
+		check(r.t, r.store.Doubt(r.t.Context()))
+	}
+	if life != nil {
+		r.watch(mortalStore{r.store, life}, mortalPurse{r.purse, life}, nobody())
+	}
+}
+
+// wantEpochs compares how many epochs there were, and how often feeds were reset.
+func (r *restarts) wantEpochs(epochs, resets int) {
+	r.t.Helper()
+	var got int
+	check(r.t, r.direct.QueryRow("SELECT COUNT(*) FROM epochs").Scan(&got))
+	if got != epochs || r.resets() != resets {
+		r.t.Errorf("%d epochs and %d resets, want %d and %d; the last log:\n%s", got, r.resets(), epochs, resets, &r.log)
+	}
+}
+
+func TestWatcher_RestartUnderLoad_ContinuesEpoch(t *testing.T) {
+	onEachRestart(t, func(t *testing.T, r *restarts) {
+		for range 20 {
+			check(t, r.watcher.Close(t.Context()))
+			r.restart(nil)
+			check(t, r.load(2))
+		}
+		r.wantEpochs(1, 0)
+		if len(r.sold) < 20 {
+			t.Errorf("only %d cards were sold", len(r.sold))
+		}
+	})
+}
+
+func TestWatcher_KilledAtAnyWrite_ContinuesEpoch(t *testing.T) {
+	onEachRestart(t, func(t *testing.T, r *restarts) {
+		for _, after := range []bool{false, true} {
+			for n := 1; n <= 24; n++ {
+				r.restart(&mortal{left: n, after: after})
+				if err := r.load(20); !errors.Is(err, errKilled) {
+					t.Fatalf("write %d: error %v", n, err)
+				}
+				if r.wantEpochs(1, 0); t.Failed() {
+					t.Fatalf("killed at write %d, after it: %v", n-1, after)
+				}
+			}
+		}
+		r.restart(nil)
+		check(t, r.load(3))
+		r.wantEpochs(1, 0)
+	})
+}
+
+// Each of these lost data within a minute, or can't rule that out.
+func TestWatcher_RestartAfterRewind_BeginsEpoch(t *testing.T) {
+	for name, rewind := range map[string]func(r *restarts){
+		"another server": func(r *restarts) { r.purse.beacon.Server = "another" },
+		"an older mark": func(r *restarts) {
+			_, err := r.direct.Exec("UPDATE leases SET marked_at = marked_at - 2000")
+			check(r.t, err)
+		},
+		"an older epoch":     func(r *restarts) { r.purse.beacon.Epoch-- },
+		"an unknown wallet":  func(r *restarts) { r.purse.beacon = settle.Beacon{} },
+		"a program's backup": func(r *restarts) { check(r.t, r.store.MarkRestored(r.t.Context(), time.Now().Add(time.Second))) },
+		"a longer pause": func(r *restarts) {
+			_, err := r.direct.Exec(fmt.Sprintf("UPDATE leases SET marked_at = marked_at - %d", 2*time.Minute.Milliseconds()))
+			check(r.t, err)
+			r.purse.beacon = aged(r.purse.beacon, 2*time.Minute)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEachRestart(t, func(t *testing.T, r *restarts) {
+				rewind(r)
+				r.restart(nil)
+				r.sell(3, r.sold)
+				r.wantEpochs(2, 1)
+			})
+		})
+	}
+}
+
+// A file may have been replaced together with the wallet's. A server that has
+// run since can't have been.
+func TestWatcher_RestartWithWallet_ContinuesEpochOfServer(t *testing.T) {
+	onEachRestart(t, func(t *testing.T, r *restarts) {
+		r.purse.beacon = r.purse.kept
+		r.restart(nil)
+		r.sell(3, r.sold)
+		if r.store.SingleWriter() {
+			r.wantEpochs(2, 1)
+		} else {
+			r.wantEpochs(1, 0)
+		}
+	})
+}
