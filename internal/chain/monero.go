@@ -125,7 +125,7 @@ func (m *Monero) Currency() card.Currency { return m.config.Coin }
 // another network than the node, every pass fails with card.ErrWrongChain.
 //
 // The error is card.ErrChainNotReady if node and wallet do not show the same, stable state of the chain: the node is synchronising or
-// cut off, the wallet is closed or at another height, or the top block changed during the pass. The next pass may succeed. It is
+// cut off, the wallet is closed or at another height, or the top block changed twice during the pass. The next pass may succeed. It is
 // card.ErrWrongAnswer, a case of that, if an answer lacks something or can't be right: unknown is never zero.
 //
 // Scan returns every incoming transfer, even if it can't belong to a card: to the primary address (directly or through an integrated
@@ -135,7 +135,22 @@ func (m *Monero) Scan(ctx context.Context, q settle.Query) (settle.View, error) 
 	return again(func() (settle.View, error) { return m.scan(ctx, q) })
 }
 
+// scan scans the chain, and once more if a block arrived during the first scan.
 func (m *Monero) scan(ctx context.Context, q settle.Query) (settle.View, error) {
+	var tip card.Tip
+	view, err := m.scanAt(ctx, q, &tip)
+	if tip.Hash == "" || !errors.Is(err, card.ErrChainNotReady) || errors.Is(err, errOpened) {
+		return view, err
+	}
+	// Node and wallet may differ because only one of them had the new block.
+	if !errors.Is(err, errMoved) && !errors.Is(m.stillAt(ctx, tip), errMoved) {
+		return view, err
+	}
+	return m.scanAt(ctx, q, &tip)
+}
+
+// scanAt scans the chain up to the node's top block, and sets top to it.
+func (m *Monero) scanAt(ctx context.Context, q settle.Query, top *card.Tip) (settle.View, error) {
 	network, wallet, err := m.identify(ctx)
 	if err != nil {
 		return settle.View{}, err
@@ -147,6 +162,7 @@ func (m *Monero) scan(ctx context.Context, q settle.Query) (settle.View, error) 
 	if err := m.fresh(tip); err != nil {
 		return settle.View{}, err
 	}
+	*top = tip
 	if err := m.refresh(ctx); err != nil {
 		return settle.View{}, err
 	}
@@ -305,14 +321,17 @@ func (m *Monero) followed(ctx context.Context, known []card.Tip, tip card.Tip) e
 	return nil
 }
 
-// stillAt returns card.ErrChainNotReady if the node's top block is no longer tip.
+// errMoved means that the node's top block changed.
+var errMoved = fmt.Errorf("%w: top block changed", card.ErrChainNotReady)
+
+// stillAt returns errMoved if the node's top block is no longer tip.
 func (m *Monero) stillAt(ctx context.Context, tip card.Tip) error {
 	now, err := m.topBlock(ctx)
 	if err != nil {
 		return err
 	}
 	if now.Hash != tip.Hash {
-		return fmt.Errorf("%w: top block changed from %d to %d during the pass", card.ErrChainNotReady, tip.Height, now.Height)
+		return fmt.Errorf("%w from %d to %d during the pass", errMoved, tip.Height, now.Height)
 	}
 	return nil
 }

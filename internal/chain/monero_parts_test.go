@@ -183,10 +183,10 @@ func TestMonero_OlderBlocksAreReadWithinTheSameView(t *testing.T) {
 
 	s, m := newScript(t)
 	s.set("get_transfers", `{}`)
-	s.set("get_last_block_header", header(100, "a"), header(100, "b"))
+	s.set("get_last_block_header", header(100, "a"), header(100, "b"), header(100, "c"), header(100, "d"))
 	q = settle.Query{Known: []card.Tip{{Height: 100, Hash: hash("a")}}, Since: 100, Again: []settle.Blocks{{First: 50, Last: 60}}, Newest: settle.NoPosition}
 	if v, err := m.Scan(t.Context(), q); !errors.Is(err, card.ErrChainNotReady) {
-		t.Errorf("the top block changed meanwhile: %+v, %v", v, err)
+		t.Errorf("the top block changed in both scans: %+v, %v", v, err)
 	}
 }
 

@@ -44,17 +44,31 @@ func TestMonero_NotReady(t *testing.T) {
 	}
 }
 
-func TestMonero_TipSwappedDuringPass(t *testing.T) {
-	for name, after := range map[string]string{"another block": header(100, "c"), "one more": header(101, "c"), "one less": header(99, "c")} {
+func TestMonero_BlockDuringPass_RescansOnce(t *testing.T) {
+	before, next := header(100, "a"), header(101, "c")
+	for name, tt := range map[string]struct {
+		headers []string
+		wallet  []string // what get_height returns
+		want    string   // the hash of the tip; "" for an error
+	}{
+		"at its end":                      {[]string{before, next}, []string{`{"height":101}`, `{"height":102}`}, hash("c")},
+		"before the wallet was refreshed": {[]string{before, next}, []string{`{"height":102}`}, hash("c")},
+		"in place of the newest":          {[]string{before, header(100, "c")}, []string{`{"height":101}`}, hash("c")},
+		"and back":                        {[]string{before, header(100, "c"), before}, []string{`{"height":101}`}, hash("a")},
+		"twice":                           {[]string{before, next, next, before}, []string{`{"height":101}`, `{"height":102}`}, ""},
+		"never, and the wallet is ahead":  {[]string{before}, []string{`{"height":102}`}, ""},
+	} {
 		t.Run(name, func(t *testing.T) {
 			s, m := newScript(t)
-			s.set("get_last_block_header", header(100, "a"), after, header(100, "a"))
-			s.set("get_transfers", `{"in":[`+entry(t, nil)+`]}`)
-			if view, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition}); !errors.Is(err, card.ErrChainNotReady) {
-				t.Fatalf("got %+v, %v; want ErrChainNotReady", view, err)
-			}
-			if view := scan(t, m, 0); len(view.Transfers) != 1 {
-				t.Errorf("next pass: got %+v", view)
+			s.set("get_last_block_header", tt.headers...)
+			s.set("get_height", tt.wallet...)
+			view, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition})
+			if tt.want == "" {
+				if !errors.Is(err, card.ErrChainNotReady) {
+					t.Errorf("got %+v, %v; want ErrChainNotReady", view, err)
+				}
+			} else if err != nil || view.Tip.Hash != tt.want {
+				t.Errorf("tip %+v, error %v", view.Tip, err)
 			}
 		})
 	}
