@@ -616,7 +616,7 @@ type Refund struct {
 //
 // Example: {"amount":"0.5","confirmations":10}
 type SimulatePaymentRequest struct {
-	// Amount How much to send, in coins. Defaults to what is due.
+	// Amount How much to send, in coins, with at most as many decimals as the coin has; trailing zeros do not count. Defaults to what is due.
 	//
 	// Example: 0.5
 	Amount *decimal.Decimal `json:"amount,omitempty"`

@@ -26,10 +26,10 @@ const (
 
 // forms is what is said of a text that does not match a pattern of the contract. A test holds that it has every one.
 var forms = map[string]string{
-	`^[!-~]+$`:                     "must have only visible ASCII characters, and no spaces",
-	`^[^\x00]*$`:                   "must not have the character NUL",
-	`^[0-9]{1,9}(\.[0-9]{1,2})?$`:  "must be an amount of US dollars such as 150 or 99.99",
-	`^[0-9]{1,6}(\.[0-9]{1,12})?$`: "must be a decimal number such as 0.983456789012, with at most 6 digits before the point and 12 after it",
+	`^[!-~]+$`:                       "must have only visible ASCII characters, and no spaces",
+	`^[^\x00]*$`:                     "must not have the character NUL",
+	`^[0-9]{1,9}(\.[0-9]{1,2}0*)?$`:  "must be an amount of US dollars such as 150 or 99.99",
+	`^[0-9]{1,6}(\.[0-9]{1,12}0*)?$`: "must be a decimal number such as 0.983456789012, with at most 6 digits before the point and 12 after it",
 }
 
 // validation is how requests are validated against the contract.

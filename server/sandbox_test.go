@@ -181,7 +181,7 @@ func TestSimulatePayment_RefusesWhatIsNoPayment(t *testing.T) {
 	made := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"))
 	for _, amount := range []string{
 		`"0"`, `"0.000000000000"`, `"-1"`, `"+1"`, `"1e3"`, `"0x1"`, `""`, `" 1"`, `"1 "`, `"1."`, `".5"`, `"1,5"`, `"1_0"`, `"NaN"`, `"Infinity"`, `"0.0000000000001"`,
-		`"10000000"`, `"99999999999999999999"`, `"1.0000000000000000000"`, `"١"`, `1`, `0.5`, `null`, `true`, `[]`, `{}`, `["1"]`,
+		`"10000000"`, `"99999999999999999999"`, `"0.00000000000010"`, `"١"`, `1`, `0.5`, `null`, `true`, `[]`, `{}`, `["1"]`,
 	} {
 		t.Run("amount "+amount, func(t *testing.T) {
 			d.send(t, http.MethodPost, paymentsOf(made), token, `{"amount":`+amount+`}`).invalid(t, "/amount")
@@ -204,6 +204,19 @@ func TestSimulatePayment_RefusesWhatIsNoPayment(t *testing.T) {
 	}
 }
 
+func TestSimulatePayment_TrailingZeros_DoNotCountAsDecimals(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, setup{})
+	token := d.token(t)
+	made := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"))
+	for _, body := range []string{`{"amount":"0.1000000000000000000","confirmations":0}`, `{"amount":"0.100000000001000","confirmations":0}`} {
+		d.send(t, http.MethodPost, paymentsOf(made), token, body).want(t, http.StatusOK)
+	}
+	if after := d.send(t, http.MethodGet, made.header.Get("Location"), token, "").body; !strings.Contains(after, `"amount_received":"0.200000000001"`) {
+		t.Errorf("0.100000000000 and 0.100000000001 were paid: %s", after)
+	}
+}
+
 // What the schema lets through but no field can hold must not become a payment of the default amount.
 func TestSimulatePayment_WhatDoesNotBindIsNotTakenForNoBody(t *testing.T) {
 	t.Parallel()
@@ -211,7 +224,7 @@ func TestSimulatePayment_WhatDoesNotBindIsNotTakenForNoBody(t *testing.T) {
 	token := d.token(t)
 	made := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"))
 	for _, body := range []string{
-		`{"amount":"9999999999999999999"}`, `{"amount":"9223372.036854775808"}`, `{"amount":"10.000000000000000000","confirmations":0}`,
+		`{"amount":"9999999999999999999"}`, `{"amount":"9223372.036854775808"}`, `{"amount":"9223372.036854775808000","confirmations":0}`,
 		`{"amount":"0.01","confirmations":10.0}`, `{"confirmations":1e1}`,
 	} {
 		t.Run(body, func(t *testing.T) {

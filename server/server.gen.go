@@ -317,8 +317,8 @@ type CreateCardRequest struct {
 	// Example: 4AdUndXHHZ6cfufTMvppY6JwXNouMBzSkbLYfpAV5Usx3skxNgYeYTRj5UzqtReoS44qo9mtmXCqY45DJ852K5Jv2684Rge
 	RefundAddress *string `json:"refund_address,omitempty"`
 
-	// USDAmount The balance to add to the card, in US dollars: from 50 to 750, both included, with at most two decimals.
-	// It is a string or a number; the service does not accept an exponent (`1e2`).
+	// USDAmount The balance to add to the card, in US dollars: from 50 to 750, both included, with at most two decimals. Trailing zeros do not
+	// count as decimals (`149.990`). It is a string or a number; the service does not accept an exponent (`1e2`).
 	//
 	//
 	// Example: 150.50
@@ -868,7 +868,7 @@ type Refund struct {
 //
 // Example: {"amount":"0.5","confirmations":10}
 type SimulatePaymentRequest struct {
-	// Amount How much to send, in coins. Defaults to what is due.
+	// Amount How much to send, in coins, with at most as many decimals as the coin has; trailing zeros do not count. Defaults to what is due.
 	//
 	// Example: 0.5
 	Amount *card.Decimal `json:"amount,omitempty"`

@@ -20,6 +20,7 @@ const (
 )
 
 // ParseUSD reads a plain decimal number with at most two decimals: no sign, no exponent, no spaces.
+// Trailing zeros do not count as decimals.
 func ParseUSD(s string) (USD, error) {
 	n, err := parseUnits(s, 2)
 	return USD(n), err
@@ -50,6 +51,7 @@ type Decimal struct {
 }
 
 // ParseDecimal reads a plain decimal number with at most scale decimals: no sign, no exponent, no spaces.
+// Trailing zeros do not count as decimals.
 func ParseDecimal(s string, scale int) (Decimal, error) {
 	n, err := parseUnits(s, scale)
 	return Decimal{n, scale}, err
@@ -58,10 +60,10 @@ func ParseDecimal(s string, scale int) (Decimal, error) {
 // MarshalText writes the number as String does; in JSON it is a string.
 func (d Decimal) MarshalText() ([]byte, error) { return d.append(), nil }
 
-// UnmarshalText reads what ParseDecimal reads; Scale is the number of decimals that were written.
+// UnmarshalText reads what ParseDecimal reads; Scale is the number of decimals, without trailing zeros.
 func (d *Decimal) UnmarshalText(text []byte) (err error) {
 	_, fraction, _ := strings.Cut(string(text), ".")
-	*d, err = ParseDecimal(string(text), len(fraction))
+	*d, err = ParseDecimal(string(text), len(strings.TrimRight(fraction, "0")))
 	return err
 }
 
@@ -155,13 +157,14 @@ func (c Currency) Covers(amount Amount, usd USD, rate Rate) bool {
 
 func pow10(n int) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil) }
 
-// parseUnits reads digits with at most scale decimals into an integer of 10^-scale.
+// parseUnits reads digits with at most scale decimals, not counting trailing
+// zeros, into an integer of 10^-scale.
 func parseUnits(s string, scale int) (int64, error) {
 	whole, fraction, point := strings.Cut(s, ".")
 	if whole == "" || (point && fraction == "") || strings.Trim(whole+fraction, "0123456789") != "" {
 		return 0, errors.New("must be a plain decimal number such as 150 or 150.5, without sign or exponent")
 	}
-	if len(fraction) > scale {
+	if fraction = strings.TrimRight(fraction, "0"); len(fraction) > scale {
 		return 0, fmt.Errorf("must have at most %d decimals", scale)
 	}
 	n, err := strconv.ParseInt(whole+fraction+strings.Repeat("0", scale-len(fraction)), 10, 64)

@@ -13,13 +13,14 @@ import (
 func TestParseUSD_AcceptsPlainDecimalsOnly(t *testing.T) {
 	for text, want := range map[string]card.USD{
 		"50": 50_00, "750": 750_00, "50.5": 50_50, "50.05": 50_05, "0": 0, "0050": 50_00, "92233720368547758.07": math.MaxInt64,
+		"150.000": 150_00, "749.990": 749_99, "0.5000000000000000000000000000": 50, "92233720368547758.070": math.MaxInt64,
 	} {
 		if got, err := card.ParseUSD(text); err != nil || got != want {
 			t.Errorf("%q: %d, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{
-		"", ".", "5.", ".5", "-1", "+1", " 1", "1 ", "1e2", "1E2", "0x10", "1,5", "NaN", "Inf", "1.005", "1_0", "١", "1\x00", "null",
+		"", ".", "5.", ".5", "-1", "+1", " 1", "1 ", "1e2", "1E2", "0x10", "1,5", "NaN", "Inf", "1.005", "749.999", "1.0050", "150.00e0", "150.00 ", "1_0", "١", "1\x00", "null",
 		"92233720368547758.08", "99999999999999999999",
 	} {
 		if got, err := card.ParseUSD(text); err == nil {

@@ -27,6 +27,8 @@ func TestCheck_EverythingWrongAtOnce(t *testing.T) {
 		{"750.00", "monero", "", ""},
 		{"150.5", "monero", "", ""},
 		{"150.05", "monero", "", ""},
+		{"749.990", "monero", "", ""},
+		{"749.999", "monero", "must have at most 2 decimals", ""},
 		{"49.99", "monero", outOfBounds, ""},
 		{"750.01", "monero", outOfBounds, ""},
 		{"0", "monero", outOfBounds, ""},

@@ -709,8 +709,8 @@ export interface components {
          */
         CreateCardRequest: {
             /**
-             * @description The balance to add to the card, in US dollars: from 50 to 750, both included, with at most two decimals.
-             *     It is a string or a number; the service does not accept an exponent (`1e2`).
+             * @description The balance to add to the card, in US dollars: from 50 to 750, both included, with at most two decimals. Trailing zeros do not
+             *     count as decimals (`149.990`). It is a string or a number; the service does not accept an exponent (`1e2`).
              * @example 150.50
              */
             usd_amount: string | number;
@@ -756,7 +756,7 @@ export interface components {
         SimulatePaymentRequest: {
             /**
              * Format: decimal
-             * @description How much to send, in coins. Defaults to what is due.
+             * @description How much to send, in coins, with at most as many decimals as the coin has; trailing zeros do not count. Defaults to what is due.
              * @example 0.5
              */
             amount?: string;
