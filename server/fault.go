@@ -123,7 +123,7 @@ func faults(place string, err error) []card.FieldError {
 
 func schemaFault(place string, e *openapi3.SchemaError) card.FieldError {
 	path := e.JSONPointer()
-	detail := e.Reason
+	detail := card.Redact(e.Reason) // the validator's text
 	switch e.SchemaField {
 	case "required":
 		detail = isMissing

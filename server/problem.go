@@ -84,7 +84,7 @@ func (p problemWriter) write(c *gin.Context, err error) {
 		Type:      p.types + known.Code,
 		Title:     known.Title,
 		Status:    int32(code),
-		Detail:    card.Redact(known.Message), // which may name a key of the request
+		Detail:    known.Message,
 		Code:      ProblemCode(known.Code),
 		RequestID: c.GetString(requestIDKey),
 	}
@@ -133,7 +133,9 @@ func (p *Problem) list(wrong []card.FieldError) {
 	}
 	fields := make([]FieldError, len(wrong))
 	for i, f := range wrong {
-		fields[i] = FieldError{Pointer: card.Redact(f.Pointer), Detail: card.Redact(f.Detail)}
+		// The steps of a pointer are names from the request. Details are our own
+		// texts: what they quote was redacted where they were written.
+		fields[i] = FieldError{Pointer: card.Redact(f.Pointer), Detail: f.Detail}
 	}
 	p.Errors = &fields
 }

@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"net/http"
+	"net/url"
 	"os"
 	"regexp"
 	"strconv"
@@ -18,8 +19,10 @@ import (
 
 	"github.com/cardmint/cardmint/client"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/outbound"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/webhook"
 )
 
 func TestProblem_NamesEverythingThatIsWrongAtOnce(t *testing.T) {
@@ -308,4 +311,56 @@ func problemCodes(t *testing.T, path string) []string {
 		return true
 	})
 	return codes
+}
+
+func TestProblem_NumbersOfTheService_AreNotRedacted(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, setup{})
+	token := d.token(t)
+	pay := paymentsOf(d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")))
+	const form = "must be a decimal number such as 0.983456789012, with at most 6 digits before the point and 12 after it"
+	for range 4 {
+		d.send(t, http.MethodPost, pay, token, `{"amount":"999999"}`).want(t, http.StatusOK)
+	}
+	for _, x := range []struct{ body, detail string }{
+		{`{"amount":"0,5"}`, form},
+		{`{"amount":"4111111111111111"}`, form},
+		{`{"amount":"999999"}`, "must be at most 611690.018427387903: more coins than there are can't come to one address"},
+	} {
+		p := d.send(t, http.MethodPost, pay, token, x.body).invalid(t, "/amount")
+		equal(t, x.body, p.Errors[0].Detail, x.detail)
+	}
+}
+
+// Whatever part of a request a problem quotes, it may be a card number.
+func TestProblem_NumbersOfTheRequest_AreRedacted(t *testing.T) {
+	t.Parallel()
+	poster := webhook.NewHTTPPoster(outbound.Guard{})
+	t.Cleanup(poster.Close)
+	d := deploy(t, setup{poster: poster})
+	token := d.token(t)
+	const number = "4111 1111-11111111"
+	for name, x := range map[string]struct {
+		method, path, body string
+		want               string // of the problem
+	}{
+		"query":           {http.MethodGet, "/api/cards?" + url.QueryEscape(number) + "=1", "", `"pointer":"query/[number]"`},
+		"field":           {http.MethodPost, "/api/cards", orderWith(`"` + number + `":1`), `"pointer":"/[number]"`},
+		"key of metadata": {http.MethodPost, "/api/cards", orderWith(`"metadata":{"` + number + `":1}`), `"pointer":"/metadata/[number]"`},
+		"long key":        {http.MethodPost, "/api/cards", orderWith(`"metadata":{"` + number + strings.Repeat("k", 40) + `":""}`), `"pointer":"/metadata/[number]kkk`},
+		"repeated key":    {http.MethodPost, "/api/cards", `{"` + number + `":1,"` + number + `":1}`, `The key \"[number]\" appears more than once.`},
+		"currency":        {http.MethodPost, "/api/cards", `{"usd_amount":50,"currency":"` + number + `"}`, `"pointer":"/currency"`},
+		"amount":          {http.MethodPost, "/api/cards", `{"usd_amount":"` + number + `","currency":"monero"}`, `"pointer":"/usd_amount"`},
+		"refund address":  {http.MethodPost, "/api/cards", orderWith(`"refund_address":"4111111111111111"`), `"pointer":"/refund_address"`},
+		"URL":             {http.MethodPost, "/api/webhooks", `{"url":"https://4111111111111111/"}`, `"pointer":"/url"`},
+		"type of events":  {http.MethodPost, "/api/webhooks", `{"url":"https://shop.example/","types":["` + number + `"]}`, `"pointer":"/types/0"`},
+	} {
+		a := d.send(t, x.method, x.path, token, x.body)
+		if a.status < 400 || !strings.Contains(a.body, x.want) {
+			t.Errorf("%s: status %d, want a problem with %s: %s", name, a.status, x.want, a.body)
+		}
+		if strings.Contains(a.body, "1111") || strings.Contains(d.log.String(), "1111-1111") {
+			t.Errorf("%s: the number is shown: %s", name, a.body)
+		}
+	}
 }

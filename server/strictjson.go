@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/cardmint/cardmint/internal/card"
 )
 
 // maxDepth is how deep a body may be nested.
@@ -43,7 +45,7 @@ func strictJSON(text []byte) (value any, fault string) {
 	var repeated repeatedKey
 	value, err := (&reader{text: text}).value(0)
 	if errors.As(err, &repeated) {
-		return nil, fmt.Sprintf("The key %.100q appears more than once. Send every key once.", string(repeated))
+		return nil, fmt.Sprintf("The key %.100q appears more than once. Send every key once.", card.Redact(string(repeated)))
 	}
 	if err != nil {
 		return nil, fmt.Sprintf("The body is nested more than %d levels deep.", maxDepth)
