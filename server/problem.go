@@ -133,8 +133,8 @@ func (p *Problem) list(wrong []card.FieldError) {
 	}
 	fields := make([]FieldError, len(wrong))
 	for i, f := range wrong {
-		// The steps of a pointer are names from the request. Details are our own
-		// texts: what they quote was redacted where they were written.
+		// The steps of a pointer are names from the request. Details are texts of
+		// the service, and values were redacted when they were inserted.
 		fields[i] = FieldError{Pointer: card.Redact(f.Pointer), Detail: f.Detail}
 	}
 	p.Errors = &fields

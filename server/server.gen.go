@@ -67,6 +67,7 @@ const (
 	EventTypePaymentDetected  EventType = "payment.detected"
 	EventTypePaymentExpired   EventType = "payment.expired"
 	EventTypePaymentLate      EventType = "payment.late"
+	EventTypePaymentRestored  EventType = "payment.restored"
 	EventTypePaymentReversed  EventType = "payment.reversed"
 	EventTypePaymentUnderpaid EventType = "payment.underpaid"
 	EventTypeWebhookDisabled  EventType = "webhook.disabled"
@@ -88,6 +89,8 @@ func (e EventType) Valid() bool {
 	case EventTypePaymentExpired:
 		return true
 	case EventTypePaymentLate:
+		return true
+	case EventTypePaymentRestored:
 		return true
 	case EventTypePaymentReversed:
 		return true
@@ -553,6 +556,7 @@ type Event struct {
 	// - `payment.expired`: nothing arrived in time.
 	// - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
 	// - `payment.reversed`: the payment of an issued card left its blockchain.
+	// - `payment.restored`: the payment of an issued card is in its blockchain again after `payment.reversed`, and `payment.state` is `paid`.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
 	//   and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or you have
@@ -630,6 +634,7 @@ type Event struct {
 //   - `payment.expired`: nothing arrived in time.
 //   - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
 //   - `payment.reversed`: the payment of an issued card left its blockchain.
+//   - `payment.restored`: the payment of an issued card is in its blockchain again after `payment.reversed`, and `payment.state` is `paid`.
 //   - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 //   - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
 //     and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or you have
@@ -868,7 +873,8 @@ type Refund struct {
 //
 // Example: {"amount":"0.5","confirmations":10}
 type SimulatePaymentRequest struct {
-	// Amount How much to send, in coins, with at most as many decimals as the coin has; trailing zeros do not count. Defaults to what is due.
+	// Amount How much to send, in coins. It defaults to the amount due, and may have as many decimals as the coin. Trailing zeros do not count.
+	//
 	//
 	// Example: 0.5
 	Amount *card.Decimal `json:"amount,omitempty"`
@@ -895,6 +901,7 @@ type TestWebhookRequest struct {
 	// - `payment.expired`: nothing arrived in time.
 	// - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
 	// - `payment.reversed`: the payment of an issued card left its blockchain.
+	// - `payment.restored`: the payment of an issued card is in its blockchain again after `payment.reversed`, and `payment.state` is `paid`.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
 	//   and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or you have

@@ -20,13 +20,14 @@ const (
 	EventExpired         EventType = "payment.expired"
 	EventCanceled        EventType = "payment.canceled"
 	EventReversed        EventType = "payment.reversed"
+	EventRestored        EventType = "payment.restored"
 	EventWebhookDisabled EventType = "webhook.disabled"
 	EventFeedReset       EventType = "feed.reset"
 )
 
 // EventTypes returns all of them; the contract's are tested against it.
 func EventTypes() []EventType {
-	return []EventType{EventGenerated, EventRefundDue, EventDetected, EventUnderpaid, EventLate, EventExpired, EventCanceled, EventReversed, EventWebhookDisabled, EventFeedReset}
+	return []EventType{EventGenerated, EventRefundDue, EventDetected, EventUnderpaid, EventLate, EventExpired, EventCanceled, EventReversed, EventRestored, EventWebhookDisabled, EventFeedReset}
 }
 
 // Event is what an account is told.
@@ -99,9 +100,9 @@ func ExampleEvent(id, account, about uuid.UUID, kind EventType) Event {
 	e.CardUUID = about
 	e.Status, e.State = AwaitingPayment, map[EventType]PaymentState{
 		EventGenerated: Paid, EventRefundDue: Paid, EventDetected: Detected, EventUnderpaid: Underpaid, EventLate: Late, EventExpired: Expired,
-		EventCanceled: Canceled, EventReversed: Reversed,
+		EventCanceled: Canceled, EventReversed: Reversed, EventRestored: Paid,
 	}[kind]
-	if kind == EventGenerated || kind == EventReversed {
+	if slices.Contains([]EventType{EventGenerated, EventReversed, EventRestored}, kind) {
 		e.Status = Generated
 	}
 	return e

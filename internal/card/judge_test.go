@@ -30,6 +30,8 @@ func TestJudge_WhatFollows(t *testing.T) {
 		"issued":                     {order(generated), []card.Transfer{in(100, 100)}, tip, false, "", false},
 		"issued, and its money left": {order(generated), nil, tip, false, card.EventReversed, true},
 		"reversed, as it was":        {order(generated, func(c *card.Card) { c.State = card.Reversed }), nil, tip, false, "", false},
+		"reversed, and restored":     {order(generated, func(c *card.Card) { c.State = card.Reversed }), []card.Transfer{in(100, 100)}, tip, false, card.EventRestored, false},
+		"reversed, and a part back":  {order(generated, func(c *card.Card) { c.State = card.Reversed }), []card.Transfer{in(40, 100)}, tip, false, "", false},
 		"too little":                 {order(), []card.Transfer{in(40, 100)}, tip, false, card.EventUnderpaid, false},
 		"late":                       {order(), []card.Transfer{in(40, 100, late)}, card.Tip{Height: 109, Time: epoch.Add(3 * time.Hour)}, false, card.EventLate, true},
 		"expired":                    {order(), nil, card.Tip{Height: 109, Time: epoch.Add(3 * time.Hour)}, false, card.EventExpired, false},
@@ -209,7 +211,7 @@ func TestExampleEvent_StatusGoesWithItsType(t *testing.T) {
 	for _, kind := range card.EventTypes() {
 		want := card.AwaitingPayment
 		switch kind {
-		case card.EventGenerated, card.EventReversed:
+		case card.EventGenerated, card.EventReversed, card.EventRestored:
 			want = card.Generated
 		case card.EventWebhookDisabled, card.EventFeedReset:
 			want = ""

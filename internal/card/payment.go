@@ -287,7 +287,10 @@ func TransitionEvent(from, to PaymentState) EventType {
 	seen := []PaymentState{Detected, Confirming, Paid}
 	switch to {
 	case Detected, Confirming, Paid:
-		if slices.Contains(seen, from) || from == Reversed {
+		switch {
+		case from == Reversed:
+			return EventRestored // the card is generated, so that it is Paid
+		case slices.Contains(seen, from):
 			return ""
 		}
 		return EventDetected

@@ -188,7 +188,7 @@ func TestTransitionEvent_EachStateIsToldOnce(t *testing.T) {
 		{card.Canceled, card.Late, card.EventLate},
 		{card.Detected, card.Canceled, card.EventCanceled},
 		{card.Paid, card.Reversed, card.EventReversed},
-		{card.Reversed, card.Paid, ""},
+		{card.Reversed, card.Paid, card.EventRestored},
 		{card.Detected, card.Unpaid, ""},
 	} {
 		if got := card.TransitionEvent(tt.from, tt.to); got != tt.want {

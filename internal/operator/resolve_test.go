@@ -101,9 +101,15 @@ func TestResolve_ALossIsWrittenOff(t *testing.T) {
 		}
 		s.doubts = nil
 		s.wantBooks(ledger{Lost: coin, WrittenOff: coin, Paid: 1, Issued: 1})
-		s.pay(c, coin, 10) // after all
+		s.pay(c, coin/2, 10) // after all
+		s.settle()
+		s.wantEvents(c, card.EventDetected, card.EventGenerated, card.EventReversed)
+		s.pay(c, coin/2, 10)
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin, 10)
+		s.pay(c, coin, 10)
+		s.settle()
+		s.wantEvents(c, card.EventDetected, card.EventGenerated, card.EventReversed, card.EventRestored)
 	})
 }
 

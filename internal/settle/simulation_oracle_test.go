@@ -375,7 +375,10 @@ func (o *oracle) check(x *sale, c *card.Card) {
 func telling(from, to card.PaymentState) card.EventType {
 	told := map[card.PaymentState]card.EventType{card.Underpaid: card.EventUnderpaid, card.Late: card.EventLate, card.Expired: card.EventExpired, card.Canceled: card.EventCanceled,
 		card.Reversed: card.EventReversed, card.Detected: card.EventDetected, card.Confirming: card.EventDetected, card.Paid: card.EventDetected}
-	if told[to] == card.EventDetected && (told[from] == card.EventDetected || from == card.Reversed) {
+	switch {
+	case from == card.Reversed && to == card.Paid:
+		return card.EventRestored
+	case told[to] == card.EventDetected && told[from] == card.EventDetected:
 		return "" // was told before
 	}
 	return told[to]

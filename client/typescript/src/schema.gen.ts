@@ -756,7 +756,7 @@ export interface components {
         SimulatePaymentRequest: {
             /**
              * Format: decimal
-             * @description How much to send, in coins, with at most as many decimals as the coin has; trailing zeros do not count. Defaults to what is due.
+             * @description How much to send, in coins. It defaults to the amount due, and may have as many decimals as the coin. Trailing zeros do not count.
              * @example 0.5
              */
             amount?: string;
@@ -838,6 +838,7 @@ export interface components {
          *     - `payment.expired`: nothing arrived in time.
          *     - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
          *     - `payment.reversed`: the payment of an issued card left its blockchain.
+         *     - `payment.restored`: the payment of an issued card is in its blockchain again after `payment.reversed`, and `payment.state` is `paid`.
          *     - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
          *     - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
          *       and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or you have
@@ -847,7 +848,7 @@ export interface components {
          * @example card.generated
          * @enum {string}
          */
-        EventType: "card.generated" | "card.refund_due" | "payment.detected" | "payment.underpaid" | "payment.late" | "payment.expired" | "payment.canceled" | "payment.reversed" | "webhook.disabled" | "feed.reset";
+        EventType: "card.generated" | "card.refund_due" | "payment.detected" | "payment.underpaid" | "payment.late" | "payment.expired" | "payment.canceled" | "payment.reversed" | "payment.restored" | "webhook.disabled" | "feed.reset";
         /**
          * @description The body of a webhook request. It holds no credentials; read the card to get them. `status` and `payment_state` are those of the card
          *     at the time of the event; both are absent if the event is not about a card.
