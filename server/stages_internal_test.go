@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/account"
+	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/limit"
 	"github.com/cardmint/cardmint/internal/order"
@@ -24,14 +25,14 @@ type fixed struct {
 	StrictServerInterface
 	account.Store
 	order.Rates
-	token account.Token
+	token *account.Token
 	card  Card
 }
 
-func (f fixed) TokenByHash(context.Context, []byte) (account.Token, error) { return f.token, nil }
-func (f fixed) InsertToken(context.Context, account.Token) error           { return nil }
+func (f fixed) TokenByHash(context.Context, []byte) (account.Token, error) { return *f.token, nil }
+func (f fixed) InsertToken(_ context.Context, t account.Token) error       { *f.token = t; return nil }
 func (f fixed) AccountByName(context.Context, string) (account.Account, error) {
-	return account.Account{}, nil
+	return account.Account{ID: uuid.New()}, nil
 }
 
 func (fixed) Setting(_ context.Context, _, proposed string) (string, error) { return proposed, nil }
@@ -39,6 +40,14 @@ func (fixed) Setting(_ context.Context, _, proposed string) (string, error) { re
 func (fixed) Digest(label string, data []byte) ([]byte, error) {
 	sum := sha256.Sum256(append([]byte(label), data...))
 	return sum[:], nil
+}
+
+func (fixed) Seal(_, _ uuid.UUID, _ string, text card.Secret) ([]byte, error) {
+	return []byte(text.Reveal()), nil
+}
+
+func (fixed) Open(_, _ uuid.UUID, _ string, sealed []byte) (card.Secret, error) {
+	return card.Secret(sealed), nil
 }
 
 func (f fixed) GetCard(context.Context, GetCardRequestObject) (GetCardResponseObject, error) {
@@ -66,7 +75,7 @@ func (d *discard) WriteHeader(status int)      { d.status = status }
 // stages are the middlewares between gin and the strict handlers, in their order.
 func stages(b *testing.B, limits *limit.Limiter, gates *gates) (handlers []gin.HandlerFunc, f fixed, token string) {
 	b.Helper()
-	f = fixed{token: account.Token{ID: uuid.New(), AccountID: uuid.New(), Scopes: account.AllScopes}, card: Card{UUID: uuid.New(), Status: "awaiting_payment"}}
+	f = fixed{token: &account.Token{}, card: Card{UUID: uuid.New(), Status: "awaiting_payment"}}
 	accounts, err := account.New(f, f, account.Config{})
 	if err != nil {
 		b.Fatal(err)

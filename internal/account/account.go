@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math/big"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -46,6 +47,8 @@ type Token struct {
 	RevokedAt *time.Time
 	// ReplacedBy is the token that this one was rotated to, the zero UUID if it was not.
 	ReplacedBy uuid.UUID
+	// Seal vouches for the fields above that grant power. Nil if the row has none.
+	Seal []byte
 }
 
 // ended reports whether the token is revoked or has expired.
@@ -62,21 +65,32 @@ type Store interface {
 	InsertToken(ctx context.Context, t Token) error
 	TokenByHash(ctx context.Context, hash []byte) (Token, error)
 	TokenByID(ctx context.Context, id uuid.UUID) (Token, error)
-	// RotateToken inserts a token that replaces the one with the id old, which expires at end, unless it does so earlier. The error is
-	// card.ErrNoRow if old has ended at now, or another token replaces it.
-	RotateToken(ctx context.Context, old uuid.UUID, successor Token, end, now time.Time) error
+	// Tokens returns all tokens, oldest first.
+	Tokens(ctx context.Context) ([]Token, error)
+	// RotateToken inserts a token that replaces old, and stores the new end, successor and seal of old. The error is card.ErrNoRow if old has
+	// ended at now, or another token replaces it.
+	RotateToken(ctx context.Context, old, successor Token, now time.Time) error
 	// SaveUses stores when tokens were used, unless a later use of theirs is stored.
 	SaveUses(ctx context.Context, uses map[uuid.UUID]time.Time) error
-	// RevokeToken revokes a token. One that is already revoked keeps its earlier time.
-	RevokeToken(ctx context.Context, id uuid.UUID, at time.Time) error
+	// RevokeToken stores the revocation of a token and its seal, with the other fields that can change as they were read.
+	RevokeToken(ctx context.Context, t Token) error
+	// SealTokens replaces the setting key_check, and stores the seals of tokens that have none. The error is card.ErrNoRow if the setting is
+	// not before.
+	SealTokens(ctx context.Context, all []Token, before, after string) error
 	// Setting returns the value stored under name. If there is none, it stores proposed first.
 	Setting(ctx context.Context, name, proposed string) (string, error)
+	// ReportDamage reports a damaged row to the operator, once.
+	ReportDamage(ctx context.Context, what string, id uuid.UUID, err error)
 }
 
-// Vault hashes secrets that the database must not contain.
+// Vault hashes secrets that the database must not contain, and seals rows that must not be changed without its keys.
 type Vault interface {
 	// Digest returns a keyed hash. Different labels give different hashes of the same data.
 	Digest(label string, data []byte) ([]byte, error)
+	// Seal encrypts a text, and binds it to the id, the account and the name of the field.
+	Seal(id, account uuid.UUID, field string, plaintext card.Secret) ([]byte, error)
+	// Open decrypts it. The error is card.ErrUnavailable if only another process may have the key.
+	Open(id, account uuid.UUID, field string, ciphertext []byte) (card.Secret, error)
 }
 
 // Config configures a service.
@@ -85,6 +99,8 @@ type Config struct {
 	Mode string
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
+	// Changed is called when a token is refused because its row was changed without the keys. Defaults to nothing.
+	Changed func()
 }
 
 // Validate fills in the defaults, and returns an error if a field is not valid.
@@ -98,6 +114,9 @@ func (c *Config) Validate() error {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Changed == nil {
+		c.Changed = func() {}
+	}
 	return nil
 }
 
@@ -109,6 +128,8 @@ type Service struct {
 	tokens  tokenCache
 	unknown unknownTokens
 	uses    tokenUses
+	// unsealed is set while the database is one in which versions without seals have stored tokens, until SealTokens.
+	unsealed atomic.Bool
 }
 
 // New returns a service. It returns an error if cfg is not valid.
@@ -120,20 +141,20 @@ func New(store Store, vault Vault, cfg Config) (*Service, error) {
 }
 
 // CheckKeys returns card.ErrWrongKeys if the vault's keys are not those with which the store was first used. With other keys, tokens
-// would not be recognised and credentials could not be decrypted.
+// would not be recognised and credentials could not be decrypted. It also finds out whether the tokens are sealed.
 func (s *Service) CheckKeys(ctx context.Context) error {
-	digest, err := s.vault.Digest("key check", nil)
+	sealed, before, err := s.keyChecks()
 	if err != nil {
 		return err
 	}
-	ours := fmt.Sprintf("%x", digest)
-	stored, err := s.store.Setting(ctx, "key_check", ours)
+	stored, err := s.store.Setting(ctx, "key_check", sealed)
 	if err != nil {
 		return fmt.Errorf("check keys: %w", err)
 	}
-	if stored != ours {
+	if stored != sealed && stored != before {
 		return card.ErrWrongKeys
 	}
+	s.unsealed.Store(stored == before)
 	return nil
 }
 
@@ -197,10 +218,19 @@ func (s *Service) CreateToken(ctx context.Context, account string, r TokenReques
 		return Token{}, "", err
 	}
 	t := s.tokenOf(owner, r.Name, r.Scopes, hash, expires)
-	if _, err := s.modeOf(ctx, t.ID, s.cfg.Mode); err != nil {
+	if err := s.keepMode(ctx, &t, s.cfg.Mode); err != nil {
 		return Token{}, "", err
 	}
 	return t, text, s.store.InsertToken(ctx, t)
+}
+
+// keepMode keeps the mode of a new token: in its seal, or in a setting while the tokens of the database are not sealed.
+func (s *Service) keepMode(ctx context.Context, t *Token, mode string) error {
+	if s.Sealed() {
+		return s.seal(t, mode, t.Scopes.String())
+	}
+	_, err := s.modeOf(ctx, t.ID, mode)
+	return err
 }
 
 // modeOf returns the mode of a token. If it is not stored, as for tokens of before it was, it stores the proposed one. Nobody could tell it
@@ -238,11 +268,34 @@ func (s *Service) DevToken(ctx context.Context) (card.Secret, error) {
 	if _, err := s.store.TokenByHash(ctx, hash); !errors.Is(err, card.ErrNoRow) {
 		return text, err
 	}
-	return text, s.store.InsertToken(ctx, s.tokenOf(owner, name, AllScopes, hash, nil))
+	t := s.tokenOf(owner, name, AllScopes, hash, nil)
+	if err := s.keepMode(ctx, &t, s.cfg.Mode); err != nil {
+		return "", err
+	}
+	return text, s.store.InsertToken(ctx, t)
 }
 
 // RevokeToken revokes a token; a no-op if it is already revoked. All processes refuse the token within five seconds. The error is
 // card.ErrNoRow if there is no such token.
 func (s *Service) RevokeToken(ctx context.Context, id uuid.UUID) error {
-	return s.store.RevokeToken(ctx, id, s.cfg.Now())
+	t, err := s.store.TokenByID(ctx, id)
+	if err != nil {
+		return err
+	}
+	sealed, err := s.verify(t)
+	if err == nil && t.RevokedAt != nil {
+		return nil
+	}
+	if err != nil { // a row that was changed is sealed as it is: whatever else it says, it stays revoked
+		sealed = sealedToken{Scopes: t.Scopes.String()}
+	}
+	if t.RevokedAt == nil {
+		t.RevokedAt = new(s.cfg.Now())
+	}
+	if s.Sealed() {
+		if err := s.seal(&t, sealed.Mode, sealed.Scopes); err != nil {
+			return err
+		}
+	}
+	return s.store.RevokeToken(ctx, t)
 }

@@ -76,7 +76,7 @@ func TestCreateToken_IsStoredWithoutItsText(t *testing.T) {
 	owner, err := d.store.AccountByName(t.Context(), "shop")
 	check(t, err)
 	expires := epoch.Add(90 * time.Minute)
-	want := []account.Token{{ID: made.ID, AccountID: owner.ID, Account: "shop", Name: "checkout", Hash: made.Hash, Scopes: account.AllScopes, CreatedAt: epoch, ExpiresAt: &expires}}
+	want := []account.Token{{ID: made.ID, AccountID: owner.ID, Account: "shop", Name: "checkout", Hash: made.Hash, Scopes: account.AllScopes, CreatedAt: epoch, ExpiresAt: &expires, Seal: made.Seal}}
 	stored, err := d.store.Tokens(t.Context())
 	check(t, err)
 	if diff := cmp.Diff(want, stored); diff != "" {
@@ -85,8 +85,10 @@ func TestCreateToken_IsStoredWithoutItsText(t *testing.T) {
 	if diff := cmp.Diff(want[0], made); diff != "" {
 		t.Error(diff)
 	}
-	if strings.Contains(string(made.Hash), text[len("cm_test_"):]) {
-		t.Error("the hash holds the text")
+	for name, kept := range map[string][]byte{"hash": made.Hash, "seal": made.Seal} {
+		if len(kept) == 0 || strings.Contains(string(kept), text[len("cm_test_"):]) {
+			t.Errorf("the %s is empty, or contains the text", name)
+		}
 	}
 }
 
@@ -118,8 +120,10 @@ func TestCreateToken_AFailureStoresNothing(t *testing.T) {
 	if !strings.Contains(err.Error(), `"nobody"`) {
 		t.Errorf("the error does not name the account: %v", err)
 	}
-	create(d.with(t, failingVault{d.vault, "token"}, ""), "shop", errVault)
-	for _, method := range []string{"AccountByName", "Setting", "InsertToken"} {
+	for _, purpose := range []string{"token", "seal"} {
+		create(d.with(t, failingVault{d.vault, purpose}, ""), "shop", errVault)
+	}
+	for _, method := range []string{"AccountByName", "InsertToken"} {
 		d.store.fails = method
 		create(d.Service, "shop", card.ErrUnavailable)
 	}
@@ -142,8 +146,9 @@ func TestRevokeToken_AgainKeepsTheEarlierTime(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	wantError(t, d.RevokeToken(t.Context(), uuid.New()), card.ErrNoRow)
+	other, _ := d.token(t, 0)
 	d.store.fails = "RevokeToken"
-	wantError(t, d.RevokeToken(t.Context(), token.ID), card.ErrUnavailable)
+	wantError(t, d.RevokeToken(t.Context(), other.ID), card.ErrUnavailable)
 }
 
 func TestDevToken_IsTheSameAtEachStart(t *testing.T) {

@@ -59,7 +59,8 @@ func (u *unknownTokens) add(key [sha256.Size]byte, askedAt time.Time) {
 	u.young[key] = askedAt
 }
 
-// Authenticate returns the identity of a token. The error is card.ErrUnauthorized if the token is unknown, expired or revoked. The first
+// Authenticate returns the identity of a token. The error is card.ErrUnauthorized if the token is unknown, expired or revoked, or if its row
+// was changed without the keys. The first
 // use of a token costs a round trip to the store; after that, one every two seconds, or every three if the token is unknown.
 func (s *Service) Authenticate(ctx context.Context, token string) (Identity, error) {
 	if !wellFormed(token, s.cfg.Mode) {
@@ -85,6 +86,16 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Identity, err
 	if errors.Is(err, card.ErrNoRow) {
 		s.tokens.entries.Delete(key)
 		s.unknown.add(key, now)
+		return Identity{}, card.ErrUnauthorized
+	}
+	if err == nil {
+		_, err = s.verify(found)
+	}
+	if errors.Is(err, ErrTokenChanged) {
+		s.tokens.entries.Delete(key)
+		s.unknown.add(key, now)
+		s.cfg.Changed()
+		s.store.ReportDamage(ctx, "token", found.ID, err)
 		return Identity{}, card.ErrUnauthorized
 	}
 	if err != nil {

@@ -191,6 +191,7 @@ func TestAuthenticate_AnUnknownTokenIsRememberedForThreeSeconds(t *testing.T) {
 	owner, err := d.store.Store.AccountByName(t.Context(), "shop")
 	check(t, err)
 	token.Hash, token.AccountID = hash, owner.ID
+	check(t, d.Seal(&token))
 	check(t, d.store.Store.InsertToken(t.Context(), token))
 	d.refuses(t, text, 0)
 	d.now = epoch.Add(6 * time.Second)

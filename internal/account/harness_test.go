@@ -56,6 +56,15 @@ func (d *desk) with(t *testing.T, v account.Vault, mode string) *account.Service
 	return s
 }
 
+// configured returns another service on the same store, with the same keys and clock.
+func (d *desk) configured(t *testing.T, cfg account.Config) *account.Service {
+	t.Helper()
+	cfg.Now = func() time.Time { return d.now }
+	s, err := account.New(d.store, d.vault, cfg)
+	check(t, err)
+	return s
+}
+
 // token creates a token of the account "shop".
 func (d *desk) token(t *testing.T, ttl time.Duration) (account.Token, string) {
 	t.Helper()
@@ -145,21 +154,21 @@ func (w *watched) TokenByHash(ctx context.Context, hash []byte) (account.Token, 
 	return w.Store.TokenByHash(ctx, hash)
 }
 
-func (w *watched) RevokeToken(ctx context.Context, id uuid.UUID, at time.Time) error {
+func (w *watched) RevokeToken(ctx context.Context, t account.Token) error {
 	if err := w.failure("RevokeToken"); err != nil {
 		return err
 	}
-	return w.Store.RevokeToken(ctx, id, at)
+	return w.Store.RevokeToken(ctx, t)
 }
 
-func (w *watched) RotateToken(ctx context.Context, old uuid.UUID, successor account.Token, end, now time.Time) error {
+func (w *watched) RotateToken(ctx context.Context, old, successor account.Token, now time.Time) error {
 	if w.rotating != nil {
 		w.rotating()
 	}
 	if err := w.failure("RotateToken"); err != nil {
 		return err
 	}
-	return w.Store.RotateToken(ctx, old, successor, end, now)
+	return w.Store.RotateToken(ctx, old, successor, now)
 }
 
 func (w *watched) SaveUses(ctx context.Context, uses map[uuid.UUID]time.Time) error {
@@ -177,7 +186,7 @@ func (w *watched) Setting(ctx context.Context, name, proposed string) (string, e
 	return w.Store.Setting(ctx, name, proposed)
 }
 
-// failingVault is a real vault that fails to digest for one purpose.
+// failingVault is a real vault that fails for one purpose.
 type failingVault struct {
 	account.Vault
 	fails string
@@ -190,6 +199,13 @@ func (f failingVault) Digest(label string, data []byte) ([]byte, error) {
 		return nil, errVault
 	}
 	return f.Vault.Digest(label, data)
+}
+
+func (f failingVault) Seal(id, account uuid.UUID, field string, plaintext card.Secret) ([]byte, error) {
+	if f.fails == "seal" {
+		return nil, errVault
+	}
+	return f.Vault.Seal(id, account, field, plaintext)
 }
 
 func newVault(t *testing.T) *vault.Vault {

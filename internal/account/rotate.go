@@ -1,6 +1,7 @@
 package account
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,19 +30,21 @@ type Rotation struct {
 
 // RotateToken creates a token that replaces another one: it has the same account, name, scopes and mode, and is valid for as long as the
 // other one was meant to be when it was created. Both are valid until overlap has passed, or the old token expires by itself. The text of the
-// new one can't be read again. The error is card.ErrNoRow if there is no token with the id, ErrTokenEnded, or a *RotatedError: each token is
-// rotated once, so that its overlap can't grow.
+// new one can't be read again. The error is card.ErrNoRow if there is no token with the id, ErrTokenChanged, ErrTokenEnded, or a *RotatedError:
+// each token is rotated once, so that its overlap can't grow.
 func (s *Service) RotateToken(ctx context.Context, id uuid.UUID, overlap time.Duration) (Rotation, error) {
 	if overlap < 0 {
 		return Rotation{}, errors.New("the overlap must not be negative")
 	}
-	old, err := s.rotatable(ctx, id)
+	old, sealed, err := s.rotatable(ctx, id)
 	if err != nil {
 		return Rotation{}, err
 	}
-	mode, err := s.modeOf(ctx, id, s.cfg.Mode)
-	if err != nil {
-		return Rotation{}, err
+	mode := cmp.Or(sealed.Mode, s.cfg.Mode)
+	if old.Seal == nil {
+		if mode, err = s.modeOf(ctx, id, s.cfg.Mode); err != nil {
+			return Rotation{}, err
+		}
 	}
 	text := newToken(mode)
 	hash, err := s.tokenHash(text)
@@ -55,35 +58,43 @@ func (s *Service) RotateToken(ctx context.Context, id uuid.UUID, overlap time.Du
 		expires = &end
 	}
 	successor := s.tokenOf(Account{ID: old.AccountID, Name: old.Account}, old.Name, old.Scopes, hash, expires)
-	if _, err := s.modeOf(ctx, successor.ID, mode); err != nil {
+	if err := s.keepMode(ctx, &successor, mode); err != nil {
 		return Rotation{}, err
 	}
-	end := now.Add(overlap)
-	if err := s.store.RotateToken(ctx, id, successor, end, now); err != nil {
+	if end := now.Add(overlap); old.ExpiresAt == nil || end.Before(*old.ExpiresAt) {
+		old.ExpiresAt = &end
+	}
+	old.ReplacedBy = successor.ID
+	if s.Sealed() {
+		if err := s.seal(&old, sealed.Mode, sealed.Scopes); err != nil {
+			return Rotation{}, err
+		}
+	}
+	if err := s.store.RotateToken(ctx, old, successor, now); err != nil {
 		if errors.Is(err, card.ErrNoRow) { // somebody rotated or revoked it at this moment
-			if _, why := s.rotatable(ctx, id); why != nil {
+			if _, _, why := s.rotatable(ctx, id); why != nil {
 				err = why
 			}
 		}
 		return Rotation{}, err
 	}
-	if old.ExpiresAt == nil || end.Before(*old.ExpiresAt) {
-		old.ExpiresAt = &end
-	}
-	old.ReplacedBy = successor.ID
 	return Rotation{Old: old, New: successor, Text: text}, nil
 }
 
-// rotatable returns a token that can be rotated.
-func (s *Service) rotatable(ctx context.Context, id uuid.UUID) (Token, error) {
+// rotatable returns a token that can be rotated, and the content of its seal.
+func (s *Service) rotatable(ctx context.Context, id uuid.UUID) (Token, sealedToken, error) {
 	t, err := s.store.TokenByID(ctx, id)
+	if err != nil {
+		return Token{}, sealedToken{}, err
+	}
+	sealed, err := s.verify(t)
 	switch {
 	case err != nil:
-		return Token{}, err
+		return Token{}, sealedToken{}, err
 	case t.ReplacedBy != uuid.Nil:
-		return Token{}, &RotatedError{t.ReplacedBy}
+		return Token{}, sealedToken{}, &RotatedError{t.ReplacedBy}
 	case t.ended(s.cfg.Now()):
-		return Token{}, ErrTokenEnded
+		return Token{}, sealedToken{}, ErrTokenEnded
 	}
-	return t, nil
+	return t, sealed, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/custody"
 	"github.com/cardmint/cardmint/internal/vault"
@@ -48,6 +49,39 @@ func TestRotator_ReplacesEverythingThatAnOlderKeySealed(t *testing.T) {
 		check(t, vault.RetireKey(s.path, old))
 		check(t, s.vault.Reread())
 		s.wantReadable(append(ids, later...))
+	})
+}
+
+// A token outlives the key that sealed its row. Whoever has kept the row from before can't undo a revocation with it once the key is retired.
+func TestRotator_Token_SealedAgain(t *testing.T) {
+	onEach(t, func(t *testing.T, s *safe) {
+		ctx := t.Context()
+		var now time.Duration
+		accounts, err := account.New(s.db, s.vault, account.Config{Now: func() time.Time { return time.Now().Add(now) }})
+		check(t, err)
+		good, text, err := accounts.CreateToken(ctx, "shop", account.TokenRequest{Scopes: account.AllScopes})
+		check(t, err)
+		revoked, textOfRevoked, err := accounts.CreateToken(ctx, "shop", account.TokenRequest{Scopes: account.AllScopes})
+		check(t, err)
+		check(t, accounts.RevokeToken(ctx, revoked.ID))
+		old, _ := s.promote()
+		check(t, s.rotator().Tick(ctx))
+		if n := s.users(old); n != 0 {
+			t.Errorf("%d rows of the old key", n)
+		}
+		check(t, custody.Retire(ctx, s.db, old))
+		check(t, vault.RetireKey(s.path, old))
+		check(t, s.vault.Reread())
+		who, err := accounts.Authenticate(ctx, text.Reveal())
+		if err != nil || who.TokenID != good.ID {
+			t.Errorf("%+v, error %v", who, err)
+		}
+
+		s.exec("UPDATE tokens SET revoked_at = NULL, seal = $1 WHERE id = $2", revoked.Seal, revoked.ID)
+		s.vault.NoSuchKeys([]card.KeyID{old})
+		now = time.Minute
+		_, err = accounts.Authenticate(ctx, textOfRevoked.Reveal())
+		wantError(t, err, card.ErrUnauthorized)
 	})
 }
 

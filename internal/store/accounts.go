@@ -11,7 +11,7 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-const selectTokens = `SELECT t.id, t.account_id, a.name AS account, t.name, t.hash, t.scopes, t.created_at, t.expires_at, t.revoked_at, t.replaced_by
+const selectTokens = `SELECT t.id, t.account_id, a.name AS account, t.name, t.hash, t.scopes, t.created_at, t.expires_at, t.revoked_at, t.replaced_by, t.seal
 	FROM tokens t JOIN accounts a ON a.id = t.account_id`
 
 type tokenRow struct {
@@ -25,6 +25,7 @@ type tokenRow struct {
 	ExpiresAt  *int64        `db:"expires_at"`
 	RevokedAt  *int64        `db:"revoked_at"`
 	ReplacedBy uuid.NullUUID `db:"replaced_by"`
+	Seal       []byte        `db:"seal"`
 }
 
 func (r *tokenRow) token() account.Token {
@@ -33,7 +34,7 @@ func (r *tokenRow) token() account.Token {
 		scopes = account.ReadScopes(*r.Scopes)
 	}
 	return account.Token{ID: r.ID, AccountID: r.AccountID, Account: r.Account, Name: r.Name, Hash: r.Hash, Scopes: scopes,
-		CreatedAt: fromMillis(r.CreatedAt), ExpiresAt: fromNullMillis(r.ExpiresAt), RevokedAt: fromNullMillis(r.RevokedAt), ReplacedBy: r.ReplacedBy.UUID}
+		CreatedAt: fromMillis(r.CreatedAt), ExpiresAt: fromNullMillis(r.ExpiresAt), RevokedAt: fromNullMillis(r.RevokedAt), ReplacedBy: r.ReplacedBy.UUID, Seal: r.Seal}
 }
 
 func fromNullMillis(ms *int64) *time.Time {
@@ -101,7 +102,7 @@ func (s *Store) Standing(ctx context.Context, account uuid.UUID, open bool) (ord
 	return order.Standing{OpenUSD: card.USD(row.Open), Reversed: row.Reversed}, err
 }
 
-// Tokens returns all tokens, oldest first. Their secrets are not stored.
+// Tokens implements account.Store.
 func (s *Store) Tokens(ctx context.Context) ([]account.Token, error) {
 	var found []tokenRow
 	if err := s.list(ctx, s.r, &found, "select tokens", selectTokens+" ORDER BY t.id"); err != nil {
@@ -121,15 +122,6 @@ func (s *Store) TokenByHash(ctx context.Context, hash []byte) (account.Token, er
 		return account.Token{}, s.fail("select token", err)
 	}
 	return row.token(), nil
-}
-
-// RevokeToken implements account.Store. A token that was already revoked keeps the time of that.
-func (s *Store) RevokeToken(ctx context.Context, id uuid.UUID, at time.Time) error {
-	n, err := s.exec(ctx, s.w, "revoke token", "UPDATE tokens SET revoked_at = COALESCE(revoked_at, ?) WHERE id = ?", at.UnixMilli(), id)
-	if err == nil && n == 0 {
-		return card.ErrNoRow
-	}
-	return err
 }
 
 // Setting implements account.Store.

@@ -115,6 +115,9 @@ func (m Migration) migrate(ctx context.Context, s *Store) (Schema, error) {
 		if err == nil && done.Source.Version > scopesSchema {
 			err = s.demandScopes(ctx, s.w, ifScoped)
 		}
+		if err == nil && done.Source.Version > sealsSchema {
+			err = s.demandSeals(ctx, s.w, ifSealed)
+		}
 		switch {
 		case err == nil:
 			m.Log.Log(ctx, level, "migrated the database", "schema", done.Source.Version, "took", done.Duration.Round(time.Millisecond))

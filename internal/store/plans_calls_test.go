@@ -107,12 +107,19 @@ func (c *calls) accounts() {
 	c.do("TokenByHash", func(ctx context.Context) error { return first(s.TokenByHash(ctx, token.Hash)) })
 	c.do("TokenByID", func(ctx context.Context) error { return first(s.TokenByID(ctx, token.ID)) })
 	successor := account.Token{ID: uuid.Must(uuid.NewV7()), AccountID: c.own, Hash: []byte("next"), CreatedAt: epoch}
-	c.do("RotateToken", func(ctx context.Context) error { return s.RotateToken(ctx, token.ID, successor, epoch, epoch) })
+	c.do("RotateToken", func(ctx context.Context) error { return s.RotateToken(ctx, token, successor, epoch) })
 	c.do("SaveUses", func(ctx context.Context) error {
 		return s.SaveUses(ctx, map[uuid.UUID]time.Time{token.ID: epoch, successor.ID: epoch})
 	})
 	c.do("TokenUses", func(ctx context.Context) error { return first(s.TokenUses(ctx)) })
-	c.do("RevokeToken", func(ctx context.Context) error { return s.RevokeToken(ctx, token.ID, epoch) })
+	c.do("RevokeToken", func(ctx context.Context) error { return s.RevokeToken(ctx, token) })
+	c.do("SealTokens", func(ctx context.Context) error {
+		check, err := s.Setting(ctx, "key_check", "before")
+		if err != nil {
+			return err
+		}
+		return s.SealTokens(ctx, []account.Token{token}, check, "after")
+	})
 	c.do("Setting", func(ctx context.Context) error { return first(s.Setting(ctx, "a setting", "x")) })
 	c.do("Standing", func(ctx context.Context) error { return first(s.Standing(ctx, even, true)) })
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/custody"
 )
@@ -31,6 +32,7 @@ var sealedSets = []sealedSet{
 	{custody.Set{Name: "webhook secret", Fields: []string{"webhook_secret"}}, "webhooks", "id", "x.account_id", []string{"secret"}},
 	{custody.Set{Name: "previous webhook secret", Fields: []string{"webhook_secret"}}, "webhooks", "id", "x.account_id", []string{"old_secret"}},
 	{custody.Set{Name: "reply", Fields: []string{"reply"}}, "replies", "id", "x.account_id", []string{"reply"}},
+	{custody.Set{Name: "token", Fields: []string{account.SealField}}, "tokens", "id", "x.account_id", []string{"seal"}},
 }
 
 // prefixOf is an expression for what names the key of a ciphertext: card.KeyID.Prefix.

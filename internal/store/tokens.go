@@ -24,14 +24,29 @@ func (s *Store) demandScopes(ctx context.Context, on runner, condition string) e
 	return err
 }
 
+// sealsSchema is the first version of the schema whose programs know seals.
+const sealsSchema = 27
+
+// ifSealed is the condition that there is a token with a seal.
+const ifSealed = " AND EXISTS (SELECT 1 FROM tokens WHERE seal IS NOT NULL)"
+
+// demandSeals makes programs that know no seals refuse the database, on a condition.
+func (s *Store) demandSeals(ctx context.Context, on runner, condition string) error {
+	_, err := s.exec(ctx, on, "raise schema compatibility", "UPDATE schema_compatibility SET oldest = ? WHERE oldest < ?"+condition, sealsSchema, sealsSchema)
+	return err
+}
+
 // InsertToken implements account.Store.
 func (s *Store) InsertToken(ctx context.Context, t account.Token) error {
-	if t.Scopes == account.AllScopes {
+	if t.Scopes == account.AllScopes && t.Seal == nil {
 		return s.insertToken(ctx, s.w, t)
 	}
 	return s.inTx(ctx, func(x *tx) error {
 		if err := s.insertToken(ctx, x.t, t); err != nil {
 			return err
+		}
+		if t.Seal != nil {
+			return s.demandSeals(ctx, x.t, "")
 		}
 		return s.demandScopes(ctx, x.t, "")
 	})
@@ -42,8 +57,8 @@ func (s *Store) insertToken(ctx context.Context, on runner, t account.Token) err
 	if t.Scopes != account.AllScopes {
 		scopes = t.Scopes.String()
 	}
-	_, err := s.exec(ctx, on, "insert token", `INSERT INTO tokens (id, account_id, name, hash, scopes, created_at, expires_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`, t.ID, t.AccountID, t.Name, t.Hash, scopes, t.CreatedAt.UnixMilli(), nullMillis(t.ExpiresAt))
+	_, err := s.exec(ctx, on, "insert token", `INSERT INTO tokens (id, account_id, name, hash, scopes, created_at, expires_at, seal)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`, t.ID, t.AccountID, t.Name, t.Hash, scopes, t.CreatedAt.UnixMilli(), nullMillis(t.ExpiresAt), t.Seal)
 	return err
 }
 
@@ -58,11 +73,11 @@ func (s *Store) TokenByID(ctx context.Context, id uuid.UUID) (account.Token, err
 }
 
 // RotateToken implements account.Store. Running it twice is harmless: it is the same successor.
-func (s *Store) RotateToken(ctx context.Context, old uuid.UUID, successor account.Token, end, now time.Time) error {
+func (s *Store) RotateToken(ctx context.Context, old, successor account.Token, now time.Time) error {
 	return s.inTx(ctx, func(x *tx) error {
-		n, err := s.exec(ctx, x.t, "rotate token", `UPDATE tokens SET replaced_by = ?, expires_at = CASE WHEN expires_at < ? THEN expires_at ELSE ? END
+		n, err := s.exec(ctx, x.t, "rotate token", `UPDATE tokens SET replaced_by = ?, expires_at = ?, seal = ?
 			WHERE id = ? AND (replaced_by IS NULL OR replaced_by = ?) AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)`,
-			successor.ID, end.UnixMilli(), end.UnixMilli(), old, successor.ID, now.UnixMilli())
+			successor.ID, nullMillis(old.ExpiresAt), old.Seal, old.ID, successor.ID, now.UnixMilli())
 		if err == nil && n == 0 {
 			err = card.ErrNoRow
 		}
@@ -70,6 +85,36 @@ func (s *Store) RotateToken(ctx context.Context, old uuid.UUID, successor accoun
 			return err
 		}
 		return s.insertToken(ctx, x.t, successor)
+	})
+}
+
+// RevokeToken implements account.Store. It writes everything that can change and that the seal covers. So the row is what was sealed, also if
+// another process has rotated the token just now.
+func (s *Store) RevokeToken(ctx context.Context, t account.Token) error {
+	n, err := s.exec(ctx, s.w, "revoke token", "UPDATE tokens SET revoked_at = ?, expires_at = ?, replaced_by = ?, seal = ? WHERE id = ?",
+		nullMillis(t.RevokedAt), nullMillis(t.ExpiresAt), uuid.NullUUID{UUID: t.ReplacedBy, Valid: t.ReplacedBy != uuid.Nil}, t.Seal, t.ID)
+	if err == nil && n == 0 {
+		return card.ErrNoRow
+	}
+	return err
+}
+
+// SealTokens implements account.Store.
+func (s *Store) SealTokens(ctx context.Context, all []account.Token, before, after string) error {
+	return s.inTx(ctx, func(x *tx) error {
+		n, err := s.exec(ctx, x.t, "replace key check", "UPDATE settings SET value = ? WHERE name = 'key_check' AND value = ?", after, before)
+		if err == nil && n == 0 {
+			err = card.ErrNoRow
+		}
+		if err != nil {
+			return err
+		}
+		for _, t := range all {
+			if _, err := s.exec(ctx, x.t, "seal token", "UPDATE tokens SET seal = ? WHERE id = ? AND seal IS NULL", t.Seal, t.ID); err != nil {
+				return err
+			}
+		}
+		return s.demandSeals(ctx, x.t, "")
 	})
 }
 

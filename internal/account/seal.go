@@ -1,0 +1,158 @@
+package account
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// SealField is the field of a token's seal in its associated data.
+const SealField = "token"
+
+var (
+	// ErrTokenChanged means that a token's row is not the one that was sealed.
+	ErrTokenChanged = errors.New("the token's row was changed without the keys")
+	// ErrSealed means that the tokens were sealed before.
+	ErrSealed = errors.New("the tokens were sealed before")
+)
+
+// sealedToken is the plaintext of a seal: everything in a token's row that grants power. The token's id and account are in the associated
+// data.
+type sealedToken struct {
+	Mode       string    `json:"mode,omitempty"` // empty if it was never stored
+	Hash       string    `json:"hash"`
+	Scopes     string    `json:"scopes"` // as text, because a later version may know more of them
+	CreatedAt  string    `json:"created_at"`
+	ExpiresAt  string    `json:"expires_at,omitempty"`
+	RevokedAt  string    `json:"revoked_at,omitempty"`
+	ReplacedBy uuid.UUID `json:"replaced_by,omitzero"`
+}
+
+// toSeal returns what the seal of t must contain.
+func (t Token) toSeal(mode, scopes string) sealedToken {
+	millis := func(at *time.Time) string {
+		if at == nil {
+			return ""
+		}
+		return strconv.FormatInt(at.UnixMilli(), 10)
+	}
+	return sealedToken{Mode: mode, Hash: hex.EncodeToString(t.Hash), Scopes: scopes, CreatedAt: millis(&t.CreatedAt),
+		ExpiresAt: millis(t.ExpiresAt), RevokedAt: millis(t.RevokedAt), ReplacedBy: t.ReplacedBy}
+}
+
+// seal seals t as it is now.
+func (s *Service) seal(t *Token, mode, scopes string) error {
+	text, err := json.Marshal(t.toSeal(mode, scopes))
+	if err == nil {
+		t.Seal, err = s.vault.Seal(t.ID, t.AccountID, SealField, card.Secret(text))
+	}
+	return err
+}
+
+// verify returns the content of a token's seal. The error is ErrTokenChanged if the row is not the one that was sealed. A row without a seal
+// is one that was changed, unless the tokens of the database are not sealed yet. Once the service has seen a seal it knows that they are.
+func (s *Service) verify(t Token) (sealedToken, error) {
+	if t.Seal == nil && s.unsealed.Load() {
+		return sealedToken{Scopes: t.Scopes.String()}, nil
+	}
+	text, err := s.vault.Open(t.ID, t.AccountID, SealField, t.Seal)
+	switch {
+	case errors.Is(err, card.ErrUnavailable): // another process may have the key
+		return sealedToken{}, err
+	case err != nil:
+		return sealedToken{}, ErrTokenChanged
+	}
+	var sealed sealedToken
+	if err := json.Unmarshal([]byte(text.Reveal()), &sealed); err != nil {
+		return sealedToken{}, fmt.Errorf("read the seal of token %s: %w", t.ID, err)
+	}
+	if sealed != t.toSeal(sealed.Mode, sealed.Scopes) || ReadScopes(sealed.Scopes) != t.Scopes {
+		return sealedToken{}, ErrTokenChanged
+	}
+	s.unsealed.Store(false)
+	return sealed, nil
+}
+
+// keyChecks returns what the setting key_check contains in a database whose tokens are sealed, and before that. Without the keys neither can
+// be made up. So the tokens of a database are sealed once: the value of before is overwritten then, and never stored in a new database.
+func (s *Service) keyChecks() (sealed, before string, err error) {
+	for label, check := range map[string]*string{"key check, tokens sealed": &sealed, "key check": &before} {
+		digest, err := s.vault.Digest(label, nil)
+		if err != nil {
+			return "", "", err
+		}
+		*check = hex.EncodeToString(digest)
+	}
+	return sealed, before, nil
+}
+
+// Sealed reports whether the tokens of the database are sealed, as far as this process knows. CheckKeys finds out.
+func (s *Service) Sealed() bool { return !s.unsealed.Load() }
+
+// SealTokens seals all tokens of a database in which versions without seals have stored them, and returns them. It vouches for the rows as
+// they are. From then on those versions can't use the database, and a token without a seal is refused. The error is ErrSealed if that was done
+// before: it is done once.
+func (s *Service) SealTokens(ctx context.Context) ([]Token, error) {
+	if err := s.CheckKeys(ctx); err != nil {
+		return nil, err
+	}
+	if s.Sealed() {
+		return nil, ErrSealed
+	}
+	sealed, before, err := s.keyChecks()
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.store.Tokens(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		mode, err := s.modeOf(ctx, all[i].ID, "")
+		if err == nil {
+			err = s.seal(&all[i], mode, all[i].Scopes.String())
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	switch err = s.store.SealTokens(ctx, all, before, sealed); {
+	case errors.Is(err, card.ErrNoRow): // another process was quicker
+		return nil, ErrSealed
+	case err != nil:
+		return nil, err
+	}
+	s.unsealed.Store(false)
+	return all, nil
+}
+
+// ChangedToken is a token whose row was changed without the keys, or whose seal can't be checked.
+type ChangedToken struct {
+	ID  uuid.UUID
+	Err error // ErrTokenChanged, or card.ErrUnavailable if this process lacks the key
+}
+
+// ChangedTokens verifies all tokens, and returns those that are refused.
+func (s *Service) ChangedTokens(ctx context.Context) (changed []ChangedToken, err error) {
+	all, err := s.store.Tokens(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("check tokens: %w", err)
+	}
+	// Those with a seal come first: one that is good shows that the others must have one.
+	slices.SortStableFunc(all, func(a, b Token) int { return min(1, len(b.Seal)) - min(1, len(a.Seal)) })
+	for _, t := range all {
+		if _, err := s.verify(t); err != nil {
+			changed = append(changed, ChangedToken{t.ID, err})
+		}
+	}
+	return changed, nil
+}
