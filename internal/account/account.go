@@ -47,7 +47,8 @@ type Token struct {
 	RevokedAt *time.Time
 	// ReplacedBy is the token that this one was rotated to, the zero UUID if it was not.
 	ReplacedBy uuid.UUID
-	// Seal vouches for the fields above that grant power. Nil if the row has none.
+	// Seal vouches for the fields above that grant power. Nil if the row has
+	// none.
 	Seal []byte
 }
 
@@ -67,15 +68,17 @@ type Store interface {
 	TokenByID(ctx context.Context, id uuid.UUID) (Token, error)
 	// Tokens returns all tokens, oldest first.
 	Tokens(ctx context.Context) ([]Token, error)
-	// RotateToken inserts a token that replaces old, and stores the new end, successor and seal of old. The error is card.ErrNoRow if old has
-	// ended at now, or another token replaces it.
+	// RotateToken inserts a token that replaces old, and stores the new end,
+	// successor and seal of old. The error is card.ErrNoRow if old has ended at
+	// now, or another token replaces it.
 	RotateToken(ctx context.Context, old, successor Token, now time.Time) error
 	// SaveUses stores when tokens were used, unless a later use of theirs is stored.
 	SaveUses(ctx context.Context, uses map[uuid.UUID]time.Time) error
-	// RevokeToken stores the revocation of a token and its seal, with the other fields that can change as they were read.
+	// RevokeToken stores the revocation of a token and its seal, with the other
+	// fields that can change as they were read.
 	RevokeToken(ctx context.Context, t Token) error
-	// SealTokens replaces the setting key_check, and stores the seals of tokens that have none. The error is card.ErrNoRow if the setting is
-	// not before.
+	// SealTokens replaces the setting key_check, and stores the seals of tokens
+	// that have none. The error is card.ErrNoRow if the setting is not before.
 	SealTokens(ctx context.Context, all []Token, before, after string) error
 	// Setting returns the value stored under name. If there is none, it stores proposed first.
 	Setting(ctx context.Context, name, proposed string) (string, error)
@@ -83,13 +86,16 @@ type Store interface {
 	ReportDamage(ctx context.Context, what string, id uuid.UUID, err error)
 }
 
-// Vault hashes secrets that the database must not contain, and seals rows that must not be changed without its keys.
+// Vault hashes secrets that the database must not contain, and seals rows that
+// must not be changed without its keys.
 type Vault interface {
 	// Digest returns a keyed hash. Different labels give different hashes of the same data.
 	Digest(label string, data []byte) ([]byte, error)
-	// Seal encrypts a text, and binds it to the id, the account and the name of the field.
+	// Seal encrypts a text, and binds it to the id, the account and the name of
+	// the field.
 	Seal(id, account uuid.UUID, field string, plaintext card.Secret) ([]byte, error)
-	// Open decrypts it. The error is card.ErrUnavailable if only another process may have the key.
+	// Open decrypts it. The error is card.ErrUnavailable if only another
+	// process may have the key.
 	Open(id, account uuid.UUID, field string, ciphertext []byte) (card.Secret, error)
 }
 
@@ -99,7 +105,8 @@ type Config struct {
 	Mode string
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
-	// Changed is called when a token is refused because its row was changed without the keys. Defaults to nothing.
+	// Changed is called when a token is refused because its row was changed
+	// without the keys. Defaults to nothing.
 	Changed func()
 }
 
@@ -128,7 +135,8 @@ type Service struct {
 	tokens  tokenCache
 	unknown unknownTokens
 	uses    tokenUses
-	// unsealed is set while the database is one in which versions without seals have stored tokens, until SealTokens.
+	// unsealed is true if versions without seals have used the database, until
+	// SealTokens.
 	unsealed atomic.Bool
 }
 
@@ -140,8 +148,10 @@ func New(store Store, vault Vault, cfg Config) (*Service, error) {
 	return &Service{store: store, vault: vault, cfg: cfg}, nil
 }
 
-// CheckKeys returns card.ErrWrongKeys if the vault's keys are not those with which the store was first used. With other keys, tokens
-// would not be recognised and credentials could not be decrypted. It also finds out whether the tokens are sealed.
+// CheckKeys returns card.ErrWrongKeys if the vault's keys are not those with
+// which the store was first used. With other keys, tokens would not be
+// recognised and credentials could not be decrypted. It also finds out whether
+// the tokens are sealed.
 func (s *Service) CheckKeys(ctx context.Context) error {
 	sealed, before, err := s.keyChecks()
 	if err != nil {
@@ -224,7 +234,8 @@ func (s *Service) CreateToken(ctx context.Context, account string, r TokenReques
 	return t, text, s.store.InsertToken(ctx, t)
 }
 
-// keepMode keeps the mode of a new token: in its seal, or in a setting while the tokens of the database are not sealed.
+// keepMode keeps the mode of a new token: in its seal, or in a setting while
+// the tokens of the database are not sealed.
 func (s *Service) keepMode(ctx context.Context, t *Token, mode string) error {
 	if s.Sealed() {
 		return s.seal(t, mode, t.Scopes.String())
@@ -286,7 +297,7 @@ func (s *Service) RevokeToken(ctx context.Context, id uuid.UUID) error {
 	if err == nil && t.RevokedAt != nil {
 		return nil
 	}
-	if err != nil { // a row that was changed is sealed as it is: whatever else it says, it stays revoked
+	if err != nil { // a changed row is sealed as it is: it stays revoked, so its other fields grant nothing
 		sealed = sealedToken{Scopes: t.Scopes.String()}
 	}
 	if t.RevokedAt == nil {

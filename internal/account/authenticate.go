@@ -59,9 +59,11 @@ func (u *unknownTokens) add(key [sha256.Size]byte, askedAt time.Time) {
 	u.young[key] = askedAt
 }
 
-// Authenticate returns the identity of a token. The error is card.ErrUnauthorized if the token is unknown, expired or revoked, or if its row
-// was changed without the keys. The first
-// use of a token costs a round trip to the store; after that, one every two seconds, or every three if the token is unknown.
+// Authenticate returns the identity of a token. The error is
+// card.ErrUnauthorized if the token is unknown, expired or revoked, or if its
+// row was changed without the keys. The first use of a token costs a round trip
+// to the store; after that, one every two seconds, or every three if the token
+// is unknown.
 func (s *Service) Authenticate(ctx context.Context, token string) (Identity, error) {
 	if !wellFormed(token, s.cfg.Mode) {
 		return Identity{}, card.ErrUnauthorized

@@ -56,7 +56,8 @@ func (d *desk) with(t *testing.T, v account.Vault, mode string) *account.Service
 	return s
 }
 
-// configured returns another service on the same store, with the same keys and clock.
+// configured returns another service on the same store, with the same keys and
+// clock.
 func (d *desk) configured(t *testing.T, cfg account.Config) *account.Service {
 	t.Helper()
 	cfg.Now = func() time.Time { return d.now }

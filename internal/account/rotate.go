@@ -28,10 +28,13 @@ type Rotation struct {
 	Text     card.Secret // of the new token
 }
 
-// RotateToken creates a token that replaces another one: it has the same account, name, scopes and mode, and is valid for as long as the
-// other one was meant to be when it was created. Both are valid until overlap has passed, or the old token expires by itself. The text of the
-// new one can't be read again. The error is card.ErrNoRow if there is no token with the id, ErrTokenChanged, ErrTokenEnded, or a *RotatedError:
-// each token is rotated once, so that its overlap can't grow.
+// RotateToken creates a token that replaces another one: it has the same
+// account, name, scopes and mode, and is valid for as long as the other one was
+// meant to be when it was created. Both are valid until overlap has passed, or
+// the old token expires by itself. The text of the new one can't be read again.
+// The error is card.ErrNoRow if there is no token with the id, ErrTokenChanged,
+// ErrTokenEnded, or a *RotatedError: each token is rotated once, so that its
+// overlap can't grow.
 func (s *Service) RotateToken(ctx context.Context, id uuid.UUID, overlap time.Duration) (Rotation, error) {
 	if overlap < 0 {
 		return Rotation{}, errors.New("the overlap must not be negative")

@@ -19,14 +19,14 @@ import (
 const SealField = "token"
 
 var (
-	// ErrTokenChanged means that a token's row is not the one that was sealed.
+	// ErrTokenChanged means that a token's row does not match its seal.
 	ErrTokenChanged = errors.New("the token's row was changed without the keys")
 	// ErrSealed means that the tokens were sealed before.
 	ErrSealed = errors.New("the tokens were sealed before")
 )
 
-// sealedToken is the plaintext of a seal: everything in a token's row that grants power. The token's id and account are in the associated
-// data.
+// sealedToken is the plaintext of a seal: everything in a token's row that
+// grants power. The token's id and account are in the associated data.
 type sealedToken struct {
 	Mode       string    `json:"mode,omitempty"` // empty if it was never stored
 	Hash       string    `json:"hash"`
@@ -58,8 +58,10 @@ func (s *Service) seal(t *Token, mode, scopes string) error {
 	return err
 }
 
-// verify returns the content of a token's seal. The error is ErrTokenChanged if the row is not the one that was sealed. A row without a seal
-// is one that was changed, unless the tokens of the database are not sealed yet. Once the service has seen a seal it knows that they are.
+// verify returns the content of a token's seal. The error is ErrTokenChanged if
+// the row does not match it, or has none although the tokens of the database
+// are sealed. A good seal shows that they are, also to a process that was
+// started before.
 func (s *Service) verify(t Token) (sealedToken, error) {
 	if t.Seal == nil && s.unsealed.Load() {
 		return sealedToken{Scopes: t.Scopes.String()}, nil
@@ -82,8 +84,10 @@ func (s *Service) verify(t Token) (sealedToken, error) {
 	return sealed, nil
 }
 
-// keyChecks returns what the setting key_check contains in a database whose tokens are sealed, and before that. Without the keys neither can
-// be made up. So the tokens of a database are sealed once: the value of before is overwritten then, and never stored in a new database.
+// keyChecks returns the two values of the setting key_check: with sealed
+// tokens, and before. Neither can be computed without the keys. SealTokens
+// overwrites the second one, and a new database never has it, so the tokens of
+// a database can't be sealed again.
 func (s *Service) keyChecks() (sealed, before string, err error) {
 	for label, check := range map[string]*string{"key check, tokens sealed": &sealed, "key check": &before} {
 		digest, err := s.vault.Digest(label, nil)
@@ -95,12 +99,14 @@ func (s *Service) keyChecks() (sealed, before string, err error) {
 	return sealed, before, nil
 }
 
-// Sealed reports whether the tokens of the database are sealed, as far as this process knows. CheckKeys finds out.
+// Sealed reports whether the tokens of the database are sealed. CheckKeys finds
+// out. A process that runs notices when it meets the first seal.
 func (s *Service) Sealed() bool { return !s.unsealed.Load() }
 
-// SealTokens seals all tokens of a database in which versions without seals have stored them, and returns them. It vouches for the rows as
-// they are. From then on those versions can't use the database, and a token without a seal is refused. The error is ErrSealed if that was done
-// before: it is done once.
+// SealTokens seals the tokens that versions without seals have stored, and
+// returns them. It vouches for the rows as they are. From then on those
+// versions can't use the database, and a token without a seal is refused. The
+// error is ErrSealed if the tokens were sealed before.
 func (s *Service) SealTokens(ctx context.Context) ([]Token, error) {
 	if err := s.CheckKeys(ctx); err != nil {
 		return nil, err
@@ -135,19 +141,20 @@ func (s *Service) SealTokens(ctx context.Context) ([]Token, error) {
 	return all, nil
 }
 
-// ChangedToken is a token whose row was changed without the keys, or whose seal can't be checked.
+// ChangedToken is a token whose row was changed without the keys, or whose seal
+// can't be checked.
 type ChangedToken struct {
 	ID  uuid.UUID
 	Err error // ErrTokenChanged, or card.ErrUnavailable if this process lacks the key
 }
 
-// ChangedTokens verifies all tokens, and returns those that are refused.
+// ChangedTokens verifies all tokens, and returns the refused ones.
 func (s *Service) ChangedTokens(ctx context.Context) (changed []ChangedToken, err error) {
 	all, err := s.store.Tokens(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("check tokens: %w", err)
 	}
-	// Those with a seal come first: one that is good shows that the others must have one.
+	// Sealed rows come first: a good seal shows that every row needs one.
 	slices.SortStableFunc(all, func(a, b Token) int { return min(1, len(b.Seal)) - min(1, len(a.Seal)) })
 	for _, t := range all {
 		if _, err := s.verify(t); err != nil {

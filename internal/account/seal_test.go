@@ -23,7 +23,8 @@ func (d *desk) exec(t *testing.T, statement string, args ...any) {
 	}
 }
 
-// wantChanged fails the test unless exactly these tokens are said to be changed.
+// wantChanged fails the test unless exactly these tokens are said to be
+// changed.
 func (d *desk) wantChanged(t *testing.T, ids ...uuid.UUID) {
 	t.Helper()
 	found, err := d.ChangedTokens(t.Context())
@@ -37,7 +38,8 @@ func (d *desk) wantChanged(t *testing.T, ids ...uuid.UUID) {
 	}
 }
 
-// Write access to the database without the keys gives no token more power. mine is a token of the attacker, and theirs one of the victim.
+// Write access to the database without the keys gives no token more power. mine
+// is a token of the attacker, and theirs one of the victim.
 func TestAuthenticate_RowChangedWithoutKeys_Refused(t *testing.T) {
 	const (
 		deleteMine = "DELETE FROM tokens WHERE id = $1"
@@ -115,7 +117,8 @@ func TestAuthenticate_EndUndoneWithoutKeys_Refused(t *testing.T) {
 	d.wantChanged(t, revoked.ID, rotated.ID)
 }
 
-// In an emergency a token can be revoked in the database itself. A later revocation by the program puts its row in order.
+// In an emergency a token can be revoked in the database itself. A later
+// revocation by the program puts its row in order.
 func TestRevokeToken_AfterRevocationInDatabase(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -128,7 +131,7 @@ func TestRevokeToken_AfterRevocationInDatabase(t *testing.T) {
 	d.refuses(t, text, 1)
 }
 
-// before makes the database one in which a version without seals has stored everything.
+// before turns the database into that of a version without seals.
 func (d *desk) before(t *testing.T) {
 	t.Helper()
 	digest, err := d.vault.Digest("key check", nil)
@@ -182,7 +185,8 @@ func TestSealTokens_DatabaseOfEarlierVersion(t *testing.T) {
 	}
 }
 
-// What lets an earlier version's tokens be sealed can't be made up without the keys, once it is gone.
+// What lets an earlier version's tokens be sealed can't be made up without the
+// keys, once it is gone.
 func TestSealTokens_MarkerReset_SealsNothing(t *testing.T) {
 	for name, reset := range map[string]string{
 		"deleted": "DELETE FROM settings WHERE name = 'key_check'",
@@ -222,7 +226,8 @@ func TestAuthenticate_NoSealBesideOthers_Refused(t *testing.T) {
 	d.refuses(t, twoText, 1)
 }
 
-// A key that only another process has is no reason to tell a client that its token is not valid.
+// A key that only another process has is no reason to tell a client that its
+// token is not valid.
 func TestAuthenticate_SealUnderMissingKey_Unavailable(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -118,7 +118,7 @@ type troubled struct {
 func provokeService(t *testing.T) *prometheus {
 	s := newTroubled(t)
 	// Shares of requests come first, while there are few: it takes as many good ones to clear them.
-	for _, provoke := range []func(){s.provokeRates, s.provokeDatabase, s.provokeSupplier, s.provokeMoney, s.askDashboard, s.provokeProcesses} {
+	for _, provoke := range []func(){s.provokeRates, s.provokeDatabase, s.provokeSupplier, s.provokeMoney, s.provokeToken, s.askDashboard, s.provokeProcesses} {
 		s.watch.quiet(t, "CardmintPoolSaturated") // which takes a minute to clear
 		provoke()
 	}

@@ -318,6 +318,24 @@ func (s *troubled) provokeRates() {
 	stop()
 }
 
+// provokeToken moves a token to another account in the database.
+func (s *troubled) provokeToken() {
+	t, w := s.t, s.watch
+	s.program.must(t, "account", "create", "mallory")
+	text := s.program.must(t, "token", "create", "mallory", "--name", "moved")
+	w.provoke(t, "a token is moved to another account in the database, and used", func() {
+		s.exec("UPDATE tokens SET account_id = (SELECT id FROM accounts WHERE name = 'shop') WHERE name = 'moved'")
+		if status := s.api.answer(t, text); status != http.StatusUnauthorized {
+			t.Errorf("status %d", status)
+		}
+	}, "CardmintTokenChanged", "CardmintDiscrepancy")
+	w.mend(t, func() {
+		s.program.must(t, "token", "revoke", s.program.listed(t, "moved")[0]["ID"])
+		w.forget(t, "cardmint_tokens_changed_total", time.Now())
+	}, "CardmintTokenChanged", "CardmintDiscrepancy")
+	w.clear(t, "CardmintTokenChanged", "CardmintDiscrepancy")
+}
+
 // askDashboard has Prometheus answer every query of the dashboard, after everything that it shows has happened once.
 func (s *troubled) askDashboard() {
 	panels, queries := cli.DashboardQueries(s.t)

@@ -99,7 +99,8 @@ func (g *globals) addBooks(w *wired, v *vault.Vault, dbs stores, p plan) {
 	b.log = g.log.With("loop", "books")
 	service := operator.New(dbs.worker, p.rates, b.log)
 	b.reconcile = func(ctx context.Context) (operator.Books, error) {
-		return service.Reconcile(ctx, operator.Audit{Vault: v})
+		books, err := service.Reconcile(ctx, operator.Audit{Vault: v})
+		return withTokens(ctx, w.accounts, books, err)
 	}
 	w.add(loop{name: "books", every: min(b.every, booksEvery), tick: b.tick})
 }

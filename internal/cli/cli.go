@@ -55,6 +55,7 @@ type commands struct {
 		List   tokenListCommand   `cmd:"" help:"List the tokens, without their texts."`
 		Rotate tokenRotateCommand `cmd:"" help:"Replace a token by a new one, and let both be valid for a while."`
 		Revoke tokenRevokeCommand `cmd:"" help:"Revoke a token."`
+		Seal   tokenSealCommand   `cmd:"" help:"Protect the tokens of earlier versions against changes in the database, once."`
 	} `cmd:"" help:"API tokens. A token belongs to an account."`
 	Card struct {
 		List    cardListCommand    `cmd:"" help:"List cards of all accounts."`

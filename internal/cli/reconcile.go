@@ -30,7 +30,7 @@ type reconcileCommand struct {
 }
 
 func (reconcileCommand) Help() string {
-	return `Adds up everything that was received and issued, as of one moment. For each currency, what was counted on the chain must be what was credited to cards, is surplus, came to no card or was given back of that; and the cards that were made must be those that were paid. Every row must be one that can be decoded, and credentials and refund addresses ones that can be decrypted. Anything else is printed as a doubt.
+	return `Adds up everything that was received and issued, as of one moment. For each currency, what was counted on the chain must be what was credited to cards, is surplus, came to no card or was given back of that; and the cards that were made must be those that were paid. Every row must be one that can be decoded, and credentials and refund addresses ones that can be decrypted. The row of every token must be as it was sealed. Anything else is printed as a doubt.
 
 The sums of each day are kept, so that the next reading costs what changed. Run --full from time to time, and after somebody changed the database by hand: it reads every row, in pieces, and doubts the days whose sums are not those that were kept. The next reading reads such a day again. The first reading takes as long. Progress is told on standard error.
 
@@ -57,6 +57,7 @@ func (c reconcileCommand) Run(ctx context.Context, g *globals) error {
 		started := time.Now()
 		fmt.Fprintln(g.stderr, "adding up ...")
 		books, err := o.operator.Reconcile(ctx, operator.Audit{Full: c.Full, Vault: o.vault, Progress: tellEvery(5*time.Second, g.stderr)})
+		books, err = withTokens(ctx, o.accounts, books, err)
 		if err != nil {
 			return err
 		}

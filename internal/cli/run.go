@@ -236,10 +236,7 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 	}
 	w := &wired{offered: make(wake, 1), stocked: make(wake, 1), config: server.Config{Log: g.log, Audit: g.audit, Meter: p.meter, Tracer: p.tracer, Checks: []server.Check{{Name: "database", Ask: dbs.api.Ping}}}}
 	addMetrics(dbs, p)
-	if w.accounts, err = account.New(dbs.api, v, account.Config{Mode: g.Mode}); err != nil {
-		return nil, err
-	}
-	if err := w.accounts.CheckKeys(ctx); err != nil {
+	if w.accounts, err = g.openAccounts(ctx, v, dbs, p); err != nil {
 		return nil, err
 	}
 	if err := custody.CheckKeys(ctx, dbs.api, v); err != nil {
@@ -287,6 +284,21 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 		}
 	}
 	return w, nil
+}
+
+// openAccounts returns the accounts, once it has checked the keys.
+func (g *globals) openAccounts(ctx context.Context, v *vault.Vault, dbs stores, p plan) (*account.Service, error) {
+	accounts, err := account.New(dbs.api, v, account.Config{Mode: g.Mode, Changed: p.meter.TokenChanged})
+	if err != nil {
+		return nil, err
+	}
+	if err := accounts.CheckKeys(ctx); err != nil {
+		return nil, err
+	}
+	if !accounts.Sealed() {
+		g.log.WarnContext(ctx, "tokens are not sealed: run 'cardmint token seal' once all processes are upgraded")
+	}
+	return accounts, nil
 }
 
 // wireWorker adds the loops of a worker: a watcher for each chain, the issuer and the sender. events are woken by new events.

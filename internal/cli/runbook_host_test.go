@@ -22,11 +22,12 @@ func (h *host) install(path string) {
 }
 
 func (h *host) upgrade() {
-	const up, back = "What to do", "Going back"
+	const up, back, seal = "What to do", "Going back", "Sealing the tokens of earlier releases"
 	now, err := os.Readlink(filepath.Join(h.dir, "bin", programName))
 	must(h, err)
 	release := buildPrevious(h.T)
 	h.open() // migrates the database: until there is a release, migrations may still be corrected
+	h.service().withoutSeals(h)
 	h.install(release)
 	if out, code := h.shell("systemctl restart cardmint"); code != 0 {
 		h.Fatal(out)
@@ -47,7 +48,16 @@ func (h *host) upgrade() {
 	h.ready()
 	sellCard(h.T, h.shop())
 	wantOutput(h.T, h.run(back), "everything agrees")
-	h.until(`"status":"ready"`, back)
+
+	h.install(now)
+	if out, code := h.shell("systemctl restart cardmint"); code != 0 {
+		h.Fatal(out)
+	}
+	h.ready()
+	h.run(seal)
+	wantOutput(h.T, h.run(seal), "action=tokens_sealed")
+	h.until(`"status":"ready"`, seal)
+	sellCard(h.T, h.shop())
 }
 
 // postgresql makes a server of the rig a unit, and the one that the user postgres asks.

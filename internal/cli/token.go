@@ -103,6 +103,8 @@ func explainRotation(id uuid.UUID, err error) error {
 	switch {
 	case errors.Is(err, card.ErrNoRow):
 		return hint(fmt.Errorf("there is no token %s", id), "see the ids with: cardmint token list")
+	case errors.Is(err, account.ErrTokenChanged):
+		return hint(fmt.Errorf("the row of token %s was changed without the keys, so that it is refused", id), "revoke it, and make a new one with: cardmint token create")
 	case errors.Is(err, account.ErrTokenEnded):
 		return hint(fmt.Errorf("token %s is revoked or has expired", id), "make a new one with: cardmint token create")
 	case errors.As(err, &rotated):

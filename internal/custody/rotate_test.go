@@ -52,7 +52,8 @@ func TestRotator_ReplacesEverythingThatAnOlderKeySealed(t *testing.T) {
 	})
 }
 
-// A token outlives the key that sealed its row. Whoever has kept the row from before can't undo a revocation with it once the key is retired.
+// A token outlives the key that sealed its row. Whoever has kept the row from
+// before can't undo a revocation with it once the key is retired.
 func TestRotator_Token_SealedAgain(t *testing.T) {
 	onEach(t, func(t *testing.T, s *safe) {
 		ctx := t.Context()

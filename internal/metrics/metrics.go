@@ -36,6 +36,7 @@ type Metrics struct {
 	duration *prometheus.HistogramVec
 	refused  *prometheus.CounterVec
 	shed     *prometheus.CounterVec
+	changed  prometheus.Counter
 
 	leading   *prometheus.GaugeVec
 	passes    *prometheus.CounterVec
@@ -84,6 +85,7 @@ func (m *Metrics) addRequests() {
 	for _, kind := range []string{"create", "read", "manage", "authenticate"} {
 		m.shed.WithLabelValues(kind)
 	}
+	m.changed = m.counter("cardmint_tokens_changed_total", "Lookups of tokens that were refused because their row in the database was changed without the keys.").WithLabelValues()
 }
 
 func (m *Metrics) addChains() {
@@ -173,6 +175,10 @@ func (m *Metrics) Refuse(limit string) { m.refused.WithLabelValues(limit).Inc() 
 
 // Shed implements server.Meter.
 func (m *Metrics) Shed(kind string) { m.shed.WithLabelValues(kind).Inc() }
+
+// TokenChanged counts a token that was refused because its row was changed
+// without the keys.
+func (m *Metrics) TokenChanged() { m.changed.Inc() }
 
 // Pass notes how a Tick of the watcher of a coin ended.
 func (m *Metrics) Pass(coin string, now time.Time, r settle.Report) {

@@ -63,6 +63,7 @@ func filled(t testing.TB, db *database, now func() time.Time) *Metrics {
 	m.End("createCard", 201, 3*time.Millisecond)
 	m.Refuse("token")
 	m.Shed("create")
+	m.TokenChanged()
 	m.Pass("monero", at, settle.Report{Leads: true, Applied: true, Took: time.Second, Tip: card.Tip{Height: 100, Time: at}, Behind: 2, Transfers: 3})
 	m.Call("shelf", "submit", "issued", time.Second)
 	m.Issued(time.Second)
@@ -93,7 +94,7 @@ func want(t *testing.T, scraped string, lines ...string) {
 
 func TestMetrics_AreExportedAsTheyAre(t *testing.T) {
 	want(t, scrape(t, filled(t, &database{}, time.Now)),
-		`cardmint_requests_total{operation="createCard",status="201"} 1`, "cardmint_requests_in_flight 0", `cardmint_requests_refused_total{limit="token"} 1`,
+		`cardmint_requests_total{operation="createCard",status="201"} 1`, "cardmint_requests_in_flight 0", `cardmint_requests_refused_total{limit="token"} 1`, "cardmint_tokens_changed_total 1",
 		`cardmint_request_duration_seconds_bucket{operation="createCard",le="0.0025"} 0`, `cardmint_request_duration_seconds_bucket{operation="createCard",le="0.005"} 1`,
 		`cardmint_chain_leading{coin="monero"} 1`, `cardmint_chain_passes_total{coin="monero",outcome="ok"} 1`, `cardmint_chain_lag_blocks{coin="monero"} 2`,
 		`cardmint_chain_transfers_total{coin="monero"} 3`, fmt.Sprintf(`cardmint_chain_tip_timestamp_seconds{coin="monero"} %v`, float64(at.Unix())),

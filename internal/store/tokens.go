@@ -30,7 +30,8 @@ const sealsSchema = 27
 // ifSealed is the condition that there is a token with a seal.
 const ifSealed = " AND EXISTS (SELECT 1 FROM tokens WHERE seal IS NOT NULL)"
 
-// demandSeals makes programs that know no seals refuse the database, on a condition.
+// demandSeals makes programs that know no seals refuse the database, on a
+// condition.
 func (s *Store) demandSeals(ctx context.Context, on runner, condition string) error {
 	_, err := s.exec(ctx, on, "raise schema compatibility", "UPDATE schema_compatibility SET oldest = ? WHERE oldest < ?"+condition, sealsSchema, sealsSchema)
 	return err
@@ -88,8 +89,9 @@ func (s *Store) RotateToken(ctx context.Context, old, successor account.Token, n
 	})
 }
 
-// RevokeToken implements account.Store. It writes everything that can change and that the seal covers. So the row is what was sealed, also if
-// another process has rotated the token just now.
+// RevokeToken implements account.Store. It writes everything that can change
+// and that the seal covers. So the row is what was sealed, also if another
+// process has rotated the token just now.
 func (s *Store) RevokeToken(ctx context.Context, t account.Token) error {
 	n, err := s.exec(ctx, s.w, "revoke token", "UPDATE tokens SET revoked_at = ?, expires_at = ?, replaced_by = ?, seal = ? WHERE id = ?",
 		nullMillis(t.RevokedAt), nullMillis(t.ExpiresAt), uuid.NullUUID{UUID: t.ReplacedBy, Valid: t.ReplacedBy != uuid.Nil}, t.Seal, t.ID)
