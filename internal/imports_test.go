@@ -13,7 +13,7 @@ import (
 
 const module = "github.com/cardmint/cardmint/"
 
-// allowed says which of our packages each of them may import: card imports none of ours; an actor imports card and no other actor; an
+// allowed says which of our packages each of them may import: card and limit import none of ours; an actor imports card, perhaps limit, and no other actor; an
 // adapter or server imports card and the actors whose ports it implements or calls; outbound imports none of ours and serves whoever
 // calls strangers; docs imports the root package for its guides; failpoint and trace import none of ours and may be
 // imported by every package; only otlp imports more of OpenTelemetry than trace does; only cli imports adapters, and client/clienttest, which is a module of its own, for tests.
@@ -42,7 +42,7 @@ var allowed = map[string][]string{
 	"internal/order":    {"internal/card"},
 	"internal/retain":   {"internal/card"},
 	"internal/settle":   {"internal/card"},
-	"internal/webhook":  {"internal/card", "internal/outbound"},
+	"internal/webhook":  {"internal/card", "internal/limit", "internal/outbound"},
 
 	"internal/chain":    {"internal/card", "internal/settle"},
 	"internal/rate":     {"internal/card", "internal/order"},

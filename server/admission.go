@@ -22,29 +22,54 @@ const (
 	unknownPlaces = 64
 )
 
+// One account has up to three quarters of the places of a kind at work.
+func shareOf(places int) int { return places * 3 / 4 }
+
+// Bulk requests change many rows and take seconds. Each account runs one at a
+// time, and a second one waits for up to bulkPatience. They keep apart from the
+// other requests that manage, which take milliseconds.
+const (
+	bulkPlaces   = 4
+	bulkShare    = 1
+	bulkPatience = 5 * time.Second
+)
+
 // gates keep kinds of requests apart, so that too many of one leave room for the others.
 type gates struct {
-	meter                Meter
-	create, read, manage *gate
+	meter                      Meter
+	create, read, manage, bulk *gate
 	// Tokens that this process has seen to be good are looked up again every few seconds. Anybody can make up any number of others.
 	known, unknown *gate
 }
 
 func newGates(meter Meter) *gates {
-	return &gates{meter: meter,
-		create: newGate("create", createPlaces), read: newGate("read", readPlaces), manage: newGate("manage", managePlaces),
-		known: newGate("authenticate", knownPlaces), unknown: newGate("authenticate", unknownPlaces)}
+	g := &gates{meter: meter,
+		create: newGate("create", createPlaces, shareOf(createPlaces)),
+		read:   newGate("read", readPlaces, shareOf(readPlaces)),
+		manage: newGate("manage", managePlaces, shareOf(managePlaces)),
+		bulk:   newGate("bulk", bulkPlaces, bulkShare),
+		// Accounts are not known yet, so that there are no shares.
+		known: newGate("authenticate", knownPlaces, knownPlaces), unknown: newGate("authenticate", unknownPlaces, unknownPlaces)}
+	g.bulk.patience = bulkPatience
+	return g
 }
 
-// enter takes a place at a gate, which the caller must give back by leave. The error is card.ErrUnavailable. The account is uuid.Nil before it
-// is known.
+// enter takes a place at a gate, which the caller must give back by leave. The error is card.ErrUnavailable, or card.ErrQuotaExceeded if the
+// account's own bulk request is in the way. The account is uuid.Nil before it is known.
 func (g *gates) enter(ctx context.Context, through *gate, account uuid.UUID) error {
 	if through.enter(ctx, account) {
 		return nil
 	}
+	if through == g.bulk && through.working.UsedUp(account) {
+		return noPlace(bulkOfAccount)
+	}
 	g.meter.Shed(through.kind)
 	return overloaded()
 }
+
+// bulkOfAccount is what an account may run of bulk requests.
+var bulkOfAccount = bound{card.Quota{Name: "bulk-of-account", Limit: bulkShare},
+	"Your account already deletes a webhook or recovers its events. Only one such request runs at a time. Try again in a few seconds."}
 
 // overloaded is the refusal of a request that was not begun. Its time varies, so that those who are refused together do not come again
 // together.
@@ -85,6 +110,8 @@ func (g *gates) of(operation string, request any) *gate {
 		return g.read
 	case "ListCurrencies", "ListOffers", "TestWebhook", "SimulatePayment", "ListEvents": // ListEvents enters for as long as it does not wait
 		return nil
+	case "RecoverWebhook", "DeleteWebhook":
+		return g.bulk
 	}
 	return g.manage
 }

@@ -13,8 +13,8 @@ func TestGates_EveryOperationHasOne(t *testing.T) {
 	want := map[string]*gate{
 		"createCard": g.create,
 		"getCard":    g.read, "revealCard": g.read, "listWebhooks": g.read, "getWebhook": g.read, "listDeliveries": g.read,
-		"cancelCard": g.manage, "createWebhook": g.manage, "updateWebhook": g.manage, "deleteWebhook": g.manage, "rotateWebhookSecret": g.manage,
-		"redeliver": g.manage, "recoverWebhook": g.manage,
+		"cancelCard": g.manage, "createWebhook": g.manage, "updateWebhook": g.manage, "rotateWebhookSecret": g.manage,
+		"redeliver": g.manage, "recoverWebhook": g.bulk, "deleteWebhook": g.bulk,
 		"listCurrencies": nil, "listOffers": nil, // are in memory
 		"listEvents": nil, "testWebhook": nil, "simulatePayment": nil, // wait for others
 	}

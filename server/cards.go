@@ -158,7 +158,7 @@ func (a *api) ListCards(gc context.Context, r ListCardsRequestObject) (ListCards
 		who, _ := identity(gc)
 		return cardStream{
 			unlimited: unlimited, beginning: ctx,
-			begin: func() (func(), error) { return a.lists.begin(who.TokenID) },
+			begin: func() (func(), error) { return a.lists.begin(who) },
 			each: func(ctx context.Context, f func(*card.Card) error) error {
 				d := discloses(gc)
 				defer func() { a.audit(gc, "listCards", d) }() // also if the list is cut off
@@ -242,8 +242,7 @@ func (s cardStream) VisitListCardsResponse(w http.ResponseWriter) error {
 	ctx, cancel := context.WithCancel(s.unlimited)
 	defer cancel()
 	begun := context.AfterFunc(s.beginning, cancel)
-	control := http.NewResponseController(w)
-	out := bufio.NewWriterSize(w, 32<<10)
+	out := bufio.NewWriterSize(newPacedWriter(w), listBuffer)
 	var one bytes.Buffer
 	encoder := json.NewEncoder(&one)
 	separator := byte('[')
@@ -261,9 +260,6 @@ func (s cardStream) VisitListCardsResponse(w http.ResponseWriter) error {
 		separator = ','
 		if err := encoder.Encode(wireCard(c)); err != nil {
 			return err
-		}
-		if out.Available() < one.Len() { // the buffer is about to be sent: a client that keeps up gets more time
-			_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
 		}
 		_, err := one.WriteTo(out)
 		return err

@@ -120,7 +120,7 @@ func (f *follower) await(longest time.Duration) (bool, error) {
 
 // poll waits for events, and returns what there is after so much time. It returns nothing if the server is ending.
 func (f *follower) poll(w http.ResponseWriter, longest time.Duration) ([]card.Event, bool, error) {
-	end, err := f.waits.begin(f.who.TokenID)
+	end, err := f.waits.begin(f.who)
 	if err != nil {
 		return nil, false, err
 	}
@@ -155,7 +155,7 @@ type eventStream struct {
 // VisitListEventsResponse writes server-sent events. An error before the first byte becomes a problem document; later ones end the stream,
 // after which a client connects again and goes on after the last event that it has seen.
 func (s eventStream) VisitListEventsResponse(w http.ResponseWriter) error {
-	end, err := s.waits.begin(s.who.TokenID)
+	end, err := s.waits.begin(s.who)
 	if err != nil {
 		return err
 	}

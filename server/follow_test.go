@@ -26,8 +26,9 @@ import (
 )
 
 const (
-	waitsPerToken = 16
-	waitsAtOnce   = 500
+	waitsPerToken   = 16
+	waitsPerAccount = 128
+	waitsAtOnce     = 500
 )
 
 // ask sends a request whose answer comes later.
@@ -290,13 +291,21 @@ func TestWait_ThereAreOnlySoMany(t *testing.T) {
 	refused(d.send(t, http.MethodGet, "/api/events?wait=60", token, ""), `"waits-of-token";q=16`, `"waits-of-token";r=0`)
 	refused(d.send(t, http.MethodGet, "/api/events", token, "", "Accept", "text/event-stream"), `"waits-of-token";q=16`, `"waits-of-token";r=0`)
 	d.send(t, http.MethodGet, "/api/events", token, "").want(t, http.StatusOK)
-	for len(open) < waitsAtOnce {
+	for len(open) < waitsAtOnce-1 { // the last place is reserved
 		if len(open)%waitsPerToken == 0 {
+			_, token = d.tokenOf(t, account, 0)
+		}
+		if len(open)%waitsPerAccount == 0 {
+			refused(d.send(t, http.MethodGet, "/api/events?wait=60", token, ""), `"waits-of-account";q=128`, `"waits-of-account";r=0`)
+			account = d.account(t)
 			_, token = d.tokenOf(t, account, 0)
 		}
 		open = append(open, d.open(t, d.web.URL, "", token).begun())
 	}
-	_, token = d.tokenOf(t, account, 0)
+	refused(d.send(t, http.MethodGet, "/api/events?wait=60", token, ""), `"waits";q=500`, `"waits";r=0`)
+	token = d.token(t)
+	open = append(open, d.open(t, d.web.URL, "", token).begun())
+	token = d.token(t)
 	refused(d.send(t, http.MethodGet, "/api/events?wait=60", token, ""), `"waits";q=500`, `"waits";r=0`)
 	need(t, open[0].res.Body.Close())
 	for deadline := time.Now().Add(30 * time.Second); d.send(t, http.MethodGet, "/api/events?wait=1", token, "").status != http.StatusOK; {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/limit"
 )
 
 // A request that finds all places taken waits for one, in a line that is a few times as long as there are places. While nobody has waited for
@@ -28,19 +30,21 @@ const (
 //
 // Of those in line, the first of the account comes next that has the fewest requests at work. In a line that is full, the last of the account
 // that has the most there makes room for one that has fewer. So one account can keep others waiting for no more than the next place.
+//
+// An account that has nothing at work does not even wait for that: no account
+// takes more than its share of the places, and the last one is kept for an
+// account that has none (limit.Shares).
 type gate struct {
-	kind   string
-	places int // at work
+	kind     string
+	places   int // at work
+	working  *limit.Shares
+	patience time.Duration // for a burst
 
 	mu       sync.Mutex
-	taken    int
 	line     []*waiting
-	shares   map[uuid.UUID]share // of the accounts that have requests here
-	standing time.Time           // since when there has been a line
+	inLine   map[uuid.UUID]int // requests in line, by account
+	standing time.Time         // since when there has been a line
 }
-
-// share is how many requests an account has at a gate.
-type share struct{ working, waiting int }
 
 // waiting is a request in line.
 type waiting struct {
@@ -48,17 +52,16 @@ type waiting struct {
 	told    chan bool // whether it is let in
 }
 
-func newGate(kind string, places int) *gate {
-	return &gate{kind: kind, places: places, shares: map[uuid.UUID]share{}}
+// newGate returns a gate. One account takes up to each of its places.
+func newGate(kind string, places, each int) *gate {
+	return &gate{kind: kind, places: places, working: limit.NewShares(places, each), patience: burstPatience, inLine: map[uuid.UUID]int{}}
 }
 
 // enter takes a place for a request of an account, which the caller must give back by leave. It returns false if there was none in time, or if
 // ctx ended before.
 func (g *gate) enter(ctx context.Context, account uuid.UUID) bool {
 	g.mu.Lock()
-	if g.taken < g.places { // then nobody is in line
-		g.taken++
-		g.count(account, share{working: 1})
+	if g.working.Acquire(account) { // then no request in line could have had the place
 		g.mu.Unlock()
 		return true
 	}
@@ -66,15 +69,15 @@ func (g *gate) enter(ctx context.Context, account uuid.UUID) bool {
 		g.mu.Unlock()
 		return false
 	}
-	now, patience := time.Now(), burstPatience
+	now, patience := time.Now(), g.patience
 	if len(g.line) == 0 {
 		g.standing = now
-	} else if now.Sub(g.standing) >= burstPatience {
+	} else if now.Sub(g.standing) >= g.patience {
 		patience = standingPatience
 	}
 	w := &waiting{account, make(chan bool, 1)}
 	g.line = append(g.line, w)
-	g.count(account, share{waiting: 1})
+	g.inLine[account]++
 	g.mu.Unlock()
 	return g.await(ctx, w, patience)
 }
@@ -99,35 +102,34 @@ func (g *gate) await(ctx context.Context, w *waiting, patience time.Duration) bo
 	return false
 }
 
-// leave gives the place of an account back, to the next in line if there is one.
+// leave releases the place of an account. If a request in line may have it, the place is passed on.
 func (g *gate) leave(account uuid.UUID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.count(account, share{working: -1})
-	if len(g.line) == 0 {
-		g.taken--
-		return
-	}
-	next := 0
-	for i, w := range g.line {
-		if g.shares[w.account].working < g.shares[g.line[next].account].working {
-			next = i
+	g.working.Release(account)
+	for len(g.line) > 0 {
+		next := 0
+		for i, w := range g.line {
+			if g.working.Held(w.account) < g.working.Held(g.line[next].account) {
+				next = i
+			}
 		}
+		if !g.working.Acquire(g.line[next].account) {
+			return
+		}
+		g.remove(next).told <- true
 	}
-	w := g.remove(next)
-	g.count(w.account, share{working: 1})
-	w.told <- true
 }
 
 // displace refuses a request in line to make room for one of an account, and reports whether there was one to refuse.
 func (g *gate) displace(account uuid.UUID) bool {
 	last := 0
 	for i, w := range g.line {
-		if g.shares[w.account].waiting >= g.shares[g.line[last].account].waiting {
+		if g.inLine[w.account] >= g.inLine[g.line[last].account] {
 			last = i
 		}
 	}
-	if g.shares[g.line[last].account].waiting <= g.shares[account].waiting+1 {
+	if g.inLine[g.line[last].account] <= g.inLine[account]+1 {
 		return false
 	}
 	g.remove(last).told <- false
@@ -138,15 +140,8 @@ func (g *gate) displace(account uuid.UUID) bool {
 func (g *gate) remove(i int) *waiting {
 	w := g.line[i]
 	g.line = slices.Delete(g.line, i, i+1)
-	g.count(w.account, share{waiting: -1})
-	return w
-}
-
-// count adds to the share of an account.
-func (g *gate) count(account uuid.UUID, more share) {
-	is := g.shares[account]
-	is.working, is.waiting = is.working+more.working, is.waiting+more.waiting
-	if g.shares[account] = is; is == (share{}) {
-		delete(g.shares, account)
+	if g.inLine[w.account]--; g.inLine[w.account] == 0 {
+		delete(g.inLine, w.account)
 	}
+	return w
 }

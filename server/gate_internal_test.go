@@ -24,7 +24,7 @@ type crowd struct {
 }
 
 func newCrowd(t *testing.T, places int) *crowd {
-	return &crowd{t: t, gate: newGate("test", places), refused: map[int]time.Duration{}}
+	return &crowd{t: t, gate: newGate("test", places, places), refused: map[int]time.Duration{}}
 }
 
 // come has a request of somebody's come, and returns when it works, waits or was refused.
@@ -81,8 +81,8 @@ func TestGate_LetsInAsManyAsHavePlacesAndTheOthersInTheirOrder(t *testing.T) {
 		c.gate.leave(loud)
 		c.gate.leave(loud)
 		c.want("the last", 0, 1, 2, 3, 4)
-		if c.gate.taken != 0 || len(c.gate.line) != 0 {
-			t.Errorf("%d places are taken, %d wait", c.gate.taken, len(c.gate.line))
+		if c.gate.working.Taken() != 0 || len(c.gate.line) != 0 {
+			t.Errorf("%d places are taken, %d wait", c.gate.working.Taken(), len(c.gate.line))
 		}
 	})
 }
@@ -107,6 +107,28 @@ func TestGate_AFloodOfOneAccountKeepsOthersWaitingForNoMoreThanAPlace(t *testing
 		c.want("the account that has none at work any more", 0, 1, 20, 2)
 		c.gate.leave(quiet)
 		c.want("likewise", 0, 1, 20, 2, 21)
+	})
+}
+
+func TestGate_ShareUsedUp_OtherAccountsEnterAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, 4)
+		c.gate = newGate("test", 4, 2)
+		for who := range 4 { // 0 and 1 work, 2 and 3 wait
+			c.come(t.Context(), who)
+		}
+		c.want("the share of one account", 0, 1)
+		c.comeOf(t.Context(), quiet, 10)
+		c.comeOf(t.Context(), quiet, 11) // the last place is reserved
+		c.want("the other account", 0, 1, 10)
+		c.comeOf(t.Context(), uuid.UUID{3}, 20)
+		c.want("the reserved place", 0, 1, 10, 20)
+		c.gate.leave(loud)
+		c.want("no account that has none at work waits", 0, 1, 10, 20)
+		c.gate.leave(loud)
+		c.want("the last place is reserved again", 0, 1, 10, 20, 2)
+		c.gate.leave(uuid.UUID{3})
+		c.want("a place that is not reserved", 0, 1, 10, 20, 2, 3)
 	})
 }
 
@@ -177,7 +199,7 @@ func TestGate_WhoHasGoneHoldsNoPlace(t *testing.T) {
 
 // What ends its waiting at the moment at which it is let in has a place, or nobody has.
 func TestGate_NoPlaceIsLost(t *testing.T) {
-	g := newGate("test", 4)
+	g := newGate("test", 4, 4)
 	var all sync.WaitGroup
 	for range 64 {
 		all.Go(func() {
@@ -192,14 +214,14 @@ func TestGate_NoPlaceIsLost(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if g.taken != 0 || len(g.line) != 0 || len(g.shares) != 0 {
-		t.Errorf("%d places are taken, %d wait, of %v", g.taken, len(g.line), g.shares)
+	if g.working.Taken() != 0 || len(g.line) != 0 || len(g.inLine) != 0 {
+		t.Errorf("%d places are taken, %d wait, of %v", g.working.Taken(), len(g.line), g.inLine)
 	}
 }
 
 // BenchmarkGate measures what a lone request pays.
 func BenchmarkGate(b *testing.B) {
-	g := newGate("test", 4)
+	g := newGate("test", 4, 4)
 	b.ReportAllocs()
 	for b.Loop() {
 		if g.enter(b.Context(), loud) {

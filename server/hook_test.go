@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -21,6 +22,14 @@ type hooked struct {
 	beforeInsert  func()
 	beforeCard    func()
 	lastSeqs      func(accounts []uuid.UUID)
+	beforeRecover func()
+}
+
+func (h hooked) SeqBefore(ctx context.Context, account uuid.UUID, since time.Time) (int64, error) {
+	if h.beforeRecover != nil {
+		h.beforeRecover()
+	}
+	return h.Store.SeqBefore(ctx, account, since)
 }
 
 func (h hooked) LastSeqs(ctx context.Context, accounts []uuid.UUID) (map[uuid.UUID]int64, error) {

@@ -7,19 +7,23 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/limit"
 )
 
 // A list without pages may take as long as its client reads. Each keeps a page of cards in memory, so that there may be only so many.
 const (
-	listsPerToken = 4
-	listsAtOnce   = 32 // of all tokens, in this process
+	listsPerToken   = 4
+	listsPerAccount = 8  // of all its tokens
+	listsAtOnce     = 32 // of all accounts, in this process
 )
 
 // A request that waits for events keeps a connection and little else. One statement looks for the events of all of them.
 const (
-	waitsPerToken = 16
-	waitsAtOnce   = 500 // of all tokens, in this process
+	waitsPerToken   = 16
+	waitsPerAccount = 128 // of all its tokens
+	waitsAtOnce     = 500 // of all accounts, in this process
 )
 
 // bound is how much there may be of something, and what a client is told who wants more.
@@ -30,10 +34,10 @@ type bound struct {
 
 // places counts requests that take as long as their client wants. There may be only so many at the same time.
 type places struct {
-	ofToken, ofAll bound
+	ofToken, ofAccount, ofAll bound
 
+	shares  *limit.Shares // of accounts
 	mu      sync.Mutex
-	all     int64
 	byToken map[uuid.UUID]int64
 }
 
@@ -42,6 +46,8 @@ func newLists() *places {
 	return newPlaces(
 		bound{card.Quota{Name: "lists-of-token", Limit: listsPerToken}, fmt.Sprintf(`Your token has %d lists without "limit" being sent, `+
 			`which is as many as it may have. Read one to its end, or read pages with "limit".`, listsPerToken)},
+		bound{card.Quota{Name: "lists-of-account", Limit: listsPerAccount}, fmt.Sprintf(`Your account has %d lists without "limit" being sent, `+
+			`which is as many as it may have. Read one to its end, or read pages with "limit".`, listsPerAccount)},
 		bound{card.Quota{Name: "lists", Limit: listsAtOnce}, `The service is sending as many lists without "limit" as it can. ` +
 			`Try again in a few seconds, or read pages with "limit".`})
 }
@@ -51,35 +57,39 @@ func newWaits() *places {
 	return newPlaces(
 		bound{card.Quota{Name: "waits-of-token", Limit: waitsPerToken}, fmt.Sprintf(`Your token has %d requests that wait for events, `+
 			`which is as many as it may have. Wait for the events of all cards with one of them, or ask without "wait".`, waitsPerToken)},
+		bound{card.Quota{Name: "waits-of-account", Limit: waitsPerAccount}, fmt.Sprintf(`Your account has %d requests that wait for events, `+
+			`which is as many as it may have. Wait for the events of all cards with one of them, or ask without "wait".`, waitsPerAccount)},
 		bound{card.Quota{Name: "waits", Limit: waitsAtOnce}, `As many requests wait for events as the service allows. ` +
 			`Try again in a few seconds, or ask without "wait".`})
 }
 
-func newPlaces(ofToken, ofAll bound) *places {
-	return &places{ofToken: ofToken, ofAll: ofAll, byToken: map[uuid.UUID]int64{}}
+func newPlaces(ofToken, ofAccount, ofAll bound) *places {
+	return &places{ofToken: ofToken, ofAccount: ofAccount, ofAll: ofAll,
+		shares: limit.NewShares(int(ofAll.Limit), int(ofAccount.Limit)), byToken: map[uuid.UUID]int64{}}
 }
 
 // begin takes a place, which the caller must give back by end. The error is card.ErrQuotaExceeded if there is none.
-func (p *places) begin(token uuid.UUID) (end func(), err error) {
+func (p *places) begin(who account.Identity) (end func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.byToken[token] == p.ofToken.Limit:
+	case p.byToken[who.TokenID] == p.ofToken.Limit:
 		return nil, noPlace(p.ofToken)
-	case p.all == p.ofAll.Limit:
+	case p.shares.UsedUp(who.AccountID):
+		return nil, noPlace(p.ofAccount)
+	case !p.shares.Acquire(who.AccountID):
 		return nil, noPlace(p.ofAll)
 	}
-	p.all++
-	p.byToken[token]++
-	return func() { p.end(token) }, nil
+	p.byToken[who.TokenID]++
+	return func() { p.end(who) }, nil
 }
 
-func (p *places) end(token uuid.UUID) {
+func (p *places) end(who account.Identity) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.all--
-	if p.byToken[token]--; p.byToken[token] == 0 {
-		delete(p.byToken, token)
+	p.shares.Release(who.AccountID)
+	if p.byToken[who.TokenID]--; p.byToken[who.TokenID] == 0 {
+		delete(p.byToken, who.TokenID)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,18 +15,21 @@ import (
 )
 
 const (
-	listsPerToken = 4
-	listsAtOnce   = 32
+	listsPerToken   = 4
+	listsPerAccount = 8
+	listsAtOnce     = 32
 )
 
 // crowd inserts n cards into the account of a token, which are more than the buffers of a connection hold.
 func (d *deployment) crowd(t testing.TB, token string, n int) {
 	t.Helper()
-	many(t, d, token)
+	made := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).want(t, http.StatusCreated)
+	template := strings.TrimPrefix(made.header.Get("Location"), "/api/cards/")
 	_, err := rig.OpenSQL(t, d.database).Exec(`INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at,
-		rate_source, expires_at, confirmations_required) WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1)
+		rate_source, expires_at, confirmations_required)
+		WITH RECURSIVE n (i) AS (SELECT (SELECT COUNT(*) FROM cards) UNION ALL SELECT i + 1 FROM n LIMIT $1)
 		SELECT printf('019aa1c9-f868-7cef-8e4e-%012x', i), account_id, created_at, usd_cents, currency, amount,
-		printf('%095d', i), rate, rate_at, rate_source, expires_at, confirmations_required FROM n, cards WHERE uuid NOT LIKE '019aa1c9-%'`, n)
+		printf('%095d', i), rate, rate_at, rate_source, expires_at, confirmations_required FROM n, cards WHERE uuid = $2`, n, template)
 	need(t, err)
 }
 
@@ -71,45 +75,57 @@ func (d *deployment) eventually(t testing.TB, address, token string) reader {
 	}
 }
 
-// Readers that don't read keep a page each in memory, and a few of them only. They are in nobody's way.
-func TestListCards_SlowReadersAreFew(t *testing.T) {
+// A reader that reads nothing keeps a page in memory. Their number is limited for a token, an account and in all, and the last place is kept
+// for an account that has none.
+func TestListCards_SlowReaders_AreLimited(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: reads a long list slowly, for fifty readers")
 	}
 	d := deploy(t, setup{}) // alone, because memory is measured
-	account := d.account(t)
-	tokens := make([]string, 50)
-	for i := range tokens {
-		_, tokens[i] = d.tokenOf(t, account, 0)
-	}
-	d.crowd(t, tokens[0], 5_000)
 	l := listen(t, unbent)
 	l.sendBuffer = 16 << 10
 	serveOn(t, l, d.handler)
 	address := l.Addr().String()
 	before := heap()
 	var reading []reader
-	for i, token := range tokens {
-		for range listsPerToken {
-			r := d.slowly(t, address, token, "")
-			if len(reading) < listsAtOnce {
-				equal(t, "status", r.answer.StatusCode, http.StatusOK)
-				reading = append(reading, r)
-				continue
-			}
-			r.refused(t, `"lists";q=32`, `"lists";r=0`)
+	read := func(token string) {
+		t.Helper()
+		r := d.slowly(t, address, token, "")
+		equal(t, "status", r.answer.StatusCode, http.StatusOK)
+		reading = append(reading, r)
+	}
+	var token string
+	for len(reading) < listsAtOnce-1 {
+		owner, tokens := d.account(t), [3]string{}
+		for i := range tokens {
+			_, tokens[i] = d.tokenOf(t, owner, 0)
 		}
-		if i == 0 {
-			d.slowly(t, address, token, "").refused(t, `"lists-of-token";q=4`, `"lists-of-token";r=0`)
-			d.slowly(t, address, token, "?status=generated").refused(t, `"lists-of-token";q=4`, `"lists-of-token";r=0`)
+		token = tokens[0]
+		d.crowd(t, token, 5_000)
+		for range min(listsPerToken, listsAtOnce-1-len(reading)) {
+			read(tokens[0])
+		}
+		d.slowly(t, address, tokens[0], "").refused(t, `"lists-of-token";q=4`, `"lists-of-token";r=0`)
+		d.slowly(t, address, tokens[0], "?status=generated").refused(t, `"lists-of-token";q=4`, `"lists-of-token";r=0`)
+		for range min(listsPerAccount-listsPerToken, listsAtOnce-1-len(reading)) {
+			read(tokens[1])
+		}
+		if len(reading) < listsAtOnce-1 {
+			d.slowly(t, address, tokens[2], "").refused(t, `"lists-of-account";q=8`, `"lists-of-account";r=0`)
+		} else {
+			d.slowly(t, address, tokens[2], "").refused(t, `"lists";q=32`, `"lists";r=0`) // the last place is reserved
 		}
 	}
+	late, later := d.token(t), d.token(t)
+	d.crowd(t, late, 5_000)
+	read(late)
+	d.slowly(t, address, later, "").refused(t, `"lists";q=32`, `"lists";r=0`)
 	if grown := heap() - before; grown > 24<<20 {
 		t.Errorf("memory grew by %d MiB", grown>>20)
 	}
 	started := time.Now()
-	d.send(t, http.MethodPost, "/api/cards", tokens[0], orderBody("50")).want(t, http.StatusCreated)
-	d.send(t, http.MethodGet, "/api/cards?limit=1000", tokens[0], "").want(t, http.StatusOK) // pages are not limited
+	d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).want(t, http.StatusCreated)
+	d.send(t, http.MethodGet, "/api/cards?limit=1000", token, "").want(t, http.StatusOK) // pages are not limited
 	if took := time.Since(started); took > 8*time.Second {
 		t.Errorf("creating a card and reading a page took %s", took)
 	}
@@ -117,7 +133,7 @@ func TestListCards_SlowReadersAreFew(t *testing.T) {
 		need(t, r.conn.Close())
 	}
 	for range listsPerToken {
-		d.eventually(t, address, tokens[0])
+		d.eventually(t, address, token)
 	}
 }
 

@@ -14,7 +14,7 @@ type Meter interface {
 	End(operation string, status int, took time.Duration)
 	// Refuse is called when a limit refuses a request: token, account, create or address.
 	Refuse(limit string)
-	// Shed is called when a request is refused because too many of its kind are under way: create, read, manage or authenticate.
+	// Shed is called when a request is refused because too many of its kind are under way: create, read, manage, bulk or authenticate.
 	Shed(kind string)
 }
 

@@ -105,17 +105,19 @@ func TestOverload_RequestsBeyondThePlacesOfTheirKindAreRefusedAndOthersServed(t 
 			d := deploy(t, setup{pool: 2 * places, meter: m, wrap: func(s *store.Store) hooked {
 				return hooked{Store: s, beforeInsert: creating.pass, beforeCard: reading.pass}
 			}})
-			token := d.token(t)
+			token, other, third := d.token(t), d.token(t), d.token(t)
 			path, body := "/api/cards", orderBody("50")
 			dam := creating
 			if kind == "read" {
 				path, body, dam = "/api/cards/"+missing, "", reading
 				tt.status = http.StatusNotFound
 			}
-			ask := func(int) answer { return d.serve(t, tt.method, path, token, body) }
+			ask := func(i int) answer { return d.serve(t, tt.method, path, []string{token, other}[i%2], body) }
 			open := dam.shut(t)
-			held := atOnce(places, ask)
-			dam.await(places)
+			held := atOnce(places-1, ask)
+			dam.await(places - 1)
+			last := atOnce(1, func(int) answer { return d.serve(t, tt.method, path, third, body) })
+			dam.await(1) // the reserved place
 			for _, a := range atOnce(more, ask)() {
 				a.shed(t)
 			}
@@ -143,7 +145,7 @@ func TestOverload_RequestsBeyondThePlacesOfTheirKindAreRefusedAndOthersServed(t 
 			}
 			d.serve(t, http.MethodDelete, "/api/webhooks/"+missing, token, "").want(t, http.StatusNotFound)
 			open()
-			for _, a := range held() {
+			for _, a := range append(held(), last()...) {
 				a.want(t, tt.status)
 			}
 			ask(0).want(t, tt.status)

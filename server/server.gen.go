@@ -1060,6 +1060,9 @@ type WebhookID = openapi_types.UUID
 // BodyTooLarge An error, in the form that RFC 9457 defines.
 type BodyTooLarge = Problem
 
+// BulkInProgress An error, in the form that RFC 9457 defines.
+type BulkInProgress = Problem
+
 // Forbidden An error, in the form that RFC 9457 defines.
 type Forbidden = Problem
 
@@ -2217,6 +2220,18 @@ type BodyTooLargeApplicationProblemPlusJSONResponse struct {
 	Body Problem
 
 	Headers BodyTooLargeResponseHeaders
+}
+
+type BulkInProgressResponseHeaders struct {
+	RateLimit       *string
+	RateLimitPolicy *string
+	RetryAfter      *int32
+	XRequestID      *string
+}
+type BulkInProgressApplicationProblemPlusJSONResponse struct {
+	Body Problem
+
+	Headers BulkInProgressResponseHeaders
 }
 
 type ForbiddenResponseHeaders struct {
@@ -5246,7 +5261,7 @@ func (response DeleteWebhook422ApplicationProblemPlusJSONResponse) VisitDeleteWe
 }
 
 type DeleteWebhook429ApplicationProblemPlusJSONResponse struct {
-	RateLimitedApplicationProblemPlusJSONResponse
+	BulkInProgressApplicationProblemPlusJSONResponse
 }
 
 func (response DeleteWebhook429ApplicationProblemPlusJSONResponse) VisitDeleteWebhookResponse(w http.ResponseWriter) error {
@@ -6456,7 +6471,7 @@ func (response RecoverWebhook422ApplicationProblemPlusJSONResponse) VisitRecover
 }
 
 type RecoverWebhook429ApplicationProblemPlusJSONResponse struct {
-	RateLimitedApplicationProblemPlusJSONResponse
+	BulkInProgressApplicationProblemPlusJSONResponse
 }
 
 func (response RecoverWebhook429ApplicationProblemPlusJSONResponse) VisitRecoverWebhookResponse(w http.ResponseWriter) error {

@@ -81,7 +81,7 @@ func (m *Metrics) addRequests() {
 	for _, kind := range []string{"token", "account", "create", "address"} {
 		m.refused.WithLabelValues(kind)
 	}
-	m.shed = m.counter("cardmint_requests_shed_total", "Requests that were refused before they were begun, because too many of their kind were under way: create, read, manage or authenticate.", "kind")
+	m.shed = m.counter("cardmint_requests_shed_total", "Requests that were refused before they were begun, because too many of their kind were under way: create, read, manage, bulk or authenticate.", "kind")
 	for _, kind := range []string{"create", "read", "manage", "authenticate"} {
 		m.shed.WithLabelValues(kind)
 	}

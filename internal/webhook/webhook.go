@@ -1,18 +1,18 @@
 // Package webhook tells clients what happened to their cards: webhooks, the deliveries of events to them, and the same events as a feed.
 //
-// It may import packages card, outbound, failpoint and trace. Each delivery is a row that is committed together with its event. An attempt
+// It may import packages card, limit, outbound, failpoint and trace. Each delivery is a row that is committed together with its event. An attempt
 // that a crash interrupts is repeated when the claim of the dead process expires. So every event arrives at least once, and perhaps more often.
 package webhook
 
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/limit"
 	"github.com/cardmint/cardmint/internal/trace"
 )
 
@@ -53,8 +53,9 @@ type Request struct {
 }
 
 const (
-	maxWebhooks    = 16 // per account
-	examplesAtOnce = 2  // examples that TestWebhook sends at the same time, per account
+	maxWebhooks        = 16  // per account
+	examplesAtOnce     = 128 // examples that TestWebhook sends at the same time
+	examplesPerAccount = 2
 )
 
 // Config configures webhooks and their sender.
@@ -106,7 +107,7 @@ type Service struct {
 	poster  Poster
 	wake    func()
 	cfg     Config
-	testing *examples
+	testing *limit.Shares
 	waiting *waiters
 	once    *Once // nil unless the request has an idempotency key
 }
@@ -117,7 +118,7 @@ func New(store Store, vault Vault, poster Poster, wake func(), cfg Config) (*Ser
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Service{store: store, vault: vault, poster: poster, wake: wake, cfg: cfg, testing: &examples{}, waiting: &waiters{}}, nil
+	return &Service{store: store, vault: vault, poster: poster, wake: wake, cfg: cfg, testing: limit.NewShares(examplesAtOnce, examplesPerAccount), waiting: &waiters{}}, nil
 }
 
 var errNoPoster = errors.New("this process sends to no webhooks")
@@ -289,8 +290,8 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, account, id uuid.UUID
 	return w, secret, nil
 }
 
-// TestWebhook sends an example event to a webhook, and returns the attempt. The error is card.ErrUnavailable while examplesAtOnce of the
-// account's examples are being sent.
+// TestWebhook sends an example event to a webhook, and returns the attempt. The error is card.ErrUnavailable while too many examples
+// are being sent.
 func (s *Service) TestWebhook(ctx context.Context, account, id uuid.UUID, kind card.EventType) (Attempt, error) {
 	if s.poster == nil {
 		return Attempt{}, card.ErrUnavailable.Because(errNoPoster)
@@ -307,37 +308,10 @@ func (s *Service) TestWebhook(ctx context.Context, account, id uuid.UUID, kind c
 	if err != nil {
 		return Attempt{}, err
 	}
-	if !s.testing.begin(account) {
-		return Attempt{}, card.ErrUnavailable.Saying("Other examples of your account are being sent. Try again when they have been answered.")
+	if !s.testing.Acquire(account) {
+		return Attempt{}, card.ErrUnavailable.Saying("Other examples are being sent. Try again when they have been answered.")
 	}
-	defer s.testing.end(account)
+	defer s.testing.Release(account)
 	reply = s.poster.Post(ctx, w.URL, secrets, card.ExampleEvent(uuid.Must(uuid.NewV7()), account, uuid.Must(uuid.NewV7()), kind))
 	return reply, s.keepFirst(ctx, &reply)
-}
-
-// examples counts the examples that are being sent, by account.
-type examples struct {
-	mu      sync.Mutex
-	sending map[uuid.UUID]int
-}
-
-func (e *examples) begin(account uuid.UUID) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.sending[account] == examplesAtOnce {
-		return false
-	}
-	if e.sending == nil {
-		e.sending = map[uuid.UUID]int{}
-	}
-	e.sending[account]++
-	return true
-}
-
-func (e *examples) end(account uuid.UUID) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.sending[account]--; e.sending[account] == 0 {
-		delete(e.sending, account)
-	}
 }

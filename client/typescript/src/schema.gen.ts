@@ -16,7 +16,8 @@ export interface paths {
          * @description Lists the account's cards, newest first. Without `limit`, the service streams the whole list as one array.
          *     With `limit`, it sends one page; the `Link` header leads to the next one as long as there is one.
          *     The list has the cards that fulfil every condition in the query. A page can be shorter than `limit` if its cards have much `metadata`.
-         *     A token may have four lists without `limit` sent at the same time. The service cuts off a client that stops reading.
+         *     A token may have four lists without `limit` sent at the same time, and an account eight. The service cuts off a client that stops
+         *     reading, or that reads less than 16 KiB per second on average for half a minute.
          */
         get: operations["listCards"];
         put?: never;
@@ -236,6 +237,8 @@ export interface paths {
          * Delete a webhook
          * @description Deletes a webhook and its deliveries. The service sends nothing more to it. Requests that are under way, or about to be sent within a
          *     quarter second, may still arrive.
+         *
+         *     An account runs one `deleteWebhook` or `recoverWebhook` at a time. Others wait for a few seconds, and are then refused with `429`.
          */
         delete: operations["deleteWebhook"];
         options?: never;
@@ -358,6 +361,9 @@ export interface paths {
          *
          *     The service does not send events that the webhook's `types` leave out, or events about this webhook itself. It goes back as far as
          *     deliveries are kept. You must enable a disabled webhook first.
+         *
+         *     An account runs one `recoverWebhook` or `deleteWebhook` at a time. Others wait for a few seconds, and are then refused with `429`. If the
+         *     request fails, repeat it: it continues with the events that are left.
          */
         post: operations["recoverWebhook"];
         delete?: never;
@@ -1537,8 +1543,8 @@ export interface components {
         };
         /**
          * @description A limit is reached. Try again after `Retry-After` seconds.
-         *     - `quota_exceeded`: too many lists without `limit` are being sent at the same time, to this token or to all clients. Or read pages: send
-         *       `limit`.
+         *     - `quota_exceeded`: too many lists without `limit` are being sent at the same time, to this token, this account or all
+         *       clients. Or read pages: send `limit`.
          *     - `rate_limited`: the token or the account has sent too many requests, or the address too many without a valid token.
          */
         TooManyLists: {
@@ -1565,7 +1571,35 @@ export interface components {
         };
         /**
          * @description A limit is reached. Try again after `Retry-After` seconds.
-         *     - `quota_exceeded`: too many requests wait for events at the same time, of this token or of all clients. Or ask without `wait`.
+         *     - `quota_exceeded`: the account already deletes a webhook or recovers its events.
+         *     - `rate_limited`: the token or the account has sent too many requests, or the address too many without a valid token.
+         */
+        BulkInProgress: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Retry-After": components["headers"]["Retry-After"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "https://github.com/cardmint/cardmint/blob/main/README.md#quota_exceeded",
+                 *       "title": "Quota exceeded",
+                 *       "status": 429,
+                 *       "code": "quota_exceeded",
+                 *       "detail": "Your account already deletes a webhook or recovers its events. Only one such request runs at a time. Try again in a few seconds.",
+                 *       "request_id": "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /**
+         * @description A limit is reached. Try again after `Retry-After` seconds.
+         *     - `quota_exceeded`: too many requests wait for events at the same time, of this token, this account or all clients. Or ask
+         *       without `wait`.
          *     - `rate_limited`: the token or the account has sent too many requests, or the address too many without a valid token.
          */
         TooManyWaits: {
@@ -1695,14 +1729,14 @@ export interface components {
         /**
          * @description How each limit stands that applies to the request (draft-ietf-httpapi-ratelimit-headers-10): `r` requests may follow at once, and after
          *     `t` seconds there are more. See "Limits". A limit of another kind that was reached comes first: for `open-usd`, `r` is in US dollars;
-         *     for `lists` and `lists-of-token`, it is lists that may be sent at the same time. Absent if no limit applies, or the request was not
+         *     for `lists`, `lists-of-account` and `lists-of-token`, it is lists that may be sent at the same time. Absent if no limit applies, or the request was not
          *     authenticated.
          * @example "token";r=998;t=1, "account";r=1990;t=1
          */
         RateLimit: string;
         /**
-         * @description What these limits allow: `q` requests in `w` seconds. For `open-usd`, `q` is in US dollars; for `lists` and `lists-of-token`, it is
-         *     lists that may be sent at the same time.
+         * @description What these limits allow: `q` requests in `w` seconds. For `open-usd`, `q` is in US dollars; for `lists`, `lists-of-account` and
+         *     `lists-of-token`, it is lists that may be sent at the same time.
          * @example "token";q=1000;w=10, "account";q=2000;w=10
          */
         "RateLimit-Policy": string;
@@ -2269,7 +2303,7 @@ export interface operations {
             403: components["responses"]["InsufficientScope"];
             404: components["responses"]["NotFound"];
             422: components["responses"]["InvalidRequest"];
-            429: components["responses"]["RateLimited"];
+            429: components["responses"]["BulkInProgress"];
             500: components["responses"]["InternalError"];
             503: components["responses"]["Unavailable"];
         };
@@ -2556,7 +2590,7 @@ export interface operations {
             403: components["responses"]["InsufficientScope"];
             404: components["responses"]["NotFound"];
             422: components["responses"]["InvalidRequest"];
-            429: components["responses"]["RateLimited"];
+            429: components["responses"]["BulkInProgress"];
             500: components["responses"]["InternalError"];
             503: components["responses"]["Unavailable"];
         };
