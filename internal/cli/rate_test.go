@@ -36,7 +36,7 @@ func coingecko(t *testing.T, usd *atomic.Value) string {
 func kraken(t *testing.T, usd *atomic.Value) string {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"error":[],"result":{"XXMRZUSD":{"c":["%s","0.5"]}}}`, usd.Load())
+		fmt.Fprintf(w, `{"error":[],"result":{"XXMRZUSD":[["%s","0.5",%d.5,"b","m","",1]],"last":"1"}}`, usd.Load(), time.Now().Unix())
 	}))
 	t.Cleanup(web.Close)
 	return web.URL

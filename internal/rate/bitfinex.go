@@ -3,69 +3,47 @@ package rate
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"time"
 )
 
-// bitfinex quotes the price of the last trade. Each market is a row of numbers without a time. Unknown markets are left out.
-// Source: https://docs.bitfinex.com/reference/rest-public-tickers.
+// bitfinex quotes the price and time of the last trade, with one request per market. Its tickers have no time, so that they can't show that
+// trading has stopped.
+// Source: https://docs.bitfinex.com/reference/rest-public-trades.
 type bitfinex struct{ site }
 
 func newBitfinex(s site) Source { return bitfinex{s} }
 
 // Fetch implements Source.
 func (b bitfinex) Fetch(ctx context.Context, coins []string) (map[string]Quote, error) {
-	symbols := b.list(coins)
-	if symbols == "" { // an empty list would mean all
-		return nil, nil
-	}
-	answer, err := b.get(ctx, "/v2/tickers?symbols="+symbols)
-	if err != nil {
-		return nil, err
-	}
-	at, err := answer.time()
-	if err != nil {
-		return nil, err
-	}
-	quote, err := readBitfinex(answer.body, at)
-	if err != nil {
-		return nil, err
-	}
-	return b.each(coins, quote), nil
+	return b.each(coins, func(symbol string) Quote {
+		answer, err := b.get(ctx, "/v2/trades/"+symbol+"/hist?limit=1&sort=-1")
+		if err != nil {
+			return Quote{Err: err}
+		}
+		return readBitfinex(answer.body)
+	}), nil
 }
 
-func readBitfinex(body []byte, at time.Time) (func(symbol string) Quote, error) {
-	// A trading pair's row: SYMBOL, BID, BID_SIZE, ASK, ASK_SIZE, DAILY_CHANGE, DAILY_CHANGE_RELATIVE, LAST_PRICE, VOLUME, HIGH, LOW.
+func readBitfinex(body []byte) Quote {
+	// A trade's row: ID, time in milliseconds, AMOUNT, PRICE. An error is ["error", number, message].
 	const (
-		symbolAt = 0
-		lastAt   = 7
-		fields   = 11
+		timeAt  = 1
+		priceAt = 3
+		fields  = 4
 	)
-	var answer []json.RawMessage
-	if json.Unmarshal(body, &answer) != nil {
-		return nil, errUndocumented
+	var trades [][]text
+	switch {
+	case json.Unmarshal(body, &trades) != nil:
+		return Quote{Err: errUndocumented}
+	case len(trades) == 0:
+		return Quote{Err: errNoQuote}
+	case len(trades[0]) < fields:
+		return Quote{Err: errUndocumented}
 	}
-	quotes := map[string]Quote{}
-	for _, raw := range answer {
-		var row []text
-		if json.Unmarshal(raw, &row) != nil || len(row) == 0 {
-			return nil, errUndocumented // also an error: ["error", number, message]
-		}
-		symbol := string(row[symbolAt])
-		_, twice := quotes[symbol]
-		switch {
-		case twice:
-			quotes[symbol] = Quote{Err: errTwoQuotes}
-		case len(row) < fields:
-			quotes[symbol] = Quote{Err: errUndocumented}
-		default:
-			quotes[symbol] = newQuote(row[lastAt], at)
-		}
+	ms, err := strconv.ParseInt(string(trades[0][timeAt]), 10, 64)
+	if err != nil {
+		return Quote{Err: errNoTime}
 	}
-	return func(symbol string) Quote {
-		quote, there := quotes[symbol]
-		if !there {
-			return Quote{Err: errNoQuote}
-		}
-		return quote
-	}, nil
+	return newQuote(trades[0][priceAt], time.UnixMilli(ms))
 }

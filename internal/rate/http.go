@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 )
 
@@ -80,21 +79,4 @@ func plain(ctx context.Context, err error) error {
 		return wrapped.Err
 	}
 	return err
-}
-
-// time returns when the response was generated: its Date minus its Age, so that an old response from a cache is recognised as old.
-// RFC 9111 section 4.2.3 takes the greater of two ages, and needs a local clock for that. This is their sum, which errs on the older side.
-func (a answer) time() (time.Time, error) {
-	at, err := http.ParseTime(a.header.Get("Date"))
-	if err != nil {
-		return time.Time{}, errors.New("answer has no Date, so it may be any age")
-	}
-	if age := a.header.Get("Age"); age != "" {
-		seconds, err := strconv.ParseUint(age, 10, 31) // the range in RFC 9111 section 1.2.2
-		if err != nil {
-			return time.Time{}, errors.New("answer's Age is not a number of seconds")
-		}
-		at = at.Add(-time.Duration(seconds) * time.Second)
-	}
-	return at, nil
 }

@@ -5,62 +5,65 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
 
-// kraken quotes the price of the last trade. The response body has no time. One request asks for all pairs, because the public limit is
-// one request per second. A pair that Kraken does not know fails them all.
-// Source: https://docs.kraken.com/api-reference/market-data/get-ticker-information.
+// kraken quotes the price and time of the last trade, with one request per market. Its tickers have no time, so that they can't show that
+// trading has stopped.
+// Source: https://docs.kraken.com/api-reference/market-data/get-recent-trades.
 type kraken struct{ site }
 
 func newKraken(s site) Source { return kraken{s} }
 
 // Fetch implements Source.
 func (k kraken) Fetch(ctx context.Context, coins []string) (map[string]Quote, error) {
-	pairs := k.list(coins)
-	if pairs == "" { // an empty list would mean all
-		return nil, nil
-	}
-	answer, err := k.get(ctx, "/0/public/Ticker?pair="+pairs)
-	if err != nil {
-		return nil, err
-	}
-	at, err := answer.time()
-	if err != nil {
-		return nil, err
-	}
-	quote, err := readKraken(answer.body, at)
-	if err != nil {
-		return nil, err
-	}
-	return k.each(coins, quote), nil
+	return k.each(coins, func(pair string) Quote {
+		answer, err := k.get(ctx, "/0/public/Trades?count=1&pair="+pair)
+		if err != nil {
+			return Quote{Err: err}
+		}
+		return readKraken(answer.body, pair)
+	}), nil
 }
 
-func readKraken(body []byte, at time.Time) (func(pair string) Quote, error) {
+func readKraken(body []byte, pair string) Quote {
+	// A trade's row: price, volume, time in seconds with decimals, and more. The newest is the last.
+	const (
+		priceAt = 0
+		timeAt  = 2
+	)
 	var answer struct {
 		Error  []string                   `json:"error"`
 		Result map[string]json.RawMessage `json:"result"`
 	}
 	if json.Unmarshal(body, &answer) != nil {
-		return nil, errUndocumented
+		return Quote{Err: errUndocumented}
 	}
 	if len(answer.Error) > 0 {
-		return nil, krakenError(answer.Error[0])
+		return Quote{Err: krakenError(answer.Error[0])}
 	}
-	return func(pair string) Quote {
-		var ticker struct {
-			Closed []text `json:"c"` // price and volume of the last trade
-		}
-		raw, there := answer.Result[pair]
-		switch {
-		case !there:
-			return Quote{Err: errNoQuote}
-		case json.Unmarshal(raw, &ticker) != nil || len(ticker.Closed) == 0:
-			return Quote{Err: errUndocumented}
-		}
-		return newQuote(ticker.Closed[0], at)
-	}, nil
+	var trades [][]text
+	raw, there := answer.Result[pair]
+	switch {
+	case !there:
+		return Quote{Err: errNoQuote}
+	case json.Unmarshal(raw, &trades) != nil:
+		return Quote{Err: errUndocumented}
+	case len(trades) == 0:
+		return Quote{Err: errNoQuote}
+	}
+	newest := trades[len(trades)-1]
+	if len(newest) <= timeAt {
+		return Quote{Err: errUndocumented}
+	}
+	whole, _, _ := strings.Cut(string(newest[timeAt]), ".")
+	seconds, err := strconv.ParseInt(whole, 10, 64)
+	if err != nil {
+		return Quote{Err: errNoTime}
+	}
+	return newQuote(newest[priceAt], time.Unix(seconds, 0))
 }
 
 // krakenError returns an error that names a code such as "EQuery:Unknown asset pair". It does not quote anything else.

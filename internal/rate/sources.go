@@ -39,7 +39,6 @@ var (
 	errImplausible  = errors.New("quote is not a plain number of " + believed)
 	errNoQuote      = errors.New("answer has no quote for it")
 	errNoTime       = errors.New("quote has no time")
-	errTwoQuotes    = errors.New("answer has several quotes for it")
 	errUndocumented = errors.New("answer is not what the source documents")
 )
 

@@ -30,10 +30,10 @@ func TestSources_ReadWhatIsDocumented(t *testing.T) {
 		body, want string
 		asked      []string
 	}{
-		"kraken": {rate.KrakenAnswer, "monero=152.52@12:00:00, bitcoin=90000@12:00:00, litecoin=83.65@12:00:00",
-			[]string{"/0/public/Ticker?pair=XXMRZUSD,XXBTZUSD,XLTCZUSD"}},
-		"bitfinex": {rate.BitfinexAnswer, "monero=152.4@12:00:00, bitcoin=90005@12:00:00, litecoin=83.614@12:00:00",
-			[]string{"/v2/tickers?symbols=tXMRUSD,tBTCUSD,tLTCUSD"}},
+		"kraken": {rate.KrakenAnswer, "monero=152.52@11:59:58, bitcoin=90000@11:59:59, litecoin=83.65@11:59:50",
+			[]string{"/0/public/Trades?count=1&pair=XXMRZUSD", "/0/public/Trades?count=1&pair=XXBTZUSD", "/0/public/Trades?count=1&pair=XLTCZUSD"}},
+		"bitfinex": {rate.BitfinexAnswer, "monero=152.4@11:59:57, bitcoin=152.4@11:59:57, litecoin=152.4@11:59:57",
+			[]string{"/v2/trades/tXMRUSD/hist?limit=1&sort=-1", "/v2/trades/tBTCUSD/hist?limit=1&sort=-1", "/v2/trades/tLTCUSD/hist?limit=1&sort=-1"}},
 		"coingecko": {rate.CoinGeckoAnswer, "monero=152.60123456@12:00:00, bitcoin=90001@11:59:50, litecoin=83.6@11:59:40",
 			[]string{"/api/v3/simple/price?vs_currencies=usd&include_last_updated_at=true&precision=full&ids=monero,bitcoin,litecoin"}},
 		"coinbase": {rate.CoinbaseAnswer, "monero absent, bitcoin=90001.11@11:59:57, litecoin=90001.11@11:59:57",
@@ -65,13 +65,11 @@ func TestSources_WithoutAMarketNothingIsAsked(t *testing.T) {
 func TestSources_OneBadValueSpoilsItsOwnQuoteOnly(t *testing.T) {
 	const implausible = "quote is not a plain number of 0.01 to 100000000 US dollars"
 	good := map[string]string{
-		"kraken":    `{"error":[],"result":{"XXMRZUSD":{"c":["152.52","0.1"]},"XXBTZUSD":%s}}`,
-		"bitfinex":  `[["tXMRUSD",152.3,1,152.5,1,1,0.1,152.52,1,1,1],%s]`,
+		"kraken":    `{"error":[],"result":{"XXMRZUSD":[["152.52","0.1",1795176000,"b","m","",1]],"XXBTZUSD":%s}}`,
 		"coingecko": `{"bitcoin":%s,"monero":{"usd":152.52,"last_updated_at":1795176000}}`,
 	}
 	forms := map[string]string{ // of a price that is put in
-		"kraken":    `{"c":[%s,"0.1"]}`,
-		"bitfinex":  `["tBTCUSD",1,1,1,1,1,1,%s,1,1,1]`,
+		"kraken":    `[[%s,"0.1",1795176000.123,"b","m","",1]]`,
 		"coingecko": `{"usd":%s,"last_updated_at":1795176000}`,
 	}
 	check := func(name, part, want string) {
@@ -96,15 +94,17 @@ func TestSources_OneBadValueSpoilsItsOwnQuoteOnly(t *testing.T) {
 		}
 	}
 	const undocumented = ": answer is not what the source documents"
-	check("kraken", `null`, undocumented)
-	check("kraken", `{"c":[]}`, undocumented)
-	check("kraken", `{"c":null}`, undocumented)
-	check("kraken", `{"c":"90000"}`, undocumented)
-	check("kraken", `[]`, undocumented)
-	check("bitfinex", `["tBTCUSD",1,1]`, undocumented)
-	check("bitfinex", `["tBTCUSD"]`, undocumented)
-	check("bitfinex", `["tETHUSD",1,1,1,1,1,1,1,1,1,1]`, ": answer has no quote for it")
-	check("bitfinex", `["tBTCUSD",1,1,1,1,1,1,90000,1,1,1],["tBTCUSD",1,1,1,1,1,1,90000,1,1,1]`, ": answer has several quotes for it")
+	const traded = `["90000","0.1",1795176000,"b","m","",1]`
+	check("kraken", `null`, ": answer has no quote for it")
+	check("kraken", `[]`, ": answer has no quote for it")
+	check("kraken", `{}`, undocumented)
+	check("kraken", `"90000"`, undocumented)
+	check("kraken", `["90000","0.1",1795176000]`, undocumented)
+	check("kraken", `[["90000","0.1"]]`, undocumented)
+	check("kraken", `[["90000","0.1",null]]`, ": quote has no time")
+	check("kraken", `[["90000","0.1","now"]]`, ": quote has no time")
+	check("kraken", `[["90000","0.1",1e30]]`, ": quote has no time")
+	check("kraken", `[["80000","0.1",1795175000,"b","m","",1],`+traded+`]`, "=90000@12:00:00") // the newest is the last
 	check("coingecko", `null`, ": quote has no time")
 	check("coingecko", `{}`, ": quote has no time")
 	check("coingecko", `{"usd":90000}`, ": quote has no time")
@@ -116,7 +116,7 @@ func TestSources_OneBadValueSpoilsItsOwnQuoteOnly(t *testing.T) {
 
 func TestSources_AMarketThatIsGoneIsNamed(t *testing.T) {
 	for name, body := range map[string]string{
-		"kraken": `{"error":[],"result":{"XXBTZUSD":{"c":["90000","1"]}}}`, "bitfinex": `[]`, "coingecko": `{}`,
+		"kraken": `{"error":[],"result":{"XXBTZUSD":[["90000","1",1795176000]]}}`, "bitfinex": `[]`, "coingecko": `{}`,
 	} {
 		quotes, err := open(t, name, answering(t, body).URL).Fetch(t.Context(), []string{"monero"})
 		if got := show([]string{"monero"}, quotes, err); got != "monero: answer has no quote for it" {
@@ -156,17 +156,18 @@ func TestCoinbase_OneMarketsFailureLeavesTheOther(t *testing.T) {
 
 func TestKraken_AnErrorIsAFailureWhateverElseIsThere(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"error":["EQuery:Unknown asset pair"]}`:                                             "answers with the error EQuery:Unknown asset pair",
-		`{"error":["EAPI:Rate limit exceeded"],"result":{"XXMRZUSD":{"c":["152.52","0.1"]}}}`: "answers with the error EAPI:Rate limit exceeded",
-		`{"error":["<script>\n` + strings.Repeat("x", 1000) + `"],"result":{}}`:               "answers with an error",
-		`{"error":["` + strings.Repeat("x", 60) + `"]}`:                                       "answers with the error " + strings.Repeat("x", 60),
-		`{"error":["` + strings.Repeat("x", 61) + `"]}`:                                       "answers with an error",
+		`{"error":["EQuery:Unknown asset pair"]}`:                                                    "answers with the error EQuery:Unknown asset pair",
+		`{"error":["EAPI:Rate limit exceeded"],"result":{"XXMRZUSD":[["152.52","0.1",1795176000]]}}`: "answers with the error EAPI:Rate limit exceeded",
+		`{"error":["<script>\n` + strings.Repeat("x", 1000) + `"],"result":{}}`:                      "answers with an error",
+		`{"error":["` + strings.Repeat("x", 60) + `"]}`:                                              "answers with the error " + strings.Repeat("x", 60),
+		`{"error":["` + strings.Repeat("x", 61) + `"]}`:                                              "answers with an error",
 		`{"error":[""]}`:           "answers with an error",
 		`{"error":"EGeneral"}`:     "answer is not what the source documents",
 		`{"error":{},"result":{}}`: "answer is not what the source documents",
 	} {
-		if _, err := open(t, "kraken", answering(t, body).URL).Fetch(t.Context(), coins); err == nil || err.Error() != want {
-			t.Errorf("%s: %v", body, err)
+		quotes, err := open(t, "kraken", answering(t, body).URL).Fetch(t.Context(), []string{"monero"})
+		if got := show([]string{"monero"}, quotes, err); got != "monero: "+want {
+			t.Errorf("%s: %s", body, got)
 		}
 	}
 }
@@ -201,7 +202,7 @@ func TestSources_StatusesAndBodiesThatAreNoAnswerAreDropped(t *testing.T) {
 		`"canary"`:                        undocumented,
 		`12`:                              undocumented,
 		rate.KrakenAnswer[:200]:           undocumented,
-		rate.BitfinexAnswer[:100]:         undocumented,
+		rate.BitfinexAnswer[:20]:          undocumented,
 		rate.CoinGeckoAnswer[:20]:         undocumented,
 		rate.CoinbaseAnswer[:100]:         undocumented,
 		rate.KrakenAnswer + "canary":      undocumented,
@@ -212,11 +213,35 @@ func TestSources_StatusesAndBodiesThatAreNoAnswerAreDropped(t *testing.T) {
 	}
 }
 
-func TestSources_AnErrorOfBitfinexWithStatus200IsDropped(t *testing.T) {
-	_, err := open(t, "bitfinex", answering(t, `["error",10020,"symbol: canary"]`).URL).Fetch(t.Context(), coins)
-	if err == nil || err.Error() != "answer is not what the source documents" {
-		t.Error(err)
+func TestBitfinex_AnswerThatIsNoTrade_IsDropped(t *testing.T) {
+	const undocumented = "answer is not what the source documents"
+	for body, want := range map[string]string{
+		`["error",10020,"symbol: canary"]`: undocumented, // with status 200
+		`{}`:                               undocumented,
+		`[1,1795176000000,1,90000]`:        undocumented,
+		`[[1,1795176000000,1]]`:            undocumented,
+		`[]`:                               "answer has no quote for it",
+		`null`:                             "answer has no quote for it",
+		`[[1,null,1,90000]]`:               "quote has no time",
+		`[[1,"now",1,90000]]`:              "quote has no time",
+		`[[1,1795176000000.5,1,90000]]`:    "quote has no time",
+		`[[1,1795176000000,1,-90000]]`:     "quote is not a plain number of 0.01 to 100000000 US dollars",
+		`[[1,1795176000000,1,1e5]]`:        "quote is not a plain number of 0.01 to 100000000 US dollars",
+	} {
+		quotes, err := open(t, "bitfinex", answering(t, body).URL).Fetch(t.Context(), []string{"bitcoin"})
+		if got := show([]string{"bitcoin"}, quotes, err); got != "bitcoin: "+want {
+			t.Errorf("%s: %s", body, got)
+		}
 	}
+}
+
+// bitfinex returns a site that answers as Bitfinex does, with a price for each
+// market.
+func bitfinex(t testing.TB, prices map[string]string) *site {
+	return playing(t, func(w http.ResponseWriter, r *http.Request) {
+		symbol, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v2/trades/"), "/")
+		_, _ = fmt.Fprintf(w, `[[1,%d,0.1,%s]]`, noon.UnixMilli(), prices[symbol])
+	})
 }
 
 func TestLive_RedirectTLSErrorAndEndlessBodyAreDropped(t *testing.T) {
@@ -261,8 +286,9 @@ func TestSources_AnAnswerOfAMegabyteIsRead(t *testing.T) {
 	if quotes, err := open(t, "kraken", answering(t, rate.KrakenAnswer+fill).URL).Fetch(t.Context(), coins); err != nil || quotes["monero"].Err != nil {
 		t.Error(show(coins, quotes, err))
 	}
-	if _, err := open(t, "kraken", answering(t, rate.KrakenAnswer+fill+" ").URL).Fetch(t.Context(), coins); err == nil || err.Error() != "answer is longer than 1048576 bytes" {
-		t.Error(err)
+	quotes, err := open(t, "kraken", answering(t, rate.KrakenAnswer+fill+" ").URL).Fetch(t.Context(), []string{"monero"})
+	if got := show([]string{"monero"}, quotes, err); got != "monero: answer is longer than 1048576 bytes" {
+		t.Error(got)
 	}
 }
 
@@ -281,7 +307,7 @@ func liveFrom(t testing.TB, urls map[string]string, coins []string, timeout time
 }
 
 func TestLive_FromEverySource(t *testing.T) {
-	live := liveFrom(t, map[string]string{"kraken": answering(t, rate.KrakenAnswer).URL, "bitfinex": answering(t, rate.BitfinexAnswer).URL,
+	live := liveFrom(t, map[string]string{"kraken": answering(t, rate.KrakenAnswer).URL, "bitfinex": bitfinex(t, map[string]string{"tXMRUSD": "152.4", "tBTCUSD": "90005"}).URL,
 		"coingecko": answering(t, rate.CoinGeckoAnswer).URL, "coinbase": answering(t, rate.CoinbaseAnswer).URL}, []string{"monero", "bitcoin"}, 0)
 	if err := live.Tick(t.Context()); err != nil {
 		t.Fatal(err)
@@ -335,51 +361,16 @@ func TestSources_AClosedPortAndATornConnectionAreDropped(t *testing.T) {
 	}).URL, "exceeded")
 }
 
-// Two of the sources have no time in their body: only the headers can tell that an answer comes out of an old cache.
-func TestSources_TheTimeOfAnAnswerIsItsDateLessItsAge(t *testing.T) {
-	bodies := map[string]string{"kraken": rate.KrakenAnswer, "bitfinex": rate.BitfinexAnswer}
-	for name, test := range map[string]struct {
-		date, age []string
-		want      string
-	}{
-		"date":             {[]string{"Fri, 20 Nov 2026 11:58:00 GMT"}, nil, "@11:58:00"},
-		"date and age":     {[]string{"Fri, 20 Nov 2026 12:00:00 GMT"}, []string{"90"}, "@11:58:30"},
-		"age of nothing":   {[]string{"Fri, 20 Nov 2026 12:00:00 GMT"}, []string{"0"}, "@12:00:00"},
-		"a day in a cache": {[]string{"Thu, 19 Nov 2026 12:00:00 GMT"}, []string{"86400"}, "@12:00:00"}, // of the 18th
-		"no date":          {nil, nil, "answer has no Date, so it may be any age"},
-		"age without date": {nil, []string{"1"}, "answer has no Date, so it may be any age"},
-		"unreadable date":  {[]string{"today"}, nil, "answer has no Date, so it may be any age"},
-		"negative age":     {[]string{"Fri, 20 Nov 2026 12:00:00 GMT"}, []string{"-86400"}, "answer's Age is not a number of seconds"},
-		"two ages in one":  {[]string{"Fri, 20 Nov 2026 12:00:00 GMT"}, []string{"1, 86400"}, "answer's Age is not a number of seconds"},
-		"endless age":      {[]string{"Fri, 20 Nov 2026 12:00:00 GMT"}, []string{"99999999999999999999"}, "answer's Age is not a number of seconds"},
-	} {
-		for source, body := range bodies {
-			s := playing(t, func(w http.ResponseWriter, _ *http.Request) {
-				w.Header()["Date"] = test.date
-				if test.age != nil {
-					w.Header()["Age"] = test.age
-				}
-				_, _ = io.WriteString(w, body)
-			})
-			quotes, err := open(t, source, s.URL).Fetch(t.Context(), []string{"monero"})
-			if got := show([]string{"monero"}, quotes, err); !strings.HasSuffix(got, test.want) {
-				t.Errorf("%s, %s: %s", name, source, got)
-			}
-		}
-	}
-}
-
-func TestLive_AnAnswerOutOfAnOldCacheIsDropped(t *testing.T) {
-	old := func(body string) *site {
-		return playing(t, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Age", "86400")
-			_, _ = io.WriteString(w, body)
-		})
-	}
-	live := liveFrom(t, map[string]string{"kraken": old(rate.KrakenAnswer).URL, "bitfinex": old(rate.BitfinexAnswer).URL,
+// A market on which nothing is traded goes on answering, and its answers are
+// fresh.
+func TestLive_HaltedMarket_IsDropped(t *testing.T) {
+	hourAgo := noon.Add(-time.Hour)
+	live := liveFrom(t, map[string]string{
+		"kraken":    answering(t, fmt.Sprintf(`{"error":[],"result":{"XXMRZUSD":[["99.5","0.1",%d.25,"b","m","",1]],"last":"1"}}`, hourAgo.Unix())).URL,
+		"bitfinex":  answering(t, fmt.Sprintf(`[[1,%d,-0.1,99.5]]`, hourAgo.UnixMilli())).URL,
 		"coingecko": answering(t, rate.CoinGeckoAnswer).URL}, []string{"monero"}, 0)
 	_ = live.Tick(t.Context())
-	wantNoRate(t, live, "1 of 3 sources can be used, and 2 are needed: bitfinex: quote is 24h0m0s old, more than 5m0s; kraken: quote is 24h0m0s old")
+	wantNoRate(t, live, "1 of 3 sources can be used, and 2 are needed: bitfinex: quote is 1h0m0s old, more than 5m0s; kraken: quote is 1h0m0s old")
 }
 
 func TestSources_RequestsSayWhoAsksAndNothingElse(t *testing.T) {
@@ -405,7 +396,8 @@ func TestSources_RequestsSayWhoAsksAndNothingElse(t *testing.T) {
 func TestSources_EndWithTheirContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := playing(t, func(_ http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() })
-	if _, err := open(t, "kraken", s.URL).Fetch(ctx, coins); err == nil || err.Error() != "context canceled" {
+	quotes, err := open(t, "kraken", s.URL).Fetch(ctx, []string{"monero"})
+	if got := show([]string{"monero"}, quotes, err); got != "monero: context canceled" {
 		t.Error(err)
 	}
 }
