@@ -2,14 +2,17 @@ package server_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/client"
+	"github.com/cardmint/cardmint/internal/card"
 )
 
 func TestRequestID_IsTakenOverOnlyIfItIsHarmless(t *testing.T) {
@@ -155,5 +158,30 @@ func TestLog_HasOneLineForEachRequestAndNoSecrets(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, requests); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
+	}
+}
+
+// stale has no rate, for a reason whose text differs each time.
+type stale struct{ asked atomic.Int64 }
+
+func (s *stale) Rate(string) (card.Rate, error) {
+	return card.Rate{}, card.ErrNoRate.Because(fmt.Errorf("the last one is %ds old", s.asked.Add(1)))
+}
+
+// A cause that concerns every order is logged once, not for each order.
+func TestLog_ManyOrdersRefusedForOneCause_CauseIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, setup{rates: &stale{}})
+	token := d.token(t)
+	const orders = 5
+	for range orders {
+		d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).refused(t, http.StatusServiceUnavailable, "rate_unavailable")
+	}
+	lines := map[string]int{}
+	for _, e := range d.log.entries(t) {
+		lines[fmt.Sprintf("%s %s", e["level"], e["msg"])]++
+	}
+	if want := map[string]int{"ERROR request failed": 1, "INFO request": orders}; !maps.Equal(lines, want) {
+		t.Errorf("lines %v, want %v", lines, want)
 	}
 }

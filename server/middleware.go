@@ -22,6 +22,7 @@ const (
 	checkedKey   = "cardmint.checked"   // the order that the domain read from the body
 	stillKey     = "cardmint.still"     // the function that asks whether the token is still good
 	heldKey      = "cardmint.held"      // how long the response was kept back
+	explainedKey = "cardmint.explained" // whether the cause of the problem has a line in the log
 )
 
 const harmless = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
@@ -53,7 +54,9 @@ func accessLog(log *slog.Logger) gin.HandlerFunc {
 				level = slog.LevelDebug // probes come every second
 			case gone:
 			case c.Writer.Status() == http.StatusServiceUnavailable:
-				level = slog.LevelWarn // too many at once; a database that is away has a line of its own
+				if !c.GetBool(explainedKey) { // too many at once; another cause has a line of its own
+					level = slog.LevelWarn
+				}
 			case c.Writer.Status() >= http.StatusInternalServerError:
 				level = slog.LevelError
 			}

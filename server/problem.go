@@ -11,6 +11,9 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -59,8 +62,48 @@ func status(kind card.Kind) int {
 
 // problemWriter writes errors as problem documents (RFC 9457). Nothing else writes errors.
 type problemWriter struct {
-	log   *slog.Logger
-	types string // the prefix of their types
+	log    *slog.Logger
+	types  string // the prefix of their types
+	causes *causes
+}
+
+// newProblemWriter returns a problemWriter. publicURL is as in Config.
+func newProblemWriter(log *slog.Logger, publicURL string) problemWriter {
+	return problemWriter{log, problemType(publicURL), &causes{loggedAt: map[string]time.Time{}}}
+}
+
+const (
+	causeAgain = time.Minute // between two lines of the log with the same cause
+	mostCauses = 100         // that are remembered
+)
+
+// causes are the reasons why requests were answered with 503. Each concerns many requests, and is logged once a minute.
+type causes struct {
+	mu       sync.Mutex
+	loggedAt map[string]time.Time
+}
+
+// due reports whether err is to be logged now. Its numbers, such as an age that grows, do not make it another cause.
+func (c *causes) due(err *card.Error, now time.Time) bool {
+	if err.Kind != card.Unavailable {
+		return true
+	}
+	cause := err.Code + strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, err.Cause.Error())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at, logged := c.loggedAt[cause]; logged && now.Sub(at) < causeAgain {
+		return false
+	}
+	if len(c.loggedAt) >= mostCauses {
+		clear(c.loggedAt)
+	}
+	c.loggedAt[cause] = now
+	return true
 }
 
 // write responds with err and ends the request. An error that is not a card.Error becomes an internal error, without details.
@@ -71,7 +114,8 @@ func (p problemWriter) write(c *gin.Context, err error) {
 	if !errors.As(err, &known) {
 		known = card.ErrInternal.Because(err)
 	}
-	if known.Cause != nil && !errors.Is(c.Request.Context().Err(), context.Canceled) {
+	c.Set(explainedKey, known.Cause != nil)
+	if known.Cause != nil && !errors.Is(c.Request.Context().Err(), context.Canceled) && p.causes.due(known, time.Now()) {
 		p.log.ErrorContext(c.Request.Context(), "request failed", "request_id", c.GetString(requestIDKey), "code", known.Code, "error", known.Cause)
 	}
 	if c.Writer.Written() {

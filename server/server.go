@@ -85,7 +85,7 @@ func New(cfg Config) (http.Handler, error) {
 	engine := newEngine()
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false
-	problems := problemWriter{cfg.Log, problemType(cfg.PublicURL)}
+	problems := newProblemWriter(cfg.Log, cfg.PublicURL)
 	engine.NoRoute(problems.noRoute)
 	engine.NoMethod(problems.noMethod)
 

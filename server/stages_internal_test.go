@@ -92,7 +92,7 @@ func stages(b *testing.B, limits *limit.Limiter, gates *gates) (handlers []gin.H
 	if err != nil {
 		b.Fatal(err)
 	}
-	problems := problemWriter{slog.New(slog.DiscardHandler), problemType("")}
+	problems := newProblemWriter(slog.New(slog.DiscardHandler), "")
 	cfg := Config{Accounts: accounts, Limits: limits, Meter: unmetered{}}
 	handlers = []gin.HandlerFunc{authenticate(cfg, gates, problems), limitRequests(cfg, s, problems), s.authorize(problems),
 		s.validate(&api{orders: orders}, problems)}

@@ -13,7 +13,7 @@ import (
 // to come again. publicURL is as in Config.
 func NewWaiting(log *slog.Logger, check Check, publicURL string) http.Handler {
 	engine := newEngine()
-	problems := problemWriter{log, problemType(publicURL)}
+	problems := newProblemWriter(log, publicURL)
 	engine.Use(requestID, accessLog(log), problems.recovery)
 	(&health{checks: []Check{check}}).register(alsoHead{engine})
 	engine.NoRoute(func(c *gin.Context) { problems.write(c, card.ErrUnavailable) })
