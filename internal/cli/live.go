@@ -72,6 +72,28 @@ func (g *globals) checkDatabase() error {
 	return nil
 }
 
+// warnOfBounds logs each coin whose rate is not bounded in live mode: nothing else stops sources that are all wrong at once.
+func (c serveCommand) warnOfBounds(g *globals, coins []enabled) {
+	if g.Mode != card.LiveMode {
+		return
+	}
+	for _, coin := range coins {
+		var missing []string
+		for _, bound := range []struct {
+			flag string
+			set  map[string]string
+		}{{"--rate-floor", c.Rates.Live.RateFloor}, {"--rate-ceiling", c.Rates.Live.RateCeiling}} {
+			if bound.set[coin.Code] == "" {
+				missing = append(missing, bound.flag)
+			}
+		}
+		if len(missing) > 0 {
+			g.log.Warn("the rate of a currency has no bounds: set them, so that no card is sold at an absurd rate", "currency", coin.Code,
+				"missing", strings.Join(missing, ", "))
+		}
+	}
+}
+
 // announceLive says in five lines what a process in live mode does with money.
 func (c serveCommand) announceLive(g *globals, coins []enabled, made suppliers) {
 	takes, makes := make([]string, len(coins)), make([]string, len(made.entries))

@@ -156,6 +156,33 @@ func TestCheckLive_RefusesWhatIsForTests(t *testing.T) {
 	}
 }
 
+func TestWarnOfBounds_LiveModeWithoutThem_OneLinePerCurrency(t *testing.T) {
+	coins, err := newCoinFlagsFor("monero").enabled()
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := map[string]string{"monero": "50"}
+	for name, tt := range map[string]struct {
+		mode           string
+		floor, ceiling map[string]string
+		want           string // in the log; "" for nothing
+	}{
+		"neither":               {card.LiveMode, nil, nil, `currency=monero missing="--rate-floor, --rate-ceiling"`},
+		"no ceiling":            {card.LiveMode, set, nil, "currency=monero missing=--rate-ceiling"},
+		"another coin's floor":  {card.LiveMode, map[string]string{"bitcoin": "1"}, set, "currency=monero missing=--rate-floor"},
+		"both":                  {card.LiveMode, set, set, ""},
+		"test mode, no warning": {card.TestMode, nil, nil, ""},
+	} {
+		var log strings.Builder
+		c := serveCommand{}
+		c.Rates.Live.RateFloor, c.Rates.Live.RateCeiling = tt.floor, tt.ceiling
+		c.warnOfBounds(&globals{Mode: tt.mode, log: slog.New(slog.NewTextHandler(&log, nil))}, coins)
+		if tt.want == "" && log.Len() > 0 || strings.Count(log.String(), "level=WARN") > 1 || !strings.Contains(log.String(), tt.want) {
+			t.Errorf("%s: logged %q, want %q", name, log.String(), tt.want)
+		}
+	}
+}
+
 // newCoinFlagsFor returns the flags of coins as they are without arguments.
 func newCoinFlagsFor(codes ...string) coinFlags {
 	f := newCoinFlags()

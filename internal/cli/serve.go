@@ -95,6 +95,7 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
+	c.warnOfBounds(g, coins)
 	v, err := g.openVault()
 	if err != nil {
 		return err

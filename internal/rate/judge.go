@@ -114,6 +114,11 @@ func judge(coin string, quotes []quoted, before standing, now time.Time, cfg Con
 		after.why = fmt.Errorf("%s is above the ceiling of %s (%s)", rate.USD, ceiling, rate.Source)
 		return after
 	}
+	if len(after.past) == 0 && len(left) > 0 && (floor.Units == 0 || ceiling.Units == 0) {
+		after.why = fmt.Errorf("the first rate can be compared with nothing, so that all %d sources must agree, unless a floor and a ceiling are set: %s",
+			len(quotes), list(left))
+		return after
+	}
 	if after.compare(rate, before, now, cfg); after.why != nil {
 		return after
 	}

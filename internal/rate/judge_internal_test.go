@@ -3,6 +3,7 @@ package rate
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"math/rand/v2"
 	"slices"
@@ -57,7 +58,52 @@ func config(change func(*Config)) Config {
 		change(&c)
 	}
 	c.fill()
+	c.Floor, c.Ceiling = maps.Clone(c.Floor), maps.Clone(c.Ceiling)
+	for bounds, widest := range map[*map[string]card.Decimal]int64{&c.Floor: 1, &c.Ceiling: 1e16} { // with both, a quorum is enough for the first rate
+		if *bounds == nil {
+			*bounds = map[string]card.Decimal{}
+		}
+		if _, set := (*bounds)["monero"]; !set {
+			(*bounds)["monero"] = card.Decimal{Units: widest, Scale: card.RateScale}
+		}
+	}
 	return c
+}
+
+// Without bounds and without a rate that was accepted before, a majority that is
+// wrong can't be told from one that is right.
+func TestJudge_FirstRateWithoutBounds_AllSourcesMustAgree(t *testing.T) {
+	one := func(units int64) map[string]card.Decimal {
+		return map[string]card.Decimal{"monero": {Units: units, Scale: card.RateScale}}
+	}
+	floor, ceiling := one(1), one(1e16)
+	for name, test := range map[string]struct {
+		quotes         string
+		past           string
+		floor, ceiling map[string]card.Decimal
+		rate           string // "" for none
+	}{
+		"all agree":                        {quotes: "a=150 b=151 c=149", rate: "150"},
+		"one is away":                      {quotes: "a=1500 b=1500 c=!down"},
+		"one disagrees":                    {quotes: "a=1500 b=1500 c=150"},
+		"one is too old":                   {quotes: "a=1500 b=1500 c=1500@-6m"},
+		"one disagrees, only a floor":      {quotes: "a=1500 b=1500 c=150", floor: floor},
+		"one disagrees, only a ceiling":    {quotes: "a=1500 b=1500 c=150", ceiling: ceiling},
+		"one disagrees, within the bounds": {quotes: "a=1500 b=1500 c=150", floor: floor, ceiling: ceiling, rate: "1500"},
+		"one disagrees, with a past":       {quotes: "a=150 b=150 c=15", past: "150@20m", rate: "150"},
+		"one is away, with a past":         {quotes: "a=150 b=150 c=!down", past: "150@20m", rate: "150"},
+	} {
+		cfg := Config{Coins: []string{"monero"}, Floor: test.floor, Ceiling: test.ceiling}
+		cfg.fill()
+		before := standing{}
+		if test.past != "" {
+			before.past = accepted(t, test.past)
+		}
+		got := judge("monero", said(t, test.quotes), before, noon, cfg)
+		if got.why == nil && got.last.USD.String() != test.rate || got.why != nil && (test.rate != "" || !strings.Contains(got.why.Error(), "all 3 sources must agree")) {
+			t.Errorf("%s: rate %s, %v; want %q", name, got.last.USD, got.why, test.rate)
+		}
+	}
 }
 
 func TestJudge_OneTick(t *testing.T) {

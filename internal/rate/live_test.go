@@ -219,7 +219,8 @@ rate of bitcoin: 0 of 3 sources can be used, and 2 are needed: a: down; b: down;
 
 func TestLive_AHangingSourceDoesNotDelayTheOthersPastTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		live, _, s := newLive(t, 3, rate.Config{Now: time.Now})
+		live, _, s := newLive(t, 3, rate.Config{Now: time.Now,
+			Floor: map[string]card.Decimal{"monero": decimal(t, "1")}, Ceiling: map[string]card.Decimal{"monero": decimal(t, "1000")}})
 		for _, s := range s {
 			s.quotes(t, time.Now(), map[string]string{"monero": "150"})
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 func TestReports_SayWhatEachSourceAnswered(t *testing.T) {
-	live, clock, s := newLive(t, 3, rate.Config{})
+	live, clock, s := newLive(t, 3, rate.Config{Floor: map[string]card.Decimal{"monero": decimal(t, "1")}, Ceiling: map[string]card.Decimal{"monero": decimal(t, "1000")}})
 	if got := live.Reports(); len(got) != 1 || got[0].Rate != (card.Rate{}) || len(got[0].Quotes) != 0 || got[0].Median.Units != 0 {
 		t.Errorf("before anybody was asked: %+v", got)
 	}
