@@ -147,6 +147,22 @@ type Unready string
 
 func (u Unready) Error() string { return string(u) }
 
+// Because returns err with u as its reason. Its text is err's. It returns nil if
+// err is nil.
+func (u Unready) Because(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &unreadyError{err, u}
+}
+
+type unreadyError struct {
+	error
+	why Unready
+}
+
+func (e *unreadyError) Unwrap() []error { return []error{e.why, e.error} }
+
 // Failures inside the service.
 var (
 	// ErrFenced means that a lease was lost to another process: stop, touch nothing.

@@ -236,8 +236,8 @@ func (m *Monero) fresh(tip card.Tip) error {
 	if m.config.MaxTipAge < 0 || age <= m.config.MaxTipAge {
 		return nil
 	}
-	return fmt.Errorf("%w: the node's newest block, %d, is %d minutes old: the node is cut off from the network, or this machine's clock "+
-		"is wrong", card.ErrChainNotReady, tip.Height, int64(age.Round(time.Minute)/time.Minute))
+	return card.Unready(daemonName + ": newest block too old").Because(fmt.Errorf("%w: the node's newest block, %d, is %d minutes old: the node "+
+		"is cut off from the network, or this machine's clock is wrong", card.ErrChainNotReady, tip.Height, int64(age.Round(time.Minute)/time.Minute)))
 }
 
 // deepestReorg is the deepest reorganisation, in blocks, that the wallet follows (ORPHANED_BLOCKS_MAX_COUNT of wallet2). After a deeper
@@ -290,19 +290,20 @@ func (m *Monero) stillOpen(ctx context.Context, wallet string) error {
 // walletAt returns card.ErrChainNotReady unless the wallet has read exactly the blocks up to tip. A wallet that is ahead shows transfers
 // and confirmations of blocks that the node has dropped. The error is card.ErrWalletLost if the wallet is behind because it can't follow.
 func (m *Monero) walletAt(ctx context.Context, known []card.Tip, tip card.Tip) error {
+	const apart = card.Unready("node and wallet are at different blocks")
 	height, err := m.walletHeight(ctx)
 	switch {
 	case err != nil:
 		return err
 	case height > tip.Height:
-		return fmt.Errorf("%w: wallet is at block %d, node only at %d: the node dropped blocks, or wallet and node use different nodes",
-			card.ErrChainNotReady, height, tip.Height)
+		return apart.Because(fmt.Errorf("%w: wallet is at block %d, node only at %d: the node dropped blocks, or wallet and node use different nodes",
+			card.ErrChainNotReady, height, tip.Height))
 	case height < tip.Height:
 		if err := m.followed(ctx, known, tip); err != nil {
 			return err
 		}
-		return fmt.Errorf("%w: wallet is at block %d, node at %d: if this persists, wallet and node use different nodes, or the chain "+
-			"reorganised deeper than the wallet can follow (100 blocks; run 'cardmint wallet rescan')", card.ErrChainNotReady, height, tip.Height)
+		return apart.Because(fmt.Errorf("%w: wallet is at block %d, node at %d: if this persists, wallet and node use different nodes, or the chain "+
+			"reorganised deeper than the wallet can follow (100 blocks; run 'cardmint wallet rescan')", card.ErrChainNotReady, height, tip.Height))
 	}
 	return nil
 }

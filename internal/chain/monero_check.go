@@ -89,7 +89,7 @@ func (m *Monero) checkWallet(ctx context.Context, info daemonInfo) (primary stri
 // fitting returns why a wallet must not be used.
 func fitting(viewOnly bool, primary, network string) error {
 	if !viewOnly {
-		return fmt.Errorf("check wallet: %w", ErrSpendKey)
+		return card.Unready("the wallet can spend: only a view-only wallet may be used").Because(fmt.Errorf("check wallet: %w", ErrSpendKey))
 	}
 	return sameNetwork(primary, network)
 }

@@ -98,11 +98,19 @@ func TestMonero_ReorgDuringPass(t *testing.T) {
 		"shorter":            func() { net.Reorg(t, 2, 1, true) },
 	} {
 		wallet.Before("get_transfers", reorganise)
-		if view, err := m.Scan(t.Context(), settle.Query{Known: []card.Tip{last}, Newest: settle.NoPosition}); err == nil {
-			t.Errorf("%s: got %+v", name, view)
-		} else {
-			notReady(t, err, "during the pass")
+		view, err := m.Scan(t.Context(), settle.Query{Known: []card.Tip{last}, Newest: settle.NoPosition})
+		if now := scan(t, m, 0).Tip; err != nil || view.Tip != now {
+			t.Errorf("%s: got %+v, %v; want tip %+v", name, view, err, now)
 		}
+	}
+	wallet.Before("get_transfers", func() {
+		net.Reorg(t, 2, 2, true)
+		wallet.Before("get_transfers", func() { net.Reorg(t, 2, 2, true) })
+	})
+	if view, err := m.Scan(t.Context(), settle.Query{Known: []card.Tip{last}, Newest: settle.NoPosition}); err == nil {
+		t.Errorf("twice: got %+v", view)
+	} else {
+		notReady(t, err, "during the pass")
 	}
 	if view, err := m.Scan(t.Context(), settle.Query{Known: []card.Tip{last}, Newest: settle.NoPosition}); err != nil || view.Kept != 0 {
 		t.Errorf("got %+v, %v", view, err)

@@ -32,6 +32,11 @@ func (m *Monero) open(ctx context.Context) error {
 	var ignored struct{}
 	params := map[string]any{"filename": name, "password": m.config.WalletFilePassword.Reveal()}
 	err := m.wallet.call(ctx, rpcLimit{m.config.RefreshTimeout, smallAnswer}, "open_wallet", params, &ignored)
+	if _, reported := errors.AsType[*rpcError](err); reported {
+		err = card.Unready(walletName + ": wallet can't be opened").Because(err)
+	} else {
+		err = withCause(walletName, err)
+	}
 	failure, ok := errors.AsType[*rpcError](err)
 	switch {
 	case !ok:

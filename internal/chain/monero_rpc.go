@@ -62,7 +62,7 @@ type daemonInfo struct {
 
 // ready returns card.ErrChainNotReady, with the reason, if the node can't be trusted now.
 func (i daemonInfo) ready() error {
-	reason := ""
+	reason, cause := "", card.Unready(daemonName+": not ready")
 	switch {
 	case i.Status != "OK":
 		reason = fmt.Sprintf("node answers with status %q", excerpt([]byte(i.Status)))
@@ -71,11 +71,11 @@ func (i daemonInfo) ready() error {
 	case i.Offline && i.Network != "fakechain":
 		reason = "node runs with --offline"
 	case i.BusySyncing || !i.Synchronized:
-		reason = "node is still synchronising"
+		reason, cause = "node is still synchronising", daemonName+": node not synchronized"
 	default:
 		return nil
 	}
-	return fmt.Errorf("get info: %w: %s", card.ErrChainNotReady, reason)
+	return cause.Because(fmt.Errorf("get info: %w: %s", card.ErrChainNotReady, reason))
 }
 
 func (m *Monero) daemonInfo(ctx context.Context) (daemonInfo, error) {
@@ -359,7 +359,7 @@ func (m *Monero) small() rpcLimit { return rpcLimit{m.config.Timeout, smallAnswe
 func (m *Monero) large() rpcLimit { return rpcLimit{m.config.Timeout, m.longest} }
 
 func (m *Monero) askDaemon(ctx context.Context, method string, params, result any) error {
-	err := m.daemon.call(ctx, m.small(), method, params, result)
+	err := withCause(daemonName, m.daemon.call(ctx, m.small(), method, params, result))
 	if hasCode(err, codeCoreBusy) {
 		return fmt.Errorf("%w: node is still synchronising: %w", card.ErrChainNotReady, err)
 	}
@@ -370,7 +370,7 @@ func (m *Monero) askDaemon(ctx context.Context, method string, params, result an
 }
 
 func (m *Monero) askWallet(ctx context.Context, limit rpcLimit, method string, params, result any) error {
-	err := m.wallet.call(ctx, limit, method, params, result)
+	err := withCause(walletName, m.wallet.call(ctx, limit, method, params, result))
 	if hasCode(err, codeNotOpen) && m.config.WalletFile != "" {
 		if err := m.open(ctx); err != nil {
 			return err

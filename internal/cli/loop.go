@@ -3,10 +3,13 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
 )
 
 // loop is something that a process does repeatedly.
@@ -56,8 +59,8 @@ func (l loop) live(ctx context.Context, log *slog.Logger) error {
 }
 
 // run calls tick until ctx ends: at once, when the loop is woken, and after every interval. Intervals vary by a tenth, so that replicas do
-// not work in step, and double with each failure in a row up to longestPause. An error is logged when it is new, and once a minute while
-// it lasts.
+// not work in step, and double with each failure in a row up to longestPause. Until the interval after a failure has passed, the loop is not
+// woken. An error is logged when its cause is new, and once a minute while it lasts.
 func (l loop) run(ctx context.Context, log *slog.Logger) {
 	ctx = inLoop(ctx, l.name)
 	var last string
@@ -69,16 +72,18 @@ func (l loop) run(ctx context.Context, log *slog.Logger) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err != nil && (err.Error() != last || time.Since(lastAt) > time.Minute):
-			log.ErrorContext(ctx, "failed", "error", err)
-			last, lastAt = err.Error(), time.Now()
+		case err != nil && (causeOf(err) != last || time.Since(lastAt) > time.Minute):
+			logFailure(ctx, log, err)
+			last, lastAt = causeOf(err), time.Now()
 		case err == nil && last != "":
 			log.InfoContext(ctx, "well again", "after", last)
 			last = ""
 		}
+		woken := l.woken
 		if err == nil || l.steady {
 			wait = l.every
 		} else {
+			woken = nil // a wake-up that comes meanwhile is kept
 			wait = max(l.every, min(2*wait, cmp.Or(l.longest, longestPause)))
 		}
 		length := wait*9/10 + rand.N(wait/5)
@@ -89,10 +94,27 @@ func (l loop) run(ctx context.Context, log *slog.Logger) {
 		select {
 		case <-ctx.Done():
 		case <-pause.C:
-		case <-l.woken:
+		case <-woken:
 		}
 		pause.Stop()
 	}
+}
+
+// causeOf returns the reason of an error that anybody may read, or else its text,
+// which may differ each time: it can name a port or a height.
+func causeOf(err error) string {
+	if why, ok := errors.AsType[card.Unready](err); ok {
+		return string(why)
+	}
+	return err.Error()
+}
+
+// logFailure logs the error of a tick, and its reason if that is known.
+func logFailure(ctx context.Context, log *slog.Logger, err error) {
+	if why, ok := errors.AsType[card.Unready](err); ok {
+		log = log.With("cause", string(why))
+	}
+	log.ErrorContext(ctx, "failed", "error", err)
 }
 
 // end closes what the loop used, although ctx has ended.

@@ -6,6 +6,7 @@
 package metrics
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"runtime"
@@ -39,6 +40,7 @@ type Metrics struct {
 	changed  prometheus.Counter
 
 	leading   *prometheus.GaugeVec
+	trouble   *prometheus.GaugeVec
 	passes    *prometheus.CounterVec
 	pass      *prometheus.HistogramVec
 	lastPass  *prometheus.GaugeVec
@@ -90,6 +92,7 @@ func (m *Metrics) addRequests() {
 
 func (m *Metrics) addChains() {
 	m.leading = m.gauge("cardmint_chain_leading", "1 if this process watches the chain, 0 if it stands by.", "coin")
+	m.trouble = m.gauge("cardmint_chain_trouble", "1 while passes over the chain fail; the label names the cause. Absent otherwise.", "coin", "cause")
 	m.passes = m.counter("cardmint_chain_passes_total", "Passes over the chain, by outcome: ok or failed.", "coin", "outcome")
 	m.pass = m.histogram("cardmint_chain_pass_duration_seconds", "How long passes over the chain took, whether they failed or not.", slow(), "coin")
 	m.lastPass = m.gauge("cardmint_chain_last_good_pass_timestamp_seconds", "When the last pass of this process ended that did not fail.", "coin")
@@ -182,6 +185,10 @@ func (m *Metrics) TokenChanged() { m.changed.Inc() }
 
 // Pass notes how a Tick of the watcher of a coin ended.
 func (m *Metrics) Pass(coin string, now time.Time, r settle.Report) {
+	m.trouble.DeletePartialMatch(prometheus.Labels{"coin": coin})
+	if r.Err != nil {
+		m.trouble.WithLabelValues(coin, cmp.Or(r.Cause, "not known")).Set(1)
+	}
 	m.leading.WithLabelValues(coin).Set(0)
 	if r.Leads {
 		m.leading.WithLabelValues(coin).Set(1)

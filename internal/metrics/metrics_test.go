@@ -65,6 +65,7 @@ func filled(t testing.TB, db *database, now func() time.Time) *Metrics {
 	m.Shed("create")
 	m.TokenChanged()
 	m.Pass("monero", at, settle.Report{Leads: true, Applied: true, Took: time.Second, Tip: card.Tip{Height: 100, Time: at}, Behind: 2, Transfers: 3})
+	m.Pass("litecoin", at, settle.Report{Err: errors.New("away"), Cause: "litecoind: timeout"})
 	m.Call("shelf", "submit", "issued", time.Second)
 	m.Issued(time.Second)
 	m.Attempt(webhook.Attempt{Status: 200})
@@ -168,8 +169,25 @@ func TestPass_StandbyKeepsQuiet(t *testing.T) {
 	m.Pass("bitcoin", at, settle.Report{Err: errors.New("away")})
 	s := scrape(t, m)
 	want(t, s, `cardmint_chain_leading{coin="monero"} 0`, `cardmint_chain_passes_total{coin="bitcoin",outcome="failed"} 1`)
+	want(t, s, `cardmint_chain_trouble{cause="not known",coin="bitcoin"} 1`)
 	if strings.Contains(s, `passes_total{coin="monero"`) || strings.Contains(s, "last_good_pass_timestamp_seconds{") {
 		t.Errorf("a pass that was not made, or failed, counts as a good one:\n%s", s)
+	}
+}
+
+func TestPass_Trouble_HasOnlyTheLastCause(t *testing.T) {
+	m := New("")
+	m.Pass("bitcoin", at, settle.Report{Leads: true, Err: errors.New("away"), Cause: "bitcoind: timeout"})
+	m.Pass("monero", at, settle.Report{Leads: true, Err: errors.New("away"), Cause: "monerod: timeout"})
+	m.Pass("monero", at, settle.Report{Leads: true, Err: errors.New("away"), Cause: "monerod: connection refused"})
+	s := scrape(t, m)
+	want(t, s, `cardmint_chain_trouble{cause="monerod: connection refused",coin="monero"} 1`, `cardmint_chain_trouble{cause="bitcoind: timeout",coin="bitcoin"} 1`)
+	if strings.Count(s, "cardmint_chain_trouble{") != 2 {
+		t.Errorf("a cause that has passed is exported:\n%s", s)
+	}
+	m.Pass("monero", at, settle.Report{Leads: true})
+	if s := scrape(t, m); strings.Contains(s, `cardmint_chain_trouble{cause="monerod`) {
+		t.Errorf("the cause is exported although the pass succeeded:\n%s", s)
 	}
 }
 

@@ -20,6 +20,11 @@ type Store interface {
 	AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (Lease, error)
 	// ReleaseLease makes the lease free; a no-op if l is not the current one.
 	ReleaseLease(ctx context.Context, l Lease) error
+	// AwaitLease records that holder waits for the lease, for the next ttl.
+	AwaitLease(ctx context.Context, name, holder string, ttl time.Duration) error
+	// LeaseAwaited reports whether a process other than the holder of l waits for
+	// the lease.
+	LeaseAwaited(ctx context.Context, l Lease) (bool, error)
 
 	// BeginEpoch begins an epoch for the holder of a lease, and returns the lease with it. Nothing that was made before is handed out any
 	// more. If the epoch is stale, cards in stock are held until an operator releases them. The error is card.ErrFenced if the lease was lost.

@@ -5,6 +5,7 @@
 package settle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,6 +115,9 @@ type Watcher struct {
 	began    time.Time // when the last Tick began
 	// failingSince is when the current run of failing Ticks began; zero if the last one returned nil.
 	failingSince time.Time
+	failedAt     time.Time // when a pass of this process last failed; zero if the last one succeeded
+	yieldedAt    time.Time // when this process last left the lease to one that waited for it
+	awaitedAt    time.Time // when this process last recorded that it waits for the lease
 	pace         pace
 	beacon       Beacon     // as this pass read it
 	beginning    *beginning // nil unless an epoch is about to begin
@@ -155,21 +159,21 @@ func (w *Watcher) Tick(ctx context.Context) error {
 	defer w.mu.Unlock()
 	started := w.cfg.Now()
 	w.seen, w.began = Report{}, time.Now()
-	err := w.keepLease(ctx)
-	standby := errors.Is(err, card.ErrFenced)
-	switch {
-	case standby:
-		err = nil
-	case err == nil:
+	standby, err := w.leads(ctx)
+	if err == nil && !standby {
 		err = w.pass(ctx)
 	}
 	if standby || errors.Is(err, card.ErrFenced) {
 		w.lost(ctx)
 	}
-	if err != nil && !standby {
+	if err != nil {
 		err = w.react(ctx, err)
 	}
 	w.makeRoom(ctx, err)
+	if cause := causeOf(err); cause != "" {
+		err = cause.Because(err)
+		w.seen.Cause = string(cause)
+	}
 	w.note(err)
 	w.seen.Err, w.seen.Leads, w.seen.Took = err, w.lease != nil, w.cfg.Now().Sub(started)
 	w.cfg.Observe(w.seen)
@@ -187,8 +191,8 @@ func (w *Watcher) Mark(ctx context.Context) error {
 	}
 	defer w.mu.Unlock()
 	stoodBy := w.lease == nil
-	if stoodBy && !w.failingSince.IsZero() {
-		return nil // it has made room for another
+	if w.yielded() {
+		return nil
 	}
 	err := w.keepLease(ctx)
 	switch {
@@ -219,21 +223,80 @@ func (w *Watcher) react(ctx context.Context, err error) error {
 	return err
 }
 
-// makeRoom releases the lease once passes have failed for LeaseTTL. Another replica, if there is one, then tries before this one does:
-// it may reach the node, or have the right wallet.
+// leads acquires the lease, or prolongs it. It reports whether this process
+// stands by because another one has it.
+func (w *Watcher) leads(ctx context.Context) (standby bool, err error) {
+	if w.yielded() {
+		return true, nil
+	}
+	err = w.keepLease(ctx)
+	if !errors.Is(err, card.ErrFenced) {
+		return false, err
+	}
+	now := w.cfg.Now()
+	// A process whose own passes failed does not ask for the lease again at once:
+	// two that can't reach their node would take it from each other all the time.
+	failed := !w.failedAt.IsZero() && now.Sub(w.failedAt) < retryAfterFailure
+	if !failed && now.Sub(w.awaitedAt) >= w.cfg.LeaseTTL {
+		if err := w.store.AwaitLease(ctx, LeaseName(w.currency), w.cfg.Replica, 3*w.cfg.LeaseTTL+awaitMargin); err != nil {
+			w.log.WarnContext(ctx, "await lease", "error", err)
+		}
+		w.awaitedAt = now
+	}
+	return true, nil
+}
+
+// yieldFor is how long a process that leaves the lease to another one does not
+// acquire it again: several times as long as the other takes to notice.
+const yieldFor = 3 * time.Second
+
+// retryAfterFailure is how long a process that failed leaves the chain to others
+// before it asks for the lease again, even if they fail too.
+const retryAfterFailure = time.Minute
+
+// awaitMargin covers the longest pause between two Ticks of a standby.
+const awaitMargin = 10 * time.Second
+
+// yielded reports whether this process has just left the lease to another one,
+// which may not have acquired it yet.
+func (w *Watcher) yielded() bool {
+	return w.lease == nil && !w.yieldedAt.IsZero() && w.cfg.Now().Sub(w.yieldedAt) < yieldFor
+}
+
+// makeRoom releases the lease once passes have failed for LeaseTTL, if another
+// process waits for it: that one may reach the node, or have the right wallet.
 func (w *Watcher) makeRoom(ctx context.Context, err error) {
 	now := w.cfg.Now()
-	switch {
-	case err == nil:
+	if err == nil {
 		w.failingSince = time.Time{}
-	case w.failingSince.IsZero():
-		w.failingSince = now
-	case w.lease != nil && now.Sub(w.failingSince) >= w.cfg.LeaseTTL:
-		if err := w.store.ReleaseLease(ctx, *w.lease); err != nil {
-			w.log.WarnContext(ctx, "release lease", "error", err)
+		if w.lease != nil {
+			w.failedAt = time.Time{}
 		}
-		w.lost(ctx)
+		return
 	}
+	if w.lease != nil {
+		w.failedAt = now
+	}
+	if w.failingSince.IsZero() {
+		w.failingSince = now
+	}
+	if w.lease == nil || now.Sub(w.failingSince) < w.cfg.LeaseTTL {
+		return
+	}
+	awaited, err := w.store.LeaseAwaited(ctx, *w.lease)
+	switch {
+	case err != nil: // without the database, the lease has expired
+		w.lost(ctx)
+		return
+	case !awaited:
+		return
+	}
+	w.log.WarnContext(ctx, "lease left to a worker that waits: passes of this one fail", "currency", w.currency)
+	if err := w.store.ReleaseLease(ctx, *w.lease); err != nil {
+		w.log.WarnContext(ctx, "release lease", "error", err)
+	}
+	w.lost(ctx)
+	w.yieldedAt = now
 }
 
 // note records how a Tick ended, for Health.
@@ -249,26 +312,39 @@ func (w *Watcher) Health() error {
 	w.health.Lock()
 	defer w.health.Unlock()
 	since := w.cfg.Now().Sub(w.health.at)
-	why := card.Unready("the last pass failed")
 	switch err := w.health.err; {
 	case err == nil && since > time.Minute:
 		return card.Unready("no pass has ended for " + since.Round(time.Second).String())
 	case err == nil:
 		return nil
-	case errors.Is(err, card.ErrWalletShared):
-		why = "another database uses the wallet: nothing is sold or issued until 'cardmint wallet claim' gives it to one of them"
-	case errors.Is(err, card.ErrWrongChain):
-		why = "node or wallet is not the one that this database belongs to"
-	case errors.Is(err, card.ErrWalletLost):
-		why = "the wallet lost what it knew, and is to look through the whole chain again"
-	case errors.Is(err, card.ErrWrongAnswer):
-		why = "node or wallet gave an answer that can't be right"
-	case errors.Is(err, card.ErrImpossible):
-		why = "node or wallet shows more coins than there are"
-	case errors.Is(err, card.ErrChainNotReady):
-		why = "node or wallet is not ready"
 	}
+	why := cmp.Or(causeOf(w.health.err), "the last pass failed")
 	return fmt.Errorf("%w: %w", why, w.health.err)
+}
+
+// causeOf returns why a pass failed, in words that may be shown to anybody; "" if
+// that is not known. They are one of a fixed set.
+func causeOf(err error) card.Unready {
+	reported, _ := errors.AsType[card.Unready](err)
+	switch {
+	case errors.Is(err, card.ErrWalletShared):
+		return "another database uses the wallet: nothing is sold or issued until 'cardmint wallet claim' gives it to one of them"
+	case errors.Is(err, card.ErrWrongChain):
+		return "node or wallet is not the one that this database belongs to"
+	case errors.Is(err, card.ErrWalletLost):
+		return "the wallet lost what it knew, and is to look through the whole chain again"
+	case reported != "":
+		return reported
+	case errors.Is(err, card.ErrWrongAnswer):
+		return "node or wallet gave an answer that can't be right"
+	case errors.Is(err, card.ErrImpossible):
+		return "node or wallet shows more coins than there are"
+	case errors.Is(err, card.ErrChainNotReady):
+		return "node or wallet is not ready"
+	case errors.Is(err, card.ErrUnavailable):
+		return "the database can't be reached"
+	}
+	return ""
 }
 
 // Close releases the lease, so that another replica can take over at once.

@@ -159,6 +159,25 @@ func (s *Store) ReleaseLease(ctx context.Context, l settle.Lease) error {
 	return err
 }
 
+// awaited is the name of the row that shows who waits for a lease.
+func awaited(lease string) string { return "await " + lease }
+
+// AwaitLease implements settle.Store.
+func (s *Store) AwaitLease(ctx context.Context, name, holder string, ttl time.Duration) error {
+	now := s.dialect.now
+	_, err := s.exec(ctx, s.w, "await lease", `INSERT INTO leases (name, holder, fence, expires_at) VALUES (?, ?, 1, `+now+` + ?)
+		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, expires_at = excluded.expires_at`, awaited(name), holder, ttl.Milliseconds())
+	return err
+}
+
+// LeaseAwaited implements settle.Store.
+func (s *Store) LeaseAwaited(ctx context.Context, l settle.Lease) (bool, error) {
+	var n int
+	err := s.get(ctx, s.r, &n, "count processes that await lease", "SELECT COUNT(*) FROM leases WHERE name = ? AND holder <> ? AND expires_at > "+
+		s.dialect.now, awaited(l.Name), l.Holder)
+	return n > 0, err
+}
+
 // CheckLease implements settle.Tx.
 // The lease of an epoch that was attested to in another history of the database is lost: the database was replaced since.
 func (t *tx) CheckLease(ctx context.Context, l settle.Lease) error {

@@ -581,6 +581,8 @@ func (c *calls) others() {
 	if !c.withoutBooks {
 		c.books()
 	}
+	c.do("AwaitLease", func(ctx context.Context) error { return s.AwaitLease(ctx, c.lease.Name, "another", time.Minute) })
+	c.do("LeaseAwaited", func(ctx context.Context) error { return first(s.LeaseAwaited(ctx, c.lease)) })
 	c.do("ReleaseLease", func(ctx context.Context) error { return s.ReleaseLease(ctx, c.lease) })
 	c.do("LogTo", func(context.Context) error { s.LogTo(slog.New(slog.DiscardHandler)); return nil })
 	c.do("ReportDamage", func(ctx context.Context) error { s.ReportDamage(ctx, "x", uuid.New(), errors.New("x")); return nil })

@@ -1,0 +1,83 @@
+package chain
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// The programs that an operator can restart.
+const (
+	daemonName = "monerod"
+	walletName = "monero-wallet-rpc"
+)
+
+// withCause adds the reason why a call to a program failed, in a few words that
+// anybody may read: a card.Unready. They are one of a fixed set, so that they
+// can label a metric. An error that has a reason keeps it; nil stays nil.
+func withCause(program string, err error) error {
+	if _, known := errors.AsType[card.Unready](err); known || err == nil {
+		return err
+	}
+	cause := transportCause(err)
+	if failure, ok := errors.AsType[*rpcError](err); ok {
+		cause = failure.cause()
+	}
+	if cause == "" {
+		return err
+	}
+	return card.Unready(program + ": " + cause).Because(err)
+}
+
+// transportCause returns why a program could not be reached, or gave no answer
+// that can be read; "" if it is not known.
+func transportCause(err error) string {
+	var certificate *tls.CertificateVerificationError
+	var name *net.DNSError
+	var network net.Error
+	switch {
+	case errors.Is(err, errLogin):
+		return "login refused"
+	case errors.Is(err, card.ErrWrongAnswer):
+		return "wrong answer"
+	case errors.Is(err, errTooLong):
+		return "answer too long"
+	case errors.As(err, &certificate):
+		return "certificate not valid"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused"
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return "no route to its machine"
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
+		return "timeout"
+	case errors.As(err, &name):
+		return "host name not found"
+	case errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "connection lost"
+	}
+	return ""
+}
+
+// cause returns what an operator has to know about an error that monerod or
+// monero-wallet-rpc reported.
+func (e *rpcError) cause() string {
+	switch {
+	case strings.Contains(e.Message, "hard fork version"):
+		return "hard fork mismatch"
+	case e.Code == codeNotOpen:
+		return "no wallet open"
+	case e.Code == codeNoDaemon:
+		return "no connection to its node"
+	case e.Code == codeDaemonBusy, e.Code == codeCoreBusy:
+		return "node not synchronized"
+	case e.Code == codeDenied:
+		return "method denied"
+	}
+	return "error response"
+}
