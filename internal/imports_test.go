@@ -27,6 +27,7 @@ var allowed = map[string][]string{
 		"internal/store", "internal/supplier", "internal/vault", "internal/webhook", "server"},
 
 	"internal/card":      {},
+	"internal/clock":     {},
 	"internal/docs":      {},
 	"internal/failpoint": {},
 	"internal/otlp":      {},
@@ -53,7 +54,7 @@ var allowed = map[string][]string{
 	"internal/metrics":            {"internal/card", "internal/operator", "internal/settle", "internal/webhook"},
 	"internal/vault":              {"internal/account", "internal/card", "internal/custody", "internal/issue", "internal/order", "internal/webhook"},
 
-	"internal/cli": {"client", "internal/account", "internal/card", "internal/chain", "internal/custody", "internal/docs", "internal/issue", "internal/limit", "internal/metrics", "internal/operator", "internal/order",
+	"internal/cli": {"client", "internal/account", "internal/card", "internal/chain", "internal/clock", "internal/custody", "internal/docs", "internal/issue", "internal/limit", "internal/metrics", "internal/operator", "internal/order",
 		"internal/otlp", "internal/outbound", "internal/rate", "internal/retain", "internal/settle", "internal/store", "internal/supplier", "internal/supplier/reference", "internal/vault", "internal/webhook", "server"},
 }
 

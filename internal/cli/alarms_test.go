@@ -112,6 +112,7 @@ type troubled struct {
 	suppliers, ledger       string   // files
 	rules                   []string // how the supplier behaves; none for well
 	gecko, kraken           atomic.Value
+	skew                    atomic.Int64  // by which the clocks of both are ahead
 	hang                    chan struct{} // closed when the receiver of webhooks answers
 }
 
@@ -149,8 +150,8 @@ func newTroubled(t *testing.T) *troubled {
 	s.startSupplier()
 	s.shelve(1, 3)
 	s.apiMetrics, s.workMetrics = fmt.Sprintf("127.0.0.1:%d", rig.FreePort(t)), fmt.Sprintf("127.0.0.1:%d", rig.FreePort(t))
-	sources := []string{"serve", "--simulated", "--suppliers", s.suppliers, "--rate-sources", "coingecko,kraken", "--rate-url", "coingecko=" + coingecko(t, &s.gecko),
-		"--rate-url", "kraken=" + kraken(t, &s.kraken), "--rate-every", "500ms", "--rate-max-age", "5s", "--webhook-insecure", "--webhook-timeout", "10s",
+	sources := []string{"serve", "--simulated", "--suppliers", s.suppliers, "--rate-sources", "coingecko,kraken", "--rate-url", "coingecko=" + s.skewed(coingecko(t, &s.gecko)),
+		"--rate-url", "kraken=" + s.skewed(kraken(t, &s.kraken)), "--rate-every", "500ms", "--rate-max-age", "5s", "--webhook-insecure", "--webhook-timeout", "10s",
 		"--limit-token", "off", "--limit-account", "off", "--limit-create", "off"}
 	s.program.env = append(s.program.env, "CARDMINT_RECONCILE_EVERY=5s")
 	s.startWorker = func(args ...string) {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"os/exec"
@@ -309,12 +310,15 @@ func (s *troubled) provokeRates() {
 		stop = s.traffic(2*time.Second, func() { s.ask(http.MethodPost, "/api/cards", `{"usd_amount":150,"currency":"monero"}`) })
 	}, "CardmintErrors")
 	w.fire(t, "CardmintErrors")
+	w.provoke(t, "the clocks of both sources are 10 minutes ahead", func() { s.skew.Store(int64(10 * time.Minute)) }, "CardmintClockWrong")
+	w.fire(t, "CardmintClockWrong")
 	stop()
 	w.mend(t, func() {
+		s.skew.Store(0)
 		s.gecko.Store("150.5")
 		stop = s.traffic(often, func() { s.get(card) })
-	}, "CardmintRateSources", "CardmintNoRate", "CardmintErrors")
-	w.clear(t, "CardmintRateSources", "CardmintNoRate", "CardmintErrors")
+	}, "CardmintRateSources", "CardmintNoRate", "CardmintErrors", "CardmintClockWrong")
+	w.clear(t, "CardmintRateSources", "CardmintNoRate", "CardmintErrors", "CardmintClockWrong")
 	stop()
 }
 
@@ -334,6 +338,23 @@ func (s *troubled) provokeToken() {
 		w.forget(t, "cardmint_tokens_changed_total", time.Now())
 	}, "CardmintTokenChanged", "CardmintDiscrepancy")
 	w.clear(t, "CardmintTokenChanged", "CardmintDiscrepancy")
+}
+
+// skewed returns where a source is reached whose clock is wrong by s.skew.
+func (s *troubled) skewed(source string) string {
+	s.t.Helper()
+	to, err := url.Parse(source)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	proxy.ModifyResponse = func(r *http.Response) error {
+		r.Header.Set("Date", time.Now().Add(time.Duration(s.skew.Load())).UTC().Format(http.TimeFormat))
+		return nil
+	}
+	web := httptest.NewServer(proxy)
+	s.t.Cleanup(web.Close)
+	return web.URL
 }
 
 // askDashboard has Prometheus answer every query of the dashboard, after everything that it shows has happened once.

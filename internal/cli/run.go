@@ -56,6 +56,7 @@ type plan struct {
 	meter       *metrics.Metrics // made by run
 	reconcile   time.Duration    // how often a worker reads the books; 0 for never
 	books       *bookkeeper      // made by run; nil if nobody reads them
+	clock       *clockCheck      // made by run
 	tracing     tracingFlags
 	tracer      *trace.Tracer // made by run; nil for none
 	api         bool
@@ -102,6 +103,7 @@ func (w watched) config(p plan, db *store.Store) settle.Config {
 	cfg := settle.Config{FillBatch: w.fillBatch, PoolSize: a.Pool, Tracer: p.tracer.With(db), Observe: func(r settle.Report) {
 		p.meter.Pass(coin, time.Now(), r)
 		p.books.note(coin, r.Leads)
+		p.clock.block(coin, r)
 	}}
 	if w.wallet {
 		cfg.AddressRate, cfg.Beacon, cfg.Quiet = a.Rate, true, 3*w.every
@@ -128,6 +130,7 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	Tune()
 	p.meter = metrics.New(version())
 	p.books = openBooks(p.reconcile, p.meter)
+	p.clock = newClockCheck(p)
 	defer func() { _ = p.listener.Close() }()
 	tracer, endTraces, err := g.openTracing(ctx, p)
 	if err != nil {
@@ -236,6 +239,7 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 	}
 	w := &wired{offered: make(wake, 1), stocked: make(wake, 1), config: server.Config{Log: g.log, Audit: g.audit, Meter: p.meter, Tracer: p.tracer, Checks: []server.Check{{Name: "database", Ask: dbs.api.Ping}}}}
 	addMetrics(dbs, p)
+	w.addClock(p.clock, dbs.api)
 	if w.accounts, err = g.openAccounts(ctx, v, dbs, p); err != nil {
 		return nil, err
 	}

@@ -55,6 +55,8 @@ type Metrics struct {
 	attempts *prometheus.CounterVec
 	attempt  prometheus.Histogram
 	lowStock *prometheus.GaugeVec
+	ahead    *prometheus.GaugeVec
+	wrong    *prometheus.GaugeVec
 	doubts   *prometheus.GaugeVec
 	booksAt  *prometheus.GaugeVec
 }
@@ -69,6 +71,8 @@ func New(version string) *Metrics {
 	m.addChains()
 	m.addIssuing()
 	m.addBooks()
+	m.ahead = m.gauge("cardmint_clock_ahead_seconds", "By how much this machine's clock is ahead of another one; negative if it is behind. A block's time may be two hours off.", "other")
+	m.wrong = m.gauge("cardmint_clock_wrong", "1 if other clocks show that this machine's clock is wrong by minutes, 0 otherwise.")
 	build := m.gauge("cardmint_build_info", "Always 1. The labels say which version of cardmint runs, and with which version of Go it was built.", "version", "go_version")
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -216,6 +220,19 @@ func (m *Metrics) Pass(coin string, now time.Time, r settle.Report) {
 func (m *Metrics) Call(supplier, call, outcome string, took time.Duration) {
 	m.calls.WithLabelValues(supplier, call, outcome).Inc()
 	m.call.WithLabelValues(supplier, call).Observe(took.Seconds())
+}
+
+// Clock notes by how much this machine's clock is ahead of others, by their
+// names, and whether that shows that it is wrong.
+func (m *Metrics) Clock(ahead map[string]time.Duration, wrong bool) {
+	m.ahead.Reset()
+	for other, by := range ahead {
+		m.ahead.WithLabelValues(other).Set(by.Seconds())
+	}
+	m.wrong.WithLabelValues().Set(0)
+	if wrong {
+		m.wrong.WithLabelValues().Set(1)
+	}
 }
 
 // LowStock notes below how many cards of an amount the stock of a supplier is low.

@@ -70,6 +70,7 @@ func filled(t testing.TB, db *database, now func() time.Time) *Metrics {
 	m.Issued(time.Second)
 	m.Attempt(webhook.Attempt{Status: 200})
 	m.LowStock("shelf", 20)
+	m.Clock(map[string]time.Duration{"database": -90 * time.Second}, true)
 	m.Books(2, at)
 	return m
 }
@@ -105,7 +106,7 @@ func TestMetrics_AreExportedAsTheyAre(t *testing.T) {
 		`cardmint_intents{state="open"} 2`, "cardmint_intent_oldest_age_seconds 1.5", "cardmint_open_quotes_dollars 150.5", "cardmint_webhook_backlog_deliveries 3",
 		"cardmint_webhook_oldest_due_age_seconds 60", `cardmint_stock_left_cards{supplier="shelf",usd="100"} 7`,
 		`cardmint_db_waits_total{pool="api"} 5`, `cardmint_db_wait_seconds_total{pool="api"} 1`,
-		`cardmint_stock_low_cards{supplier="shelf"} 20`, "cardmint_reconcile_doubts 2", fmt.Sprintf("cardmint_reconcile_timestamp_seconds %v", float64(at.Unix())),
+		`cardmint_clock_ahead_seconds{other="database"} -90`, "cardmint_clock_wrong 1", `cardmint_stock_low_cards{supplier="shelf"} 20`, "cardmint_reconcile_doubts 2", fmt.Sprintf("cardmint_reconcile_timestamp_seconds %v", float64(at.Unix())),
 		`cardmint_rate_sources_agreeing{coin="monero"} 1`, `cardmint_rate_quorum_sources{coin="monero"} 2`,
 		`cardmint_rate_dollars{coin="monero"} 150`, `cardmint_rate_source_spread_ratio{coin="monero",source="kraken"} 0.02`)
 }

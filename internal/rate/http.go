@@ -46,10 +46,12 @@ func (s site) get(ctx context.Context, path string) (answer, error) {
 	}
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "cardmint")
+	began := time.Now()
 	res, err := s.client.Do(req)
 	if err != nil {
 		return answer{}, plain(ctx, err)
 	}
+	s.date.note(res.Header, began, time.Now())
 	defer func() { _ = res.Body.Close() }()
 	if res.StatusCode != http.StatusOK {
 		return answer{}, fmt.Errorf("HTTP status %d", res.StatusCode)

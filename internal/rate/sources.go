@@ -136,7 +136,8 @@ func Sources(names []string, urls map[string]string, markets map[string]map[stri
 	var sources []Source
 	for _, k := range known() {
 		if slices.Contains(names, k.name) {
-			sources = append(sources, k.open(site{name: k.name, base: strings.TrimSuffix(addresses[k.name], "/"), client: client, markets: at(k.name, markets)}))
+			sources = append(sources, k.open(site{name: k.name, base: strings.TrimSuffix(addresses[k.name], "/"), client: client, markets: at(k.name, markets),
+				date: &serverDate{}}))
 		}
 	}
 	return sources, nil
@@ -171,6 +172,7 @@ type site struct {
 	base    string // the base URL, without a trailing slash
 	client  *http.Client
 	markets map[string]string // its names for the markets of coins against US dollars, by currency code
+	date    *serverDate
 }
 
 // Name implements Source.

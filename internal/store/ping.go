@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/lib/pq"
 
@@ -37,6 +38,13 @@ func (s *Store) Ping(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %w", card.Unready(WhyUnready(err)), err)
+}
+
+// Clock returns the time by the database's clock.
+func (s *Store) Clock(ctx context.Context) (time.Time, error) {
+	var now int64
+	err := s.get(ctx, s.r, &now, "read clock", "SELECT "+s.dialect.now)
+	return fromMillis(now), err
 }
 
 func (s *Store) pingServer(ctx context.Context) error {

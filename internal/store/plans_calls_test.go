@@ -581,6 +581,7 @@ func (c *calls) others() {
 	if !c.withoutBooks {
 		c.books()
 	}
+	c.do("Clock", func(ctx context.Context) error { return first(s.Clock(ctx)) })
 	c.do("AwaitLease", func(ctx context.Context) error { return s.AwaitLease(ctx, c.lease.Name, "another", time.Minute) })
 	c.do("LeaseAwaited", func(ctx context.Context) error { return first(s.LeaseAwaited(ctx, c.lease)) })
 	c.do("ReleaseLease", func(ctx context.Context) error { return s.ReleaseLease(ctx, c.lease) })

@@ -1,0 +1,123 @@
+// Package clock compares this machine's clock with others. Quotes expire, rates
+// and leases age by it, so a clock that is minutes off must not go unnoticed.
+//
+// It may import none of ours. It keeps readings in memory only: after a crash
+// they are taken again within seconds.
+package clock
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Kind is what a clock can be believed for.
+type Kind int
+
+// The kinds of clocks.
+const (
+	// Database is the database's clock. Cards and leases go by both clocks, so a
+	// difference is a fault, whichever of the two is wrong.
+	Database Kind = iota
+	// Server is the clock of a server on the internet. Two of them are believed.
+	Server
+	// Block is the time of a newest block. It may be two hours ahead, as miners
+	// choose it, and any time behind. So it only supports another clock, unless it
+	// is further ahead than consensus allows.
+	Block
+)
+
+const (
+	// Limit is the difference from which on a clock is wrong.
+	Limit = 2 * time.Minute
+	// blockLead is how far ahead of the real time a block can be.
+	blockLead = 2 * time.Hour
+	// lasts is how long a reading counts.
+	lasts = 5 * time.Minute
+)
+
+// Reading is a comparison with another clock.
+type Reading struct {
+	Kind  Kind
+	Name  string        // of the other clock
+	Ahead time.Duration // of this machine's clock; negative if it is behind
+	at    time.Time
+}
+
+// Watch remembers the newest reading of each clock. It is safe for concurrent
+// use.
+type Watch struct {
+	now  func() time.Time
+	mu   sync.Mutex
+	seen map[string]Reading
+}
+
+// New returns a Watch. now is the clock by which readings age; it should not jump
+// when the machine's clock is set, as that of package time does not.
+func New(now func() time.Time) *Watch { return &Watch{now: now, seen: map[string]Reading{}} }
+
+// Note remembers by how much this machine's clock is ahead of another one.
+func (w *Watch) Note(kind Kind, name string, ahead time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen[name] = Reading{kind, name, ahead, w.now()}
+}
+
+// Readings returns the readings that count, by name.
+func (w *Watch) Readings() []Reading {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.seen, func(_ string, r Reading) bool { return w.now().Sub(r.at) > lasts })
+	all := make([]Reading, 0, len(w.seen))
+	for _, name := range slices.Sorted(maps.Keys(w.seen)) {
+		all = append(all, w.seen[name])
+	}
+	return all
+}
+
+// Wrong says in words that anybody may read why this machine's clock can't be
+// right; "" if nothing shows that.
+func (w *Watch) Wrong() string {
+	readings := w.Readings()
+	for _, r := range readings {
+		switch {
+		case r.Kind == Database && r.Ahead.Abs() > Limit:
+			return fmt.Sprintf("the clocks of this machine and of the database differ by %s", r.Ahead.Abs().Round(time.Minute))
+		case r.Kind == Block && -r.Ahead > blockLead+Limit:
+			return "this machine's clock is more than two hours behind the newest block"
+		}
+	}
+	if by := agreed(readings, 1); by > 0 {
+		return fmt.Sprintf("this machine's clock is %s ahead", by.Round(time.Minute))
+	}
+	if by := agreed(readings, -1); by > 0 {
+		return fmt.Sprintf("this machine's clock is %s behind", by.Round(time.Minute))
+	}
+	return ""
+}
+
+// agreed returns the least difference to a server's clock if two clocks, and more
+// than half of the servers', show that this machine's is wrong in a direction,
+// which is 1 for ahead and -1 for behind. Otherwise it returns 0.
+func agreed(readings []Reading, direction time.Duration) (least time.Duration) {
+	servers, wrong, blocks := 0, 0, 0
+	for _, r := range readings {
+		by := r.Ahead * direction
+		switch {
+		case r.Kind == Server:
+			if servers++; by > Limit {
+				if wrong++; least == 0 || by < least {
+					least = by
+				}
+			}
+		case r.Kind == Block && direction < 0 && by > Limit:
+			blocks = 1 // those of several coins are not independent of this machine's node
+		}
+	}
+	if 2*wrong <= servers || wrong+blocks < 2 {
+		return 0
+	}
+	return least
+}
