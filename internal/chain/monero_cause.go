@@ -18,9 +18,9 @@ const (
 	walletName = "monero-wallet-rpc"
 )
 
-// withCause adds the reason why a call to a program failed, in a few words that
-// anybody may read: a card.Unready. They are one of a fixed set, so that they
-// can label a metric. An error that has a reason keeps it; nil stays nil.
+// withCause adds the reason why a call to a program failed as a card.Unready: a
+// few words without addresses or secrets, out of a fixed set, so that they can
+// label a metric. An error that has a reason keeps it; nil stays nil.
 func withCause(program string, err error) error {
 	if _, known := errors.AsType[card.Unready](err); known || err == nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// wantCause fails unless a scan fails for a reason that anybody may read.
+// wantCause fails unless a scan fails with this card.Unready.
 func wantCause(t *testing.T, m *chain.Monero, want card.Unready) {
 	t.Helper()
 	_, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition})

@@ -112,7 +112,7 @@ type troubled struct {
 	suppliers, ledger       string   // files
 	rules                   []string // how the supplier behaves; none for well
 	gecko, kraken           atomic.Value
-	skew                    atomic.Int64  // by which the clocks of both are ahead
+	skew                    atomic.Int64  // nanoseconds that the clocks of both sources are ahead
 	hang                    chan struct{} // closed when the receiver of webhooks answers
 }
 

@@ -11,14 +11,14 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// clockEvery is how often this machine's clock is compared with others.
+// clockEvery is the interval between two comparisons of the clocks.
 const clockEvery = 15 * time.Second
 
 // longestAsk is the longest that reading another clock may take: the time by it
 // is known half as exactly.
 const longestAsk = 10 * time.Second
 
-// clockCheck compares this machine's clock with others.
+// clockCheck compares this machine's clock with other clocks.
 type clockCheck struct {
 	watch *clock.Watch
 	now   func() time.Time // the machine's clock

@@ -17,7 +17,7 @@ import (
 func TestDrill_RestartUnderLoad_ContinuesEpoch(t *testing.T) {
 	for name, ends := range map[string][]syscall.Signal{
 		"postgres": {syscall.SIGTERM, syscall.SIGKILL},
-		"sqlite":   {syscall.SIGTERM}, // one that is killed while the wallet writes its file can't tell
+		"sqlite":   {syscall.SIGTERM}, // SIGKILL while the wallet writes its file begins an epoch
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -83,7 +83,7 @@ func (l loop) run(ctx context.Context, log *slog.Logger) {
 		if err == nil || l.steady {
 			wait = l.every
 		} else {
-			woken = nil // a wake-up that comes meanwhile is kept
+			woken = nil // a wake-up during the pause is kept
 			wait = max(l.every, min(2*wait, cmp.Or(l.longest, longestPause)))
 		}
 		length := wait*9/10 + rand.N(wait/5)
@@ -100,8 +100,8 @@ func (l loop) run(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// causeOf returns the reason of an error that anybody may read, or else its text,
-// which may differ each time: it can name a port or a height.
+// causeOf returns the card.Unready of an error, or its text if it has none. A text
+// may differ each time: it can contain a port or a height.
 func causeOf(err error) string {
 	if why, ok := errors.AsType[card.Unready](err); ok {
 		return string(why)

@@ -1,7 +1,7 @@
-// Package clock compares this machine's clock with others. Quotes expire, rates
-// and leases age by it, so a clock that is minutes off must not go unnoticed.
+// Package clock compares this machine's clock with other clocks. Quotes expire and
+// rates age by it, so a clock that is minutes off must not go unnoticed.
 //
-// It may import none of ours. It keeps readings in memory only: after a crash
+// It imports no other package of this module. It keeps readings in memory only: after a crash
 // they are taken again within seconds.
 package clock
 
@@ -30,7 +30,7 @@ const (
 )
 
 const (
-	// Limit is the difference from which on a clock is wrong.
+	// Limit is the largest difference between two clocks that are right.
 	Limit = 2 * time.Minute
 	// blockLead is how far ahead of the real time a block can be.
 	blockLead = 2 * time.Hour
@@ -54,8 +54,7 @@ type Watch struct {
 	seen map[string]Reading
 }
 
-// New returns a Watch. now is the clock by which readings age; it should not jump
-// when the machine's clock is set, as that of package time does not.
+// New returns a Watch. Readings age by the clock now, which should be monotonic.
 func New(now func() time.Time) *Watch { return &Watch{now: now, seen: map[string]Reading{}} }
 
 // Note remembers by how much this machine's clock is ahead of another one.
@@ -77,8 +76,8 @@ func (w *Watch) Readings() []Reading {
 	return all
 }
 
-// Wrong says in words that anybody may read why this machine's clock can't be
-// right; "" if nothing shows that.
+// Wrong returns the reason why this machine's clock can't be right, without
+// addresses or names; "" if there is none.
 func (w *Watch) Wrong() string {
 	readings := w.Readings()
 	for _, r := range readings {
@@ -113,7 +112,7 @@ func agreed(readings []Reading, direction time.Duration) (least time.Duration) {
 				}
 			}
 		case r.Kind == Block && direction < 0 && by > Limit:
-			blocks = 1 // those of several coins are not independent of this machine's node
+			blocks = 1 // nodes of several coins may share a machine, and so a clock
 		}
 	}
 	if 2*wrong <= servers || wrong+blocks < 2 {

@@ -222,8 +222,8 @@ func (m *Metrics) Call(supplier, call, outcome string, took time.Duration) {
 	m.call.WithLabelValues(supplier, call).Observe(took.Seconds())
 }
 
-// Clock notes by how much this machine's clock is ahead of others, by their
-// names, and whether that shows that it is wrong.
+// Clock records the differences between this machine's clock and other clocks, by
+// their names, and whether they show that it is wrong.
 func (m *Metrics) Clock(ahead map[string]time.Duration, wrong bool) {
 	m.ahead.Reset()
 	for other, by := range ahead {

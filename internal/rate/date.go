@@ -46,8 +46,8 @@ func (s site) clockAhead() (ahead time.Duration, at time.Time) {
 	return s.date.ahead, s.date.at
 }
 
-// ClocksAhead returns by how much this machine's clock is ahead of those of the
-// sources that responded within d, by source.
+// ClocksAhead returns by how much this machine's clock is ahead of each source's,
+// if the source responded within the last d.
 func (l *Live) ClocksAhead(d time.Duration) map[string]time.Duration {
 	all := map[string]time.Duration{}
 	for _, source := range l.sources {

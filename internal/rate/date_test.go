@@ -32,7 +32,7 @@ func TestLive_ClocksAhead_ComparesDates(t *testing.T) {
 					}
 					w.Header().Set(key, value)
 				}
-				w.WriteHeader(http.StatusServiceUnavailable) // its clock is known all the same
+				w.WriteHeader(http.StatusServiceUnavailable) // the Date counts anyway
 			}))
 			defer web.Close()
 			sources, err := rate.Sources([]string{"kraken"}, map[string]string{"kraken": web.URL}, map[string]map[string]string{"monero": {"kraken": "XMRUSD"}})

@@ -29,10 +29,9 @@ const longestPause = time.Minute
 //     wallet, which is outside of the database. So two databases never continue
 //     the same epoch.
 //   - SQLite has no server that keeps its file from being replaced. There the
-//     wallet must have run since the beacon was set, so that files of wallet and
-//     database restored together differ from what the wallet remembers. A worker
-//     that was killed while the wallet wrote its file can't tell, and begins an
-//     epoch.
+//     wallet must have run since the beacon was set, so restoring the
+//     files of both shows. If the worker was killed while the wallet wrote its
+//     file, the two cases look the same: an epoch begins.
 //   - If only the content of the tables was replaced, the wallet knows a later
 //     mark, unless the backup is of the last pass.
 //   - A snapshot of a machine with its memory is more than a minute old when it

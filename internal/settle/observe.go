@@ -10,7 +10,7 @@ import (
 type Report struct {
 	Leads bool // this process watches the chain; otherwise another one does, and the rest is not set unless Err is
 	Err   error
-	Cause string // of Err, in a few words that anybody may read, one of a fixed set; "" if it is not known
+	Cause string // of Err, in a few public words out of a fixed set; "" if it is not known
 	Took  time.Duration
 	// What follows is set if a view of the chain was applied, which may be so although there is an error.
 	Applied   bool

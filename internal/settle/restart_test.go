@@ -16,7 +16,7 @@ import (
 var errKilled = errors.New("the process was killed")
 
 // mortal is a worker's view of its database and wallet. The process is killed
-// at one of its writes, before or after it is done.
+// before or after one of its writes.
 type mortal struct {
 	left  int  // writes until then
 	after bool // the last one is still done

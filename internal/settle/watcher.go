@@ -116,7 +116,7 @@ type Watcher struct {
 	// failingSince is when the current run of failing Ticks began; zero if the last one returned nil.
 	failingSince time.Time
 	failedAt     time.Time // when a pass of this process last failed; zero if the last one succeeded
-	yieldedAt    time.Time // when this process last left the lease to one that waited for it
+	yieldedAt    time.Time // when this process last released the lease for a waiting process
 	awaitedAt    time.Time // when this process last recorded that it waits for the lease
 	pace         pace
 	beacon       Beacon     // as this pass read it
@@ -250,8 +250,8 @@ func (w *Watcher) leads(ctx context.Context) (standby bool, err error) {
 // acquire it again: several times as long as the other takes to notice.
 const yieldFor = 3 * time.Second
 
-// retryAfterFailure is how long a process that failed leaves the chain to others
-// before it asks for the lease again, even if they fail too.
+// retryAfterFailure is how long a process whose passes failed does not ask for the
+// lease while another process has it.
 const retryAfterFailure = time.Minute
 
 // awaitMargin covers the longest pause between two Ticks of a standby.
@@ -322,8 +322,8 @@ func (w *Watcher) Health() error {
 	return fmt.Errorf("%w: %w", why, w.health.err)
 }
 
-// causeOf returns why a pass failed, in words that may be shown to anybody; "" if
-// that is not known. They are one of a fixed set.
+// causeOf returns why a pass failed, in a few public words out of a fixed set; ""
+// if that is not known.
 func causeOf(err error) card.Unready {
 	reported, _ := errors.AsType[card.Unready](err)
 	switch {
