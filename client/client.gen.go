@@ -169,8 +169,8 @@ type CreateCardRequest struct {
 	Reference string `json:"reference,omitempty"`
 
 	// RefundAddress An address of yours for `currency`. If the card can't be issued, or you paid too much, the operator gives money back to it. The
-	// service refuses an address that can't be one of the currency, and one for another network than that of `payment.address`. It is
-	// kept encrypted and never shown in full. If absent, the operator asks you.
+	// service refuses an address that can't be one of the currency, one for another network than that of `payment.address`, and one of
+	// its own. It is kept encrypted and never shown in full. If absent, the operator asks you.
 	//
 	//
 	// Example: 4AdUndXHHZ6cfufTMvppY6JwXNouMBzSkbLYfpAV5Usx3skxNgYeYTRj5UzqtReoS44qo9mtmXCqY45DJ852K5Jv2684Rge

@@ -169,6 +169,8 @@ var (
 	ErrFenced = errors.New("lease lost to another process")
 	// ErrWalletShared means that another database uses the wallet.
 	ErrWalletShared = errors.New("another database uses the wallet")
+	// ErrOwnAddress means that a refund address is one of the service's own.
+	ErrOwnAddress = errors.New("the refund address is one of the service's own")
 	// ErrOutOfStock means that no card of an amount is left in a stock.
 	ErrOutOfStock = errors.New("out of stock")
 	// ErrStockHeld means that it is not known whether a card was given something of a stock before the database went back in time.

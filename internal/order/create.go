@@ -104,7 +104,7 @@ func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, o Order, ke
 	if key == "" || err == nil {
 		return c, false, err
 	}
-	if !slices.ContainsFunc([]error{errKeyTaken, card.ErrNoRate, card.ErrNoAddress, card.ErrAccountFrozen, card.ErrQuotaExceeded, card.ErrNoAmount, errOldOffers}, func(e error) bool { return errors.Is(err, e) }) {
+	if !slices.ContainsFunc([]error{errKeyTaken, card.ErrNoRate, card.ErrNoAddress, card.ErrAccountFrozen, card.ErrQuotaExceeded, card.ErrNoAmount, card.ErrInvalidRequest, errOldOffers}, func(e error) bool { return errors.Is(err, e) }) {
 		return nil, false, err
 	}
 	// If this is a replay, it does not matter that there is no rate, address, quota or card.
@@ -206,6 +206,10 @@ func (s *Service) seal(c *card.Card, o Order) (err error) {
 // card.ErrOutOfStock if there is nothing to reserve, and card.ErrQuotaExceeded if the account would have too much open.
 func (s *Service) storeCard(ctx context.Context, c *card.Card, from source) (bool, error) {
 	inserted, err := s.insert(ctx, c, from)
+	if errors.Is(err, card.ErrOwnAddress) {
+		s.pools[c.Coin.Code].add(c.Address)
+		return false, card.ErrInvalidRequest.WithFields(card.FieldError{Pointer: "/refund_address", Detail: "is an address of this service, and must be one of its customer"})
+	}
 	gone := errors.Is(err, card.ErrOutOfStock)
 	if inserted || err != nil && !gone {
 		return inserted, err // after an error the address may be in use, so it does not return to the pool

@@ -59,7 +59,8 @@ type Store interface {
 	InsertCard(ctx context.Context, c *card.Card, limit card.USD) (bool, error)
 	// InsertCardReserving is like InsertCard, and also reserves for the card the item of a supplier's stock that is of its amount, expires
 	// first, and can be used for at least life. Both are stored, or neither. The error is card.ErrOutOfStock if there is no such item, which
-	// is also possible if this very call has stored the card.
+	// is also possible if this very call has stored the card. Both methods store nothing if the card's refund address is one of the
+	// service's own; the error is card.ErrOwnAddress then.
 	InsertCardReserving(ctx context.Context, c *card.Card, limit card.USD, supplier string, life time.Duration) (bool, error)
 	// CancelCard cancels the card that an event is about, stores the event, and frees what is reserved for the card: all of it, or nothing.
 	// It returns false, and stores nothing, unless the account has the card, and nothing was received for it and is still there, and its

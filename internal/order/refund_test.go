@@ -122,6 +122,53 @@ func TestCreateCard_TheRefundAddressIsEncryptedAndReadAgain(t *testing.T) {
 	})
 }
 
+// Money that is given back to the service itself would be lost to the customer.
+func TestCreateCard_RefundAddressOfTheServiceItself_IsRefused(t *testing.T) {
+	unchecked := setup{config: func(c *order.Config) {
+		c.CheckAddress = map[string]func(address, ours string) error{"monero": func(string, string) error { return nil }}
+	}}
+	onEach(t, unchecked, func(t *testing.T, s *counter) {
+		s.stock("monero", 40)
+		check(t, s.orders.Prepare(t.Context()))
+		earlier, _, err := s.to("elsewhere", "k")
+		check(t, err)
+		s.exec("INSERT INTO chains (currency, fingerprint, height, hash, time) VALUES ('monero', 'mainnet genesis primary', 1, 'x', 0) " +
+			"ON CONFLICT (currency) DO UPDATE SET fingerprint = excluded.fingerprint")
+		s.shelve("shelf", 0, 1, 100_00)
+		s.offer("other", 1, everything...)
+		before := len(s.list(order.Filter{}))
+		for name, address := range map[string]string{"of another card": earlier.Address, "that is free": "monero-3", "the wallet's own": "primary"} {
+			for _, usd := range []string{"150", "100"} { // 100 would reserve an item of the stock
+				o, wrong := s.orders.Check(order.Request{USDAmount: usd, Currency: "monero", RefundAddress: address})
+				if len(wrong) > 0 {
+					t.Fatal(wrong)
+				}
+				_, _, err := s.orders.CreateCard(t.Context(), s.account, o, "")
+				var refused *card.Error
+				if !errors.As(err, &refused) || refused.Code != card.ErrInvalidRequest.Code || len(refused.Fields) != 1 || refused.Fields[0].Pointer != "/refund_address" {
+					t.Errorf("%s, %s dollars: %v", name, usd, err)
+				}
+			}
+		}
+		if n := len(s.list(order.Filter{})); n != before {
+			t.Errorf("%d cards were stored", n-before)
+		}
+		var free int
+		check(t, s.direct.QueryRow("SELECT COUNT(*) FROM stock WHERE state = 'free'").Scan(&free))
+		if free != 1 {
+			t.Errorf("%d of 1 items are free", free)
+		}
+		// It is one round trip, as any other order; and a replay stays one.
+		s.spy.asked()
+		_, _, err = s.to("genesis", "")
+		check(t, err)
+		s.asked("InsertCard")
+		if c, replay, err := s.to("elsewhere", "k"); err != nil || !replay || c.UUID != earlier.UUID {
+			t.Errorf("replay %t, %v", replay, err)
+		}
+	})
+}
+
 func TestCreateCard_TheRefundAddressIsPartOfWhatIsOrdered(t *testing.T) {
 	onEach(t, refunding, func(t *testing.T, s *counter) {
 		s.stock("monero", 9)

@@ -53,7 +53,40 @@ func insertArgs(ctx context.Context, c *card.Card, limit card.USD) ([]any, error
 	if limit > 0 {
 		args = append(args, c.AccountID, int64(c.USD), int64(limit))
 	}
+	if c.RefundAddress != "" {
+		args = append(args, ownArgs(c)...)
+	}
 	return args, err
+}
+
+// isOwn is a condition for an address that is one of the service's own: of its pool, of a card, or the wallet's primary address, which ends
+// the fingerprint of the chain. Its parameters are ownArgs.
+const isOwn = `(EXISTS (SELECT 1 FROM addresses w WHERE w.currency = ? AND w.address = CAST(? AS TEXT))
+	OR EXISTS (SELECT 1 FROM cards w WHERE w.currency = ? AND w.address = CAST(? AS TEXT))
+	OR EXISTS (SELECT 1 FROM chains w WHERE w.currency = ? AND w.fingerprint LIKE '% ' || CAST(? AS TEXT)))`
+
+// notOwn is a further condition for insertCard: that the card's refund address is not one of the service's own.
+const notOwn = " AND NOT " + isOwn
+
+func ownArgs(c *card.Card) []any {
+	coin, address := c.Coin.Code, c.RefundAddress.Reveal()
+	return []any{coin, address, coin, address, coin, address}
+}
+
+// unlessOwn returns the result of an insertion. The error is card.ErrOwnAddress if the card was not stored because its refund address is one
+// of the service's own.
+func (s *Store) unlessOwn(ctx context.Context, c *card.Card, inserted bool, err error) (bool, error) {
+	if inserted || err != nil || c.RefundAddress == "" {
+		return inserted, err
+	}
+	var own bool
+	if err := s.get(ctx, s.r, &own, "look for a refund address", "SELECT "+isOwn, ownArgs(c)...); err != nil {
+		return false, err
+	}
+	if own {
+		return false, card.ErrOwnAddress
+	}
+	return false, nil
 }
 
 // insertCards returns a statement that does the same as insertCard for each card of a table, in its order, and returns the uuids of those that

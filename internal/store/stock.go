@@ -43,10 +43,10 @@ func (r *stockRow) item() card.StockItem {
 const freeItem = "SELECT q.id FROM stock q WHERE q.supplier = ? AND q.usd_cents = ? AND q.state = 'free' AND q.expires_at > ? ORDER BY q.expires_at, q.id LIMIT 1"
 
 // reserveCard returns insertCard with an item that is reserved for the card, as one statement. It tells whether there was an item, and
-// whether both were stored.
-func (d dialect) reserveCard(limited bool) string {
+// whether both were stored. and is a further condition, as of insertCard.
+func (d dialect) reserveCard(limited bool, and string) string {
 	return `WITH item AS MATERIALIZED (` + freeItem + d.skipLocked + `),
-		made AS (` + d.insertCard(limited, " AND EXISTS (SELECT 1 FROM item)") + ` RETURNING uuid, expires_at),
+		made AS (` + d.insertCard(limited, " AND EXISTS (SELECT 1 FROM item)"+and) + ` RETURNING uuid, expires_at),
 		reserved AS (UPDATE stock SET state = 'reserved', card_uuid = made.uuid, reserved_until = made.expires_at FROM item, made
 			WHERE stock.id = item.id RETURNING 1)
 		SELECT (SELECT COUNT(*) FROM item) > 0 AS found, (SELECT COUNT(*) FROM reserved) > 0 AS done`
@@ -55,7 +55,8 @@ func (d dialect) reserveCard(limited bool) string {
 // InsertCardReserving implements order.Store. It is one round trip, as InsertCard. SQLite, which is no round trip away, can't change two
 // tables in one statement.
 func (s *Store) InsertCardReserving(ctx context.Context, c *card.Card, limit card.USD, supplier string, life time.Duration) (bool, error) {
-	return unlessTaken(s.insertReserving(ctx, c, limit, supplier, life))
+	inserted, err := unlessTaken(s.insertReserving(ctx, c, limit, supplier, life))
+	return s.unlessOwn(ctx, c, inserted, err)
 }
 
 func (s *Store) insertReserving(ctx context.Context, c *card.Card, limit card.USD, supplier string, life time.Duration) (bool, error) {
@@ -63,9 +64,13 @@ func (s *Store) insertReserving(ctx context.Context, c *card.Card, limit card.US
 	if err != nil {
 		return false, err
 	}
+	statement, and := s.hot.reserveCard, ""
+	if c.RefundAddress != "" {
+		statement, and = s.hot.reserveRefundable, notOwn
+	}
 	wanted := []any{supplier, int64(c.USD), c.CreatedAt.Add(life).UnixMilli()}
 	if !s.dialect.arrays {
-		return s.reserveInTx(ctx, c, wanted, s.dialect.insertCard(limit > 0, ""), args)
+		return s.reserveInTx(ctx, c, wanted, s.dialect.insertCard(limit > 0, and), args)
 	}
 	done, err := s.writing(ctx)
 	if err != nil {
@@ -74,7 +79,7 @@ func (s *Store) insertReserving(ctx context.Context, c *card.Card, limit card.US
 	var row struct{ Found, Done bool }
 	err = s.outlive(ctx, func(ctx context.Context) error {
 		defer done()
-		return s.hot.reserveCard.to(limit).get(ctx, &row, append(wanted, args...)...)
+		return statement.to(limit).get(ctx, &row, append(wanted, args...)...)
 	})
 	switch {
 	case err != nil: // row may still be written

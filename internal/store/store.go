@@ -40,6 +40,7 @@ type Store struct {
 	writers chan struct{}            // has an element for each connection that writes; nil for no limit
 	hot     struct {
 		insertCard, insertCards, reserveCard limitable
+		insertRefundable, reserveRefundable  limitable // of cards with a refund address
 		cardByUUID                           cardReader[oneCardRow]
 		cardTag                              cardReader[tagRow]
 		cardByKey                            struct{ alone, whole fixed }
@@ -139,11 +140,13 @@ func (s *Store) heat() {
 	const byKey = " WHERE c.account_id = ? AND c.idempotency_key = ?"
 	s.hot.cardByKey.alone, s.hot.cardByKey.whole = read(selectCardAlone+byKey), read(whole+byKey)
 	s.hot.tokenByHash = read(selectTokens + " WHERE t.hash = ?")
+	s.hot.insertRefundable = limitable{write(s.dialect.insertCard(false, notOwn)), write(s.dialect.insertCard(true, notOwn))}
 	s.hot.insertCard = limitable{write(s.dialect.insertCard(false, "")), write(s.dialect.insertCard(true, ""))}
 	if s.dialect.arrays {
 		cards := s.dialect.queued()
 		s.hot.insertCards = limitable{write(s.dialect.insertCards(false, cards)), write(s.dialect.insertCards(true, cards))}
-		s.hot.reserveCard = limitable{write(s.dialect.reserveCard(false)), write(s.dialect.reserveCard(true))}
+		s.hot.reserveCard = limitable{write(s.dialect.reserveCard(false, "")), write(s.dialect.reserveCard(true, ""))}
+		s.hot.reserveRefundable = limitable{write(s.dialect.reserveCard(false, notOwn)), write(s.dialect.reserveCard(true, notOwn))}
 	}
 }
 

@@ -42,6 +42,10 @@ func (s *Store) InsertCard(ctx context.Context, c *card.Card, limit card.USD) (b
 		return false, err
 	}
 	i := &insertion{ctx: ctx, card: c, limit: limit, args: args, done: make(chan inserted, 1)}
+	if c.RefundAddress != "" {
+		inserted, err := unlessTaken(s.insertAlone(i))
+		return s.unlessOwn(ctx, c, inserted, err)
+	}
 	if mine := s.inserts.add(i); mine != nil {
 		go s.insertQueued(mine)
 	}
@@ -54,6 +58,25 @@ func (s *Store) InsertCard(ctx context.Context, c *card.Card, limit card.USD) (b
 		}
 		return false, s.fail("insert card", fmt.Errorf("%w: %w", errUnknown, ctx.Err())) // it may still be stored
 	}
+}
+
+// insertAlone inserts a card without sharing the statement.
+func (s *Store) insertAlone(i *insertion) (stored bool, err error) {
+	done, err := s.writing(i.ctx)
+	if err != nil {
+		return false, s.fail("insert card", err)
+	}
+	ended := make(chan inserted, 1)
+	err = s.outlive(i.ctx, func(context.Context) error {
+		defer done()
+		stored, err := s.insertOne(i)
+		ended <- inserted{stored, err}
+		return err
+	})
+	if err != nil { // it may still be stored
+		return false, s.fail("insert card", err)
+	}
+	return (<-ended).stored, nil
 }
 
 // insertQueued inserts the cards of the queue until it is empty.
@@ -96,7 +119,11 @@ func (s *Store) insertTogether(some []*insertion) {
 func (s *Store) insertOne(i *insertion) (bool, error) {
 	ctx, cancel := outliving(i.ctx)
 	defer cancel()
-	result, err := s.hot.insertCard.to(i.limit).exec(ctx, i.args...)
+	statement := s.hot.insertCard
+	if i.card.RefundAddress != "" {
+		statement = s.hot.insertRefundable
+	}
+	result, err := statement.to(i.limit).exec(ctx, i.args...)
 	if err != nil {
 		return false, err
 	}
