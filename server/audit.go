@@ -24,23 +24,32 @@ func discloses(gc context.Context) disclosure {
 	return disclosure{reveals: who.Scopes.Has(account.CredentialsReveal)}
 }
 
-// show is called with every card of the response, before it is converted. It masks what the token may not see.
-func (d *disclosure) show(c *card.Card) {
+// show is called with every card of the response, before it is converted. It
+// masks what the token may not see, and reports whether the response shows the
+// credentials in the clear.
+func (d *disclosure) show(c *card.Card) bool {
 	if c.Credentials == nil {
-		return
+		return false
 	}
 	if !d.reveals {
 		masked := c.Credentials.Mask()
 		c.Credentials = &masked
 	}
 	if c.Credentials.Masked {
-		return
+		return false
 	}
 	if d.cards == 0 {
 		d.newest = c.UUID
 	}
 	d.oldest = c.UUID
 	d.cards++
+	return true
+}
+
+// auditBegun leaves a line before the first credentials of a list are sent. The
+// line of audit follows when the list has ended.
+func (a *api) auditBegun(gc context.Context, operation string, d disclosure) {
+	a.audited(gc, "credentials_shown", operation, slog.String("list", "begun"), slog.String("newest", d.newest.String()))
 }
 
 // audit leaves one line in the log if credentials are shown in the clear, whatever the number of cards: who saw them and when, never what.

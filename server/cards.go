@@ -150,20 +150,22 @@ func (a *api) ListCards(gc context.Context, r ListCardsRequestObject) (ListCards
 			return nil, err
 		}
 	}
+	open, err := openEndedOf(gc)
+	if err != nil {
+		return nil, err
+	}
 	if r.Params.Limit == nil {
-		unlimited, ok := gc.Value(unlimitedKey).(context.Context)
-		if !ok {
-			return nil, errNoDeadline
-		}
 		who, _ := identity(gc)
 		return cardStream{
-			unlimited: unlimited, beginning: ctx,
+			openEnded: open, beginning: ctx,
 			begin: func() (func(), error) { return a.lists.begin(who) },
 			each: func(ctx context.Context, f func(*card.Card) error) error {
 				d := discloses(gc)
 				defer func() { a.audit(gc, "listCards", d) }() // also if the list is cut off
 				return a.orders.ListCards(ctx, filter, func(c *card.Card) error {
-					d.show(c)
+					if d.show(c) && d.cards == 1 {
+						a.auditBegun(gc, "listCards", d) // a process that is killed leaves no other line
+					}
 					return f(c)
 				})
 			},
@@ -179,7 +181,11 @@ func (a *api) ListCards(gc context.Context, r ListCardsRequestObject) (ListCards
 			return ListCards304Response{Headers: NotModifiedResponseHeaders{ETag: etag}}, nil
 		}
 	}
-	return a.page(ctx, gc, filter)
+	page, err := a.page(ctx, gc, filter)
+	if err != nil {
+		return nil, err
+	}
+	return watchedCards{page, open}, nil
 }
 
 func (a *api) page(ctx, gc context.Context, filter order.Filter) (ListCardsResponseObject, error) {
@@ -225,7 +231,7 @@ func parseCursor(text string) (uuid.UUID, error) {
 
 // cardStream writes cards as they are read, in constant memory.
 type cardStream struct {
-	unlimited context.Context
+	openEnded
 	beginning context.Context                // within which the response must begin
 	begin     func() (end func(), err error) // refuses a list that is one too many
 	each      func(context.Context, func(*card.Card) error) error
@@ -239,15 +245,18 @@ func (s cardStream) VisitListCardsResponse(w http.ResponseWriter) error {
 		return err
 	}
 	defer end()
-	ctx, cancel := context.WithCancel(s.unlimited)
+	ctx, watch := watchToken(s.ctx, w, s.still)
+	defer func() { _ = watch.end(nil) }()
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	begun := context.AfterFunc(s.beginning, cancel)
-	out := bufio.NewWriterSize(newPacedWriter(w), listBuffer)
+	out := bufio.NewWriterSize(newPacedWriter(w, watch.extend), listBuffer)
 	var one bytes.Buffer
 	encoder := json.NewEncoder(&one)
 	separator := byte('[')
 	start := func() {
 		begun()
+		_ = watch.extend(writeTimeout)
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusOK)
 	}
@@ -264,6 +273,7 @@ func (s cardStream) VisitListCardsResponse(w http.ResponseWriter) error {
 		_, err := one.WriteTo(out)
 		return err
 	})
+	err = watch.why(err)
 	if late := s.beginning.Err(); err != nil && separator == '[' && errors.Is(late, context.DeadlineExceeded) {
 		return card.ErrUnavailable.Because(err) // which the store takes for a caller that has gone
 	}
@@ -275,7 +285,7 @@ func (s cardStream) VisitListCardsResponse(w http.ResponseWriter) error {
 		_, _ = out.WriteString("[")
 	}
 	_, _ = out.WriteString("]\n")
-	return out.Flush()
+	return watch.end(out.Flush())
 }
 
 // wireRefund returns what is to be given back of a card, and what was.

@@ -45,7 +45,9 @@ func (d *deployment) audited(t *testing.T) (all []string) {
 		if actor, _ := e["actor"].(string); e["level"] != "INFO" || e["action"] != "credentials_shown" || e["request_id"] == "" || !strings.HasPrefix(actor, "token:") || e["account"] == "" {
 			t.Errorf("audited %v", e)
 		}
-		if e["card"] != nil {
+		if e["list"] != nil {
+			all = append(all, fmt.Sprintf("%s %s from %s", e["operation"], e["list"], e["newest"]))
+		} else if e["card"] != nil {
 			all = append(all, fmt.Sprintf("%s %s", e["operation"], e["card"]))
 		} else {
 			all = append(all, fmt.Sprintf("%s %v from %s to %s", e["operation"], e["cards"], e["newest"], e["oldest"]))
@@ -130,7 +132,7 @@ func TestAudit_OneLineForEveryResponseWithCredentials(t *testing.T) {
 	d.send(t, http.MethodGet, "/api/cards?limit=9", token, "").want(t, http.StatusOK)
 	d.send(t, http.MethodGet, "/api/cards?status=awaiting_payment", token, "").want(t, http.StatusOK)
 	both := fmt.Sprintf("listCards 2 from %s to %s", newer, older)
-	equal(t, "audit", d.audited(t), []string{"getCard " + older.String(), both, "listCards " + newer.String(), both})
+	equal(t, "audit", d.audited(t), []string{"getCard " + older.String(), "listCards begun from " + newer.String(), both, "listCards " + newer.String(), both})
 }
 
 func TestCards_PurgedOnesSaySo(t *testing.T) {

@@ -47,7 +47,7 @@ func (a *api) ListEvents(gc context.Context, r ListEventsRequestObject) (ListEve
 		}
 		page.Headers.Link = next("/api/events", query)
 	}
-	return page, nil
+	return watchedEvents{page, f.openEnded}, nil
 }
 
 // next returns the value of the Link header to the next page (RFC 8288).

@@ -19,10 +19,6 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// stillEvery is how often a request that waits asks whether its token is still good. With the four seconds for which an answer of the store
-// may be used, and as long again for the next one, a revoked token ends it within five.
-const stillEvery = 500 * time.Millisecond
-
 // streamPage is how many events a stream has in memory.
 const streamPage = 100
 
@@ -37,22 +33,20 @@ type follower struct {
 	who      account.Identity
 	filter   webhook.EventFilter
 	after    string // the parameter that says after which event to begin
-	still    func(context.Context) error
-	askedAt  time.Time // when the token was last seen to be good
+	openEnded
 }
 
 func (a *api) follow(gc context.Context, filter webhook.EventFilter) (*follower, error) {
 	c, ours := gc.(*gin.Context)
 	who, known := identity(gc)
-	still, asks := gc.Value(stillKey).(func(context.Context) error)
-	unlimited, ok := gc.Value(unlimitedKey).(context.Context)
-	switch {
-	case !ours || !known || !asks:
+	if !ours || !known {
 		return nil, errNoIdentity
-	case !ok:
-		return nil, errNoDeadline
 	}
-	return &follower{webhooks: a.webhooks, waits: a.waits, request: c.Request.WithContext(unlimited), who: who, filter: filter, after: "query/after", still: still, askedAt: time.Now()}, nil
+	open, err := openEndedOf(gc)
+	if err != nil {
+		return nil, err
+	}
+	return &follower{webhooks: a.webhooks, waits: a.waits, request: c.Request.WithContext(open.ctx), who: who, filter: filter, after: "query/after", openEnded: open}, nil
 }
 
 // head reports whether only the header is asked for, which waits for nothing.
@@ -78,54 +72,51 @@ func (f *follower) first(gates *gates) ([]card.Event, bool, error) {
 	return f.read()
 }
 
+// watch ends the request's context with its token.
+func (f *follower) watch(w http.ResponseWriter) *tokenWatch {
+	ctx, watch := watchToken(f.request.Context(), w, f.still)
+	f.request = f.request.WithContext(ctx)
+	return watch
+}
+
 // mayGoOn returns an error if the request must end: its client has gone, the server is ending, or its token is no longer good.
 func (f *follower) mayGoOn() error {
 	select {
 	case <-ending(f.request.Context()):
 		return errEnding
 	case <-f.request.Context().Done():
-		return f.request.Context().Err()
+		return context.Cause(f.request.Context())
 	default:
-	}
-	if time.Since(f.askedAt) < stillEvery {
 		return nil
 	}
-	err := f.still(f.request.Context())
-	f.askedAt = time.Now()
-	return err
 }
 
 // await waits until there are events, and returns true; or until so much time has passed. The errors are those of mayGoOn.
 func (f *follower) await(longest time.Duration) (bool, error) {
 	found, stop := f.webhooks.AwaitEvents(f.who.AccountID, f.filter)
 	defer stop()
-	over, again := time.NewTimer(longest), time.NewTicker(stillEvery)
+	over := time.NewTimer(longest)
 	defer over.Stop()
-	defer again.Stop()
-	for {
-		select {
-		case <-found:
-			return true, f.mayGoOn()
-		case <-over.C:
-			return false, f.mayGoOn()
-		case <-again.C:
-		case <-ending(f.request.Context()):
-		case <-f.request.Context().Done():
-		}
-		if err := f.mayGoOn(); err != nil {
-			return false, err
-		}
+	select {
+	case <-found:
+		return true, f.mayGoOn()
+	case <-over.C:
+	case <-ending(f.request.Context()):
+	case <-f.request.Context().Done():
 	}
+	return false, f.mayGoOn()
 }
 
 // poll waits for events, and returns what there is after so much time. It returns nothing if the server is ending.
-func (f *follower) poll(w http.ResponseWriter, longest time.Duration) ([]card.Event, bool, error) {
+func (f *follower) poll(w http.ResponseWriter, longest time.Duration) (es []card.Event, more bool, err error) {
 	end, err := f.waits.begin(f.who)
 	if err != nil {
 		return nil, false, err
 	}
 	defer end()
 	unhurried(w, longest+requestTimeout)
+	watch := f.watch(w)
+	defer func() { err = watch.end(err) }()
 	for until := time.Now().Add(longest); ; {
 		_, err := f.await(time.Until(until))
 		if errors.Is(err, errEnding) {
@@ -160,9 +151,11 @@ func (s eventStream) VisitListEventsResponse(w http.ResponseWriter) error {
 		return err
 	}
 	defer end()
+	watch := s.watch(w)
+	defer func() { _ = watch.end(nil) }()
 	s.filter.Limit = streamPage
 	es, more, err := s.read()
-	if err != nil {
+	if err = watch.why(err); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -171,27 +164,28 @@ func (s eventStream) VisitListEventsResponse(w http.ResponseWriter) error {
 	if s.head() {
 		return nil
 	}
-	err = send(w, []byte("retry: 3000\n\n"))
+	err = send(w, watch, []byte("retry: 3000\n\n"))
 	for err == nil {
-		if err = s.sendAll(w, es); err == nil && !more {
-			err = s.pass(w)
+		if err = s.sendAll(w, watch, es); err == nil && !more {
+			err = s.pass(w, watch)
 		}
 		if err == nil {
 			es, more, err = s.read()
 		}
 	}
+	err = watch.end(err)
 	if errors.Is(err, errEnding) || errors.Is(err, card.ErrUnauthorized) {
 		return nil
 	}
 	return err
 }
 
-func (s eventStream) sendAll(w http.ResponseWriter, es []card.Event) error {
+func (s eventStream) sendAll(w http.ResponseWriter, watch *tokenWatch, es []card.Event) error {
 	for _, e := range es {
 		if err := s.mayGoOn(); err != nil {
 			return err
 		}
-		if err := send(w, sentEvent(e)); err != nil {
+		if err := send(w, watch, sentEvent(e)); err != nil {
 			return err
 		}
 		s.filter.After = e.Seq
@@ -200,21 +194,24 @@ func (s eventStream) sendAll(w http.ResponseWriter, es []card.Event) error {
 }
 
 // pass waits for the next event. Meanwhile it shows that the stream lives.
-func (s eventStream) pass(w http.ResponseWriter) error {
+func (s eventStream) pass(w http.ResponseWriter, watch *tokenWatch) error {
 	for {
 		found, err := s.await(s.heartbeat)
 		if err != nil || found {
 			return err
 		}
-		if err := send(w, []byte(":\n\n")); err != nil {
+		if err := send(w, watch, []byte(":\n\n")); err != nil {
 			return err
 		}
 	}
 }
 
 // send writes a part of a stream. A client that keeps up gets more time.
-func send(w http.ResponseWriter, text []byte) error {
-	unhurried(w, 0)
+func send(w http.ResponseWriter, watch *tokenWatch, text []byte) error {
+	if err := watch.extend(writeTimeout); err != nil {
+		return err
+	}
+	defer watch.written()
 	if _, err := w.Write(text); err != nil {
 		return err
 	}

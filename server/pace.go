@@ -1,7 +1,7 @@
 package server
 
 import (
-	"net/http"
+	"io"
 	"time"
 )
 
@@ -16,17 +16,24 @@ const (
 // write is blocked counts: a client may block for writeTimeout in all, and what
 // it reads earns time back at leastThroughput.
 type pacedWriter struct {
-	http.ResponseWriter
-	left time.Duration
+	w      io.Writer
+	extend func(time.Duration) error
+	left   time.Duration
 }
 
-func newPacedWriter(w http.ResponseWriter) *pacedWriter { return &pacedWriter{w, writeTimeout} }
+// newPacedWriter returns a writer to w that first calls extend with the time
+// that the write may take.
+func newPacedWriter(w io.Writer, extend func(time.Duration) error) *pacedWriter {
+	return &pacedWriter{w, extend, writeTimeout}
+}
 
 // Write implements io.Writer.
 func (p *pacedWriter) Write(b []byte) (int, error) {
+	if err := p.extend(p.left); err != nil {
+		return 0, err
+	}
 	began := time.Now()
-	_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(began.Add(p.left))
-	n, err := p.ResponseWriter.Write(b)
+	n, err := p.w.Write(b)
 	earned := time.Duration(n) * time.Second / leastThroughput
 	p.left = min(p.left-time.Since(began)+earned, writeTimeout)
 	return n, err

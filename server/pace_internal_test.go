@@ -17,8 +17,8 @@ type slowClient struct {
 	deadline  time.Time
 }
 
-func (c *slowClient) SetWriteDeadline(at time.Time) error {
-	c.deadline = at
+func (c *slowClient) extend(d time.Duration) error {
+	c.deadline = time.Now().Add(d)
 	return nil
 }
 
@@ -35,7 +35,7 @@ func (c *slowClient) Write(b []byte) (int, error) {
 
 // sendTo sends so many buffers of a list, and returns how long it took and the error.
 func sendTo(c *slowClient, buffers int) (time.Duration, error) {
-	w, began := newPacedWriter(c), time.Now()
+	w, began := newPacedWriter(c, c.extend), time.Now()
 	for range buffers {
 		if _, err := w.Write(make([]byte, listBuffer)); err != nil {
 			return time.Since(began), err
@@ -67,7 +67,7 @@ func TestPacedWriter_ClientBelowLeastThroughput_IsCutOff(t *testing.T) {
 func TestPacedWriter_FastClient_SavesNoTimeForLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &slowClient{perSecond: 100 << 20}
-		w := newPacedWriter(c)
+		w := newPacedWriter(c, c.extend)
 		for range 1000 {
 			if _, err := w.Write(make([]byte, listBuffer)); err != nil {
 				t.Fatal(err)

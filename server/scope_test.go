@@ -161,7 +161,7 @@ func TestScopes_WithoutRevealCredentialsAreMasked(t *testing.T) {
 		}
 		d.send(t, http.MethodPost, one+"/reveal", blind, "").lacks(t, account.CredentialsReveal)
 		// What was masked was not shown, and only what was shown is audited.
-		equal(t, "audit", len(d.audited(t)), 4)
+		equal(t, "audit", len(d.audited(t)), 5) // the whole list leaves a line at its beginning, too
 		a := d.send(t, http.MethodPost, one+"/reveal", d.scoped(t, owner, account.ScopesOf(account.CredentialsReveal)), "").want(t, http.StatusOK)
 		if !strings.Contains(a.body, whole.Credentials.CardNumber) {
 			t.Error("revealCard does not reveal")

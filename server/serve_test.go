@@ -62,6 +62,8 @@ func (c bentConn) SetWriteDeadline(at time.Time) error {
 	return c.Conn.SetWriteDeadline(at)
 }
 
+func (c bentConn) SetLinger(sec int) error { return c.Conn.(*net.TCPConn).SetLinger(sec) }
+
 // serveOn serves until the test ends.
 func serveOn(t testing.TB, l net.Listener, h http.Handler) {
 	t.Helper()

@@ -157,6 +157,9 @@ const (
 // endingKey is the key of the channel, in the context of a request, that is closed when the server begins to end.
 type endingKey struct{}
 
+// connKey is the key of the connection in the context of a request.
+type connKey struct{}
+
 // ending returns a channel that is closed when the server begins to end: who waits for nothing but time must then stop waiting.
 func ending(ctx context.Context) <-chan struct{} {
 	begun, _ := ctx.Value(endingKey{}).(<-chan struct{})
@@ -176,6 +179,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.Background(), endingKey{}, ctx.Done())
 		},
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()

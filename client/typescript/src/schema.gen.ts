@@ -17,7 +17,8 @@ export interface paths {
          *     With `limit`, it sends one page; the `Link` header leads to the next one as long as there is one.
          *     The list has the cards that fulfil every condition in the query. A page can be shorter than `limit` if its cards have much `metadata`.
          *     A token may have four lists without `limit` sent at the same time, and an account eight. The service cuts off a client that stops
-         *     reading, or that reads less than 16 KiB per second on average for half a minute.
+         *     reading, or that reads less than 16 KiB per second on average for half a minute. It also cuts off a list whose token is revoked or
+         *     expires: the connection breaks off before the end of the array.
          */
         get: operations["listCards"];
         put?: never;

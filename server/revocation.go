@@ -1,0 +1,176 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/card"
+)
+
+// stillEvery is how often a long response checks whether its token is still
+// good. The authenticator answers from memory for up to four seconds, so that a
+// revoked token ends the response within five.
+const stillEvery = 500 * time.Millisecond
+
+// tokenWatch cuts a response off once its token is no longer good, also while
+// its client does not read.
+type tokenWatch struct {
+	still   func(context.Context) error
+	control *http.ResponseController
+	conn    lingerer // nil if it is not known
+	cancel  context.CancelCauseFunc
+
+	mu      sync.Mutex
+	writing bool // a part of the response is being written, and the rest must not follow
+	ended   bool
+	err     error // why the response was cut off
+}
+
+// lingerer is a connection that can discard what it has not sent yet when it is
+// closed.
+type lingerer interface{ SetLinger(sec int) error }
+
+// watchToken starts a watch, which the caller must end. The context is canceled
+// when the response is cut off.
+func watchToken(ctx context.Context, w http.ResponseWriter, still func(context.Context) error) (context.Context, *tokenWatch) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	t := &tokenWatch{still: still, control: http.NewResponseController(w), cancel: cancel}
+	t.conn, _ = ctx.Value(connKey{}).(lingerer)
+	go t.run(ctx)
+	return ctx, t
+}
+
+func (t *tokenWatch) run(ctx context.Context) {
+	defer func() {
+		if recover() != nil { // the process goes on, the response does not
+			t.cut(card.ErrInternal)
+		}
+	}()
+	again := time.NewTicker(stillEvery)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		}
+		err := t.still(ctx)
+		if ctx.Err() != nil { // the response has ended, or its client is gone
+			return
+		}
+		if err != nil {
+			t.cut(err)
+			return
+		}
+	}
+}
+
+// cut ends the response: the work on it, and a write that waits for the client.
+// What the kernel still has of it is discarded.
+func (t *tokenWatch) cut(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return
+	}
+	t.err = err
+	t.cancel(err)
+	if t.writing {
+		_ = t.control.SetWriteDeadline(time.Unix(1, 0))
+		if t.conn != nil {
+			_ = t.conn.SetLinger(0)
+		}
+	}
+}
+
+// extend gives the client d to read the next part of the response. The error is
+// why the response was cut off.
+func (t *tokenWatch) extend(d time.Duration) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err == nil {
+		t.writing = true
+		_ = t.control.SetWriteDeadline(time.Now().Add(d))
+	}
+	return t.err
+}
+
+// written reports that the part is written, and that the response may end here.
+func (t *tokenWatch) written() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.writing = false
+}
+
+// why returns why the response was cut off, or else err.
+func (t *tokenWatch) why(err error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err != nil {
+		return t.err
+	}
+	return err
+}
+
+// end ends the watch. It returns why the response was cut off, or else err.
+func (t *tokenWatch) end(err error) error {
+	t.cancel(nil)
+	t.mu.Lock()
+	t.ended = true
+	t.mu.Unlock()
+	return t.why(err)
+}
+
+// openEnded is a request whose response takes as long as its client reads or
+// waits.
+type openEnded struct {
+	ctx   context.Context // without the deadline of other requests
+	still func(context.Context) error
+}
+
+func openEndedOf(gc context.Context) (openEnded, error) {
+	still, known := gc.Value(stillKey).(func(context.Context) error)
+	ctx, unlimited := gc.Value(unlimitedKey).(context.Context)
+	switch {
+	case !known:
+		return openEnded{}, errNoIdentity
+	case !unlimited:
+		return openEnded{}, errNoDeadline
+	}
+	return openEnded{ctx, still}, nil
+}
+
+// visit writes a page. Reading it from the database may have taken long, and
+// its client may take long to read it.
+func (o openEnded) visit(w http.ResponseWriter, visit func(http.ResponseWriter) error) error {
+	if err := o.still(o.ctx); err != nil {
+		return err
+	}
+	_, watch := watchToken(o.ctx, w, o.still)
+	_ = watch.extend(writeTimeout)
+	return watch.end(visit(w))
+}
+
+// watchedCards is a page of cards that is cut off with its token.
+type watchedCards struct {
+	ListCardsResponseObject
+	openEnded
+}
+
+// VisitListCardsResponse writes the page.
+func (p watchedCards) VisitListCardsResponse(w http.ResponseWriter) error {
+	return p.visit(w, p.ListCardsResponseObject.VisitListCardsResponse)
+}
+
+// watchedEvents is a page of events that is cut off with its token.
+type watchedEvents struct {
+	ListEventsResponseObject
+	openEnded
+}
+
+// VisitListEventsResponse writes the page.
+func (p watchedEvents) VisitListEventsResponse(w http.ResponseWriter) error {
+	return p.visit(w, p.ListEventsResponseObject.VisitListEventsResponse)
+}
