@@ -243,3 +243,41 @@ func TestIdempotency_OfSimulatedPayments(t *testing.T) {
 		d.send(t, http.MethodPost, made, token, `{"amount":"0.1"}`, key, `""`).refused(t, http.StatusUnprocessableEntity, "invalid_request")
 	})
 }
+
+// One key never stands for two operations, not even if they arrive at the same
+// instant. The loser is refused, whichever it is.
+func TestIdempotency_OneKeyForTwoOperationsAtOnce_OneSucceeds(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, database string) {
+		d := deploy(t, setup{database: database, clock: &clock{}, pool: 500, poster: &receiver{answer: webhook.Attempt{Status: 200}}})
+		other := d.replica(t)
+		winners := map[string]int{}
+		for round := range 200 {
+			token := d.token(t)
+			var made, registered answer
+			start := make(chan struct{})
+			var both sync.WaitGroup
+			both.Go(func() {
+				<-start
+				made = d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"), key, "k")
+			})
+			both.Go(func() {
+				<-start
+				registered = other.send(t, http.MethodPost, "/api/webhooks", token, hookURL, key, "k")
+			})
+			close(start)
+			both.Wait()
+			won, lost := "createCard", registered
+			if made.status != http.StatusCreated {
+				won, lost = "createWebhook", made
+				registered.want(t, http.StatusCreated)
+			}
+			lost.refused(t, http.StatusUnprocessableEntity, "idempotency_key_reused")
+			if t.Failed() {
+				t.Fatalf("round %d, which %s won", round, won)
+			}
+			winners[won]++
+		}
+		t.Logf("won: %v", winners)
+	})
+}

@@ -2,7 +2,6 @@ package order
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -232,9 +231,13 @@ func (s *Service) storeCard(ctx context.Context, c *card.Card, from source) (boo
 		if !errors.Is(err, card.ErrNoRow) {
 			return false, err
 		}
-		if used, err := s.store.KeyUsed(ctx, c.AccountID, c.IdempotencyKey); used || err != nil {
+		used, err := s.store.KeyUsed(ctx, c.AccountID, c.IdempotencyKey)
+		if err != nil {
+			return false, err // it may be the address that is taken
+		}
+		if used {
 			s.pools[c.Coin.Code].add(c.Address)
-			return false, cmp.Or(err, error(card.ErrKeyReused))
+			return false, card.ErrKeyReused
 		}
 	}
 	if gone {

@@ -302,6 +302,26 @@ func TestCreateCard_AFailureCostsTheAddress(t *testing.T) {
 	})
 }
 
+// An address that has perhaps received money does not return to the pool, where
+// later orders would find it again and again.
+func TestCreateCard_KeyLookupFails_AddressIsNotReturned(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.stock("monero", 5)
+		check(t, s.orders.Prepare(t.Context()))
+		s.arrive("monero-4", "monero-3", "monero-2", "monero-1")
+		s.spy.fail("KeyUsed", errBroken)
+		for range 4 {
+			s.refused("150", "key", errBroken)
+		}
+		s.spy.fail("", nil)
+		s.spy.asked()
+		if c := s.create("150", "key"); c.Address != "monero-0" {
+			t.Errorf("paid to %s", c.Address)
+		}
+		s.asked("InsertCard")
+	})
+}
+
 func TestCreateCard_NoRateNoCard(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.stock("monero", 40)

@@ -267,6 +267,15 @@ func (s *spy) CardByIdempotencyKey(ctx context.Context, account uuid.UUID, key s
 	return s.Store.CardByIdempotencyKey(ctx, account, key)
 }
 
+func (s *spy) KeyUsed(ctx context.Context, account uuid.UUID, key string) (bool, error) {
+	if s.before != nil {
+		if err := s.before("KeyUsed"); err != nil {
+			return false, err
+		}
+	}
+	return s.Store.KeyUsed(ctx, account, key)
+}
+
 func (s *spy) AwaitReplication(ctx context.Context) error {
 	if err := s.note("AwaitReplication"); err != nil {
 		return err

@@ -23,19 +23,22 @@ func (l limitable) to(limit card.USD) fixed {
 }
 
 // insertCard returns a statement that stores nothing if the address has already received money, because nobody could tell whose that is; if
-// a card that was deleted had the address; if another request had the idempotency key; if the statement is limited and the account's open
+// a card that was deleted had the address; if the idempotency key is taken; if the statement is limited and the account's open
 // cards would add up to more; or if a further condition, which begins with AND, is not true. If another card has the uuid or the address, it
 // fails with a duplicate key.
 func (d dialect) insertCard(limited bool, and string) string {
 	return "INSERT INTO cards (" + cardColumns + ") SELECT CAST(? AS " + strings.Join(d.cardTypes(), "), CAST(? AS ") + `)
 	WHERE NOT EXISTS (SELECT 1 FROM transfers t WHERE t.currency = ? AND t.address = ?)
 	AND NOT EXISTS (SELECT 1 FROM retired_addresses o WHERE o.currency = ? AND o.address = ?)
-	AND NOT EXISTS (SELECT 1 FROM replies r WHERE r.account_id = CAST(? AS ` + d.uuidType + `) AND r.idempotency_key = CAST(? AS TEXT))
+	AND NOT EXISTS (SELECT 1 FROM idempotency_keys k WHERE k.account_id = CAST(? AS ` + d.uuidType + `) AND k.idempotency_key = CAST(? AS TEXT))
 	` + only(limited, " AND "+openUSD("CAST(? AS "+d.uuidType+")")+" + CAST(? AS BIGINT) <= CAST(? AS BIGINT)") + and + keyTaken
 }
 
-// keyTaken has an INSERT leave out cards whose idempotency key is taken. Without the columns, PostgreSQL would look for a conflict in every
-// index before each insert, which takes a seventh of the statement. Every program that the schema allows needs this index.
+// keyTaken leaves out cards whose idempotency key was taken by another card during
+// the statement. If another request took it, the trigger of idempotency_keys fails
+// the statement with a duplicate key. Without the columns, PostgreSQL would look for
+// a conflict in every index before each insert, which takes a seventh of the
+// statement. Every program that the schema allows needs this index.
 const keyTaken = " ON CONFLICT (account_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
 
 // unlessTaken returns what became of a card; that its uuid, address or idempotency key is taken is no error.
@@ -102,7 +105,7 @@ func (d dialect) insertCards(limited bool, table string) string {
 	FROM (SELECT v.*` + only(limited, ", SUM(column4) OVER (PARTITION BY column2 ORDER BY "+number+") AS usd_cents") + " FROM " + table + `) AS v
 	WHERE (SELECT 1 FROM transfers t WHERE t.currency = v.column5 AND t.address = v.column7 LIMIT 1) IS NULL
 	AND (SELECT 1 FROM retired_addresses o WHERE o.currency = v.column5 AND o.address = v.column7) IS NULL
-	AND (SELECT 1 FROM replies r WHERE r.account_id = v.column2 AND r.idempotency_key = v.column13) IS NULL
+	AND (SELECT 1 FROM idempotency_keys k WHERE k.account_id = v.column2 AND k.idempotency_key = v.column13) IS NULL
 	` + only(limited, "AND CASE WHEN "+limit+" = 0 THEN TRUE ELSE "+openUSD("v.column2")+" + v.usd_cents <= "+limit+" END") + `
 	ORDER BY ` + number + keyTaken + ` RETURNING uuid`
 }

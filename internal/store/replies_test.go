@@ -3,6 +3,8 @@ package store_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/webhook"
 )
@@ -105,5 +108,107 @@ func TestPruneReplies_TheOldestOnly(t *testing.T) {
 		}
 		_, err := findReply(ctx, s, owner, "c")
 		check(t, err)
+	})
+}
+
+// The database itself keeps the keys of cards and of replies apart, so that no
+// order of statements lets one key stand for two operations.
+func TestIdempotencyKeys_KeyOfACard_IsRefusedToAReply(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		c := newCard(newAccount(t, s))
+		c.IdempotencyKey, c.RequestHash = "k", []byte("order")
+		insertCard(t, s, c)
+		wantError(t, s.Do(t.Context(), func(tx *store.Tx) error { return tx.InsertReply(t.Context(), newReply(c.AccountID, "k")) }), card.ErrDuplicate)
+		other := newAccount(t, s)
+		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.InsertReply(ctx, newReply(other, "k")) })
+	})
+}
+
+func TestIdempotencyKeys_ReplyInAnOpenTransaction_InsertCardWaits(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		c := newCard(newAccount(t, s))
+		c.IdempotencyKey, c.RequestHash = "k", []byte("order")
+		inserted := make(chan bool, 1)
+		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
+			check(t, tx.LockAccount(ctx, c.AccountID))
+			check(t, tx.InsertReply(ctx, newReply(c.AccountID, "k")))
+			go func() {
+				stored, err := s.InsertCard(context.Background(), c, 0)
+				inserted <- stored || err != nil
+			}()
+			waitForLock(t, url, func() bool { return len(inserted) > 0 })
+			return nil
+		})
+		if <-inserted {
+			t.Error("a card was stored with the key of a reply")
+		}
+	})
+}
+
+// waitForLock returns once a statement waits for a lock, or stop returns true.
+// In SQLite every other write waits anyway.
+func waitForLock(t *testing.T, url string, stop func() bool) {
+	t.Helper()
+	if strings.HasPrefix(url, "sqlite:") {
+		return
+	}
+	beside := rig.OpenSQL(t, url)
+	for waits := false; !waits && !stop(); {
+		check(t, beside.QueryRow("SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')").Scan(&waits))
+	}
+}
+
+func TestIdempotencyKeys_DeletedRow_ReleasesItsKey(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		owner := newAccount(t, s)
+		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.InsertReply(ctx, newReply(owner, "k")) })
+		if n, err := s.PruneReplies(t.Context(), epoch.Add(time.Hour), 1); err != nil || n != 1 {
+			t.Fatalf("%d deleted: %v", n, err)
+		}
+		c := newCard(owner)
+		c.IdempotencyKey, c.RequestHash = "k", []byte("order")
+		if stored, err := s.InsertCard(t.Context(), c, 0); err != nil || !stored {
+			t.Fatalf("stored %t: %v", stored, err)
+		}
+	})
+}
+
+// Keys of before the table are in it after the migration, one that a card and a
+// reply share included. A program of the previous version then stores more.
+func TestMigrate_IdempotencyKeys_AreThoseOfCardsAndReplies(t *testing.T) {
+	new(rig.Databases).Each(t, func(t *testing.T, url string) {
+		_, beside := migrateTo(t, url, 26)
+		exec := func(format string, args ...any) error {
+			_, err := beside.Exec(fmt.Sprintf(format, args...))
+			return err
+		}
+		owner := uuid.Must(uuid.NewV7())
+		check(t, exec("INSERT INTO accounts (id, name, created_at) VALUES ('%s', 'a', 0)", owner))
+		addCard := func(key string) error {
+			return exec(`INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source, expires_at,
+				confirmations_required, idempotency_key) VALUES ('%s', '%s', 0, 1, 'monero', 1, '%s', 1, 0, 's', 0, 1, %s)`, uuid.Must(uuid.NewV7()), owner, uuid.NewString(), key)
+		}
+		blob := map[bool]string{true: "x'00'", false: "'\\x00'"}[strings.HasPrefix(url, "sqlite:")]
+		addReply := func(key string) error {
+			return exec("INSERT INTO replies (id, account_id, idempotency_key, request_hash, reply, created_at) VALUES ('%s', '%s', '%s', %s, %s, 0)",
+				uuid.Must(uuid.NewV7()), owner, key, blob, blob)
+		}
+		for _, err := range []error{addCard("'card'"), addCard("'both'"), addCard("NULL"), addReply("reply"), addReply("both")} {
+			check(t, err)
+		}
+		migrate(t, url)
+		for range 2 { // the second of each finds its key taken
+			_ = addCard("'card 2'")
+			_ = addReply("reply 2")
+		}
+		if addCard("'reply 2'") == nil || addReply("card") == nil {
+			t.Error("a key stands for a card and a reply")
+		}
+		var keys []string
+		query(t, url, &keys, "SELECT idempotency_key FROM idempotency_keys ORDER BY idempotency_key")
+		if diff := cmp.Diff([]string{"both", "card", "card 2", "reply", "reply 2"}, keys); diff != "" {
+			t.Error(diff)
+		}
 	})
 }

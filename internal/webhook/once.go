@@ -55,7 +55,7 @@ func (s *Service) Once(o *Once) *Service {
 }
 
 // replay reads the reply to the same request into reply, and reports whether there is one. The caller must have locked the account, so that
-// the same request does not happen twice at the same time.
+// the same request does not happen twice at the same time. Orders do not lock it: they may still take the key before keep.
 func (s *Service) replay(ctx context.Context, tx Tx, reply any) (bool, error) {
 	earlier, err := tx.Reply(ctx, s.once.AccountID, s.once.Key)
 	if errors.Is(err, card.ErrNoRow) {
@@ -91,7 +91,11 @@ func (s *Service) keep(ctx context.Context, tx Tx, reply any) error {
 	if r.Sealed, err = s.vault.Seal(r.ID, r.AccountID, replyField, card.Secret(text)); err != nil {
 		return fmt.Errorf("seal reply: %w", err)
 	}
-	return tx.InsertReply(ctx, r)
+	err = tx.InsertReply(ctx, r)
+	if errors.Is(err, card.ErrDuplicate) { // an order took the key after replay, which does not wait for accounts
+		return card.ErrKeyReused
+	}
+	return err
 }
 
 // lockOnce locks a webhook and, if the request has a key, its account. It reports whether the same request was answered before; then reply is

@@ -1,6 +1,7 @@
 package webhook_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -144,4 +145,35 @@ func TestPrune_KeepsReplies(t *testing.T) {
 			check(t, s.sender.Prune(t.Context()))
 		}
 	})
+}
+
+// An order takes the key while a request is between its look for the key and its
+// commit. It is about PostgreSQL only: SQLite has one writer.
+func TestOnce_KeyTakenByAnOrderMeanwhile_IsRefused(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, databases.Postgres(t))
+	ordered := insertCard(t, s.store, s.account)
+	order, err := rig.OpenSQL(t, s.url).Begin()
+	check(t, err)
+	defer func() { _ = order.Rollback() }()
+	_, err = order.Exec(`INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source, expires_at,
+		confirmations_required, idempotency_key, request_hash) SELECT gen_random_uuid(), account_id, created_at, usd_cents, currency, amount, 'another', rate,
+		rate_at, rate_source, expires_at, confirmations_required, 'k', 'order' FROM cards WHERE uuid = $1`, ordered.UUID)
+	check(t, err)
+	done := make(chan struct{})
+	url, failed := "https://shop.example.com/hooks", error(nil)
+	go func() {
+		defer close(done)
+		hooks, _ := s.once("create")
+		_, _, failed = hooks.CreateWebhook(context.Background(), s.account, webhook.Request{URL: &url})
+	}()
+	awaitLock(t, s.url, done)
+	check(t, order.Commit())
+	<-done
+	wantError(t, failed, card.ErrKeyReused)
+	all, err := s.webhooks.ListWebhooks(t.Context(), s.account)
+	check(t, err)
+	if len(all) > 0 {
+		t.Errorf("%d webhooks were created with the key of an order", len(all))
+	}
 }
