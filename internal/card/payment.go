@@ -73,8 +73,8 @@ func Assess(c *Card, transfers []Transfer, tip Tip, today Rate) Assessment {
 	all := add(c, transfers, func(Transfer) bool { return true })
 	firm := add(c, transfers, func(t Transfer) bool { return c.firm(t, tip) })
 	a := Assessment{Received: all.kept + c.Refunded, Settled: c.Settled}
-	expired := c.canceled() || !tip.Time.Before(c.ExpiresAt)
-	pays, worth := firm, Amount(0) // what the card needs of it, once it is Paid
+	expired := c.canceled() || c.Refunded > 0 || !tip.Time.Before(c.ExpiresAt) // no more money is asked for
+	pays, worth := firm, Amount(0)                                             // what the card needs of it, once it is Paid
 	switch {
 	case c.Status == Generated && all.kept < c.Settled:
 		a.State = Reversed
@@ -265,14 +265,20 @@ type Verdict struct {
 
 // Alarm reports whether an operator must look at the card from now on.
 func (v Verdict) Alarm() bool {
-	return v.Event != nil && (v.Assessment.State == Late || v.Assessment.State == Reversed)
+	return v.Event != nil && (v.Assessment.State == Late || v.Assessment.State == Reversed || v.Event.Type == EventRefundDue)
 }
 
 // Judge assesses a card, as Assess does, and says what follows. The event, if there is one, gets the id, a UUID version 7, and its time.
 func Judge(c *Card, transfers []Transfer, tip Tip, today Rate, eventID uuid.UUID) Verdict {
 	a := Assess(c, transfers, tip, today)
 	v := Verdict{Card: c, Assessment: a, Issue: a.State == Paid && c.Status == AwaitingPayment}
-	if kind := TransitionEvent(c.State, a.State); kind != "" {
+	after := *c
+	after.State, after.Received = a.State, a.Received
+	kind := TransitionEvent(c.State, a.State)
+	if due := after.RefundDue(); due > 0 && due != c.RefundDue() {
+		kind = EventRefundDue // instead of EventDetected
+	}
+	if kind != "" {
 		e := NewEvent(eventID, c, kind, c.Status, a.State)
 		v.Event = &e
 	}

@@ -165,3 +165,68 @@ func TestResolve_ARefundThatWasDueIsNeverIssued(t *testing.T) {
 		s.wantRefund(c, 2*coin, "")
 	})
 }
+
+// A customer who was refunded must not pay again, so that the card asks for no
+// money. If money arrives nevertheless, each change of the amount due has an event.
+func TestResolve_RefundDuringTheQuote_AsksForNoMoney(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.supplier.fault = func(int, *card.Credentials) error { return errDeclined }
+		c := s.order()
+		s.pay(c, coin, 10)
+		s.settle()
+		told := []card.EventType{card.EventDetected, card.EventRefundDue}
+		due := func(want card.Amount, more ...card.EventType) {
+			t.Helper()
+			told = append(told, more...)
+			s.wantEvents(c, told...)
+			now, err := s.store.CardByUUID(t.Context(), s.account, c.UUID)
+			check(t, err)
+			if now.RefundDue() != want {
+				t.Errorf("%d is due, want %d", now.RefundDue(), want)
+			}
+		}
+		due(coin)
+		s.resolve(c, operator.Refund)
+		s.want(c, card.AwaitingPayment, card.Expired, coin, 10)
+		due(0, card.EventExpired)
+		s.pay(c, coin/2, 10)
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Late, coin*3/2, 10)
+		due(0, card.EventLate)
+		s.pay(c, coin/2, 10)
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Paid, 2*coin, 10)
+		due(coin, card.EventRefundDue)
+		s.settle()
+		due(coin)
+		s.pay(c, coin, 10)
+		s.settle()
+		due(2*coin, card.EventRefundDue)
+		s.resolve(c, operator.Refund)
+		due(0, card.EventExpired)
+		s.wantIssued(0)
+		s.wantRefund(c, 3*coin, "")
+	})
+}
+
+// A reorganization undoes the payment, and the money returns: the refund is due
+// again, and has its event again.
+func TestResolve_RefundDueAfterAReorg_IsToldAgain(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.supplier.fault = func(int, *card.Credentials) error { return errDeclined }
+		s.mine(30)
+		c := s.order()
+		s.pay(c, coin, 10)
+		s.settle()
+		s.wantEvents(c, card.EventDetected, card.EventRefundDue)
+		check(t, s.store.SimulatedReorg(t.Context(), "monero", 10, true))
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
+		s.pay(c, coin, 10)
+		s.settle()
+		s.want(c, card.AwaitingPayment, card.Paid, coin, 10)
+		s.wantEvents(c, card.EventDetected, card.EventRefundDue, card.EventRefundDue)
+		s.resolve(c, operator.Refund)
+		s.wantIssued(0)
+	})
+}

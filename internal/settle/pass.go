@@ -325,7 +325,7 @@ func (w *Watcher) assess(ctx context.Context, tx Tx, tip card.Tip, changed []car
 		if v.Issue {
 			done.paid++
 		}
-		if v.Card.State != v.Assessment.State {
+		if v.Card.State != v.Assessment.State || v.Event != nil {
 			done.news = append(done.news, v)
 		}
 	}

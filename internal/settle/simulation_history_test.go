@@ -286,8 +286,7 @@ func (h *history) observe() {
 			c.Sealed = &card.Sealed{CardNumber: number}
 		}
 		if x := h.order(c.UUID); x != nil {
-			h.o.check(x, c)
-			x.tellRefund(issuing == "refund_due")
+			h.o.checkRefund(x, c, issuing == "refund_due")
 		} else {
 			h.fail("there is a card %s that nobody asked for", c.UUID)
 		}

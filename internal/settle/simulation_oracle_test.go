@@ -46,7 +46,9 @@ type sale struct {
 	settled   card.Amount // what the card was made for
 	sealed    []byte
 	events    []card.EventType // that it must have
-	refundDue bool             // and the account was told
+	refundDue bool             // no supplier makes the card
+	due       card.Amount      // what the account was told is due to it
+	dueAgain  bool             // more is due, which a pass found: that says also that it was detected
 	refused   bool             // the supplier gave a reason to ask an operator
 	attempts  int
 
@@ -65,12 +67,20 @@ func (x *sale) must() card.Amount {
 	return 0
 }
 
-// tellRefund has the account told once whenever the refund of an order becomes due.
-func (x *sale) tellRefund(due bool) {
-	if due && !x.refundDue {
+// checkRefund compares a card as check does, and expects an event whenever the
+// amount due to the customer changes.
+func (o *oracle) checkRefund(x *sale, c *card.Card, refundDue bool) {
+	due := card.Amount(0)
+	if refundDue && c.State == card.Paid {
+		due = o.money(x).total - x.refunded
+	}
+	told := due > 0 && due != x.due
+	x.dueAgain = told && x.refundDue
+	o.check(x, c)
+	if told {
 		x.events = append(x.events, card.EventRefundDue)
 	}
-	x.refundDue = due
+	x.refundDue, x.due = refundDue, due
 }
 
 // isDue reports whether the supplier is to be asked.
@@ -284,7 +294,7 @@ func (o *oracle) confirmations(x *sale, m money) int64 {
 // demands returns the states that a card may be in.
 func (o *oracle) demands(x *sale) []card.PaymentState {
 	m := o.money(x)
-	kept, over := m.total-x.refunded, x.canceled || !o.tip.Time.Before(x.expires)
+	kept, over := m.total-x.refunded, x.canceled || x.refunded > 0 || !o.tip.Time.Before(x.expires)
 	nothing, late := kept <= 0, m.early < m.total
 	good := enough(x, m.total, m.early)
 	pays := o.pays(x, m)
@@ -362,7 +372,7 @@ func (o *oracle) check(x *sale, c *card.Card) {
 			c.Accepted, c.Refunded, c.WrittenOff, x.accepted, x.refunded, x.writeOffs)
 	}
 	if c.State != x.state {
-		again := x.decided && slices.Contains(x.events, card.EventDetected) // no decision brings money
+		again := x.dueAgain || x.decided && slices.Contains(x.events, card.EventDetected) // no decision brings money
 		if told := telling(x.state, c.State); told != "" && !(told == card.EventDetected && again) {
 			x.events = append(x.events, told)
 		}

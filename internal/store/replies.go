@@ -9,8 +9,8 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// Reply implements webhook.Tx. Cards and replies have their keys beside their
-// rows; idempotency_keys has all of them, and lets each be used once.
+// Reply implements webhook.Tx. The table idempotency_keys makes sure that a key is
+// that of one reply or one card.
 func (t *tx) Reply(ctx context.Context, account uuid.UUID, key string) (webhook.Reply, error) {
 	var row struct {
 		ID          uuid.UUID `db:"id"`

@@ -174,8 +174,8 @@ func TestIdempotencyKeys_DeletedRow_ReleasesItsKey(t *testing.T) {
 	})
 }
 
-// Keys of before the table are in it after the migration, one that a card and a
-// reply share included. A program of the previous version then stores more.
+// The migration copies all keys, even one that a card and a reply share. Keys that
+// a program of the previous version stores afterwards are in the table too.
 func TestMigrate_IdempotencyKeys_AreThoseOfCardsAndReplies(t *testing.T) {
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		_, beside := migrateTo(t, url, 26)

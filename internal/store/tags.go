@@ -20,7 +20,7 @@ import (
 const changing = changingBefore + `CASE WHEN c.received > 0 OR c.height > 0 THEN COALESCE((SELECT k.height FROM chains k WHERE k.currency = c.currency), 0) ELSE 0 END` +
 	changingAfter + `,
 	CASE WHEN c.status = 'generated' AND (SELECT s.card_uuid FROM credentials s WHERE s.card_uuid = c.uuid) IS NOT NULL THEN 1 ELSE 0 END,
-	CASE WHEN c.refunded > 0 THEN COALESCE(` + refundedAt + `, 0) ELSE 0 END, CASE WHEN c.refunded > 0 THEN COALESCE(` + refundTxID + `, '') ELSE '' END, ` + refused + ")"
+	CASE WHEN c.refunded > 0 THEN COALESCE(` + refundedAt + `, 0) ELSE 0 END, CASE WHEN c.refunded > 0 THEN COALESCE(` + refundTxID + `, '') ELSE '' END, CASE WHEN c.payment_state = 'paid' THEN ` + refused + " ELSE 0 END)"
 
 // changingAlone is what changing is of a card to which nothing has happened (cardReader).
 const changingAlone = changingBefore + "0" + changingAfter + ", 0, 0, '', 0)"
@@ -48,7 +48,7 @@ func changingOf(c *card.Card) []byte {
 	if !c.RefundedAt.IsZero() {
 		refundedAt = c.RefundedAt.UnixMilli()
 	}
-	if c.Refused {
+	if c.Refused && c.State == card.Paid {
 		refused = 1
 	}
 	return fmt.Appendf(nil, "%s %s %s %d %d %d %d %d %d %d %d %d %d %d %s %d", c.UUID, c.Status, storedState(c.State), c.Received, c.Settled, c.Height, tip, c.Accepted, c.Refunded,

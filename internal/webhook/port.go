@@ -95,7 +95,7 @@ type Tx interface {
 	// Reply returns what was replied to the request with an account's idempotency key. If that request ordered a card, only its hash is set.
 	Reply(ctx context.Context, account uuid.UUID, key string) (Reply, error)
 	// InsertReply stores a reply. The error is card.ErrDuplicate if the account
-	// has used the key, for whatever request.
+	// has used the key for any request.
 	InsertReply(ctx context.Context, r Reply) error
 	// RecoverDeliveries reads up to n events that follow the Seq after and did not happen before since. It makes a delivery due at now for
 	// each event that the webhook wants and that has no delivery, or one that failed or is due later. It returns the number of these
