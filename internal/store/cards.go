@@ -62,7 +62,7 @@ const cardsElsewhere = tipSelected + `,
 	s.card_number, s.expiration_date, s.security_code, s.url, s.url_password, COALESCE(s.last_four, '') AS last_four`
 
 // refused is an expression for 1 if no supplier makes card c, otherwise 0. Only
-// cards that were ever paid have an intent, and few of these are not issued.
+// cards that were paid at some time can have an intent.
 const refused = "CASE WHEN c.status = 'awaiting_payment' AND (c.payment_state = 'paid' OR c.settled > 0 OR c.refunded > 0) THEN " +
 	"(SELECT COUNT(*) FROM intents i WHERE i.card_uuid = c.uuid AND i.state = 'refund_due') ELSE 0 END"
 

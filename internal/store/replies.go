@@ -9,8 +9,8 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// Reply implements webhook.Tx. The table idempotency_keys makes sure that a key is
-// that of one reply or one card.
+// Reply implements webhook.Tx. The primary key of idempotency_keys gives each key
+// to one reply or one card.
 func (t *tx) Reply(ctx context.Context, account uuid.UUID, key string) (webhook.Reply, error) {
 	var row struct {
 		ID          uuid.UUID `db:"id"`

@@ -174,8 +174,8 @@ func TestIdempotencyKeys_DeletedRow_ReleasesItsKey(t *testing.T) {
 	})
 }
 
-// The migration copies all keys, even one that a card and a reply share. Keys that
-// a program of the previous version stores afterwards are in the table too.
+// The migration copies all keys, even one that a card and a reply share. Triggers
+// add the keys that a program of the previous version stores afterwards.
 func TestMigrate_IdempotencyKeys_AreThoseOfCardsAndReplies(t *testing.T) {
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		_, beside := migrateTo(t, url, 26)

@@ -419,7 +419,7 @@ export interface components {
          *     - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
          *     - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes nothing.
          *     - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
-         *       the operator. A card that was canceled, or of which money was refunded, ends then, not at `expires_at`.
+         *       the operator. A card ends when it is canceled or refunded, if that is before `expires_at`.
          *     - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
          *     - `canceled`: you canceled the card (`cancelCard`), and it holds no money. Do not pay any more.
          *     - `reversed`: the card was issued, but its payment left the blockchain afterwards.
@@ -837,7 +837,7 @@ export interface components {
          * @description What happened:
          *     - `card.generated`: the card is issued; read its credentials.
          *     - `card.refund_due`: the card is paid, but can't be issued. Its `payment.refund_due` says how much is to be given back. The operator
-         *       tries again, or gives the money back: `refund` then says so. If more money arrives, the event is sent again.
+         *       tries again, or gives the money back: `refund` then shows it. If more money arrives, the event is sent again.
          *     - `payment.detected`: enough has arrived, and waits for its confirmations or already has them. If the operator accepts less, or
          *       late money, this is sent only if it was not sent of the card before.
          *     - `payment.underpaid`: something has arrived, but less than the amount asked for.
