@@ -140,7 +140,7 @@ func (c keysRetireCommand) Run(ctx context.Context, g *globals) error {
 			return hint(err, "run this command again in %d minutes at the latest", custody.SettleTime(o.db)/time.Minute)
 		case errors.Is(err, custody.ErrStillUsed):
 			return hint(err, "wait until a worker has re-encrypted them, as 'cardmint keys list' shows. If it does not go on, the log of the worker names "+
-				"the rows that can't be decrypted: mend them by a backup, 'card purge' such a card, or delete such a webhook")
+				"the rows that can't be decrypted: mend them by a backup, 'card purge' such a card, 'token revoke' such a token, or delete such a webhook")
 		case err != nil:
 			return err
 		}

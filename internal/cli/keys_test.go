@@ -96,7 +96,7 @@ func TestKeys_RotatedWhileProcessesRunAndDie(t *testing.T) {
 					t.Errorf("%d of %d cards are readable", n, len(ids))
 				}
 			}
-			p.await(t, `(?m)^([0-9a-f]{8}) .* primary +3001 +2 of 2$`, "keys", "list")
+			p.await(t, `(?m)^([0-9a-f]{8}) .* primary +3002 +2 of 2$`, "keys", "list")
 			old := regexp.MustCompile(`(?m)^([0-9a-f]{8}) .* primary `).FindStringSubmatch(p.must(t, "keys", "list"))[1]
 			added := regexp.MustCompile(`added key ([0-9a-f]{8})`).FindStringSubmatch(p.must(t, "keys", "add"))[1]
 			p.await(t, `every process has key `+added+`: cardmint keys promote `+added, "keys", "list")
@@ -135,7 +135,7 @@ func TestKeys_RotatedWhileProcessesRunAndDie(t *testing.T) {
 			must(t, err)
 			p.await(t, `retired key `+old, "keys", "retire", old)
 			readable(api.url)
-			p.await(t, `(?m)^`+added+` .* primary +3001 +2 of 2$`, "keys", "list")
+			p.await(t, `(?m)^`+added+` .* primary +3002 +2 of 2$`, "keys", "list")
 			if n := strings.Count(p.must(t, "keys", "list"), " retired "); n != 1 {
 				t.Errorf("%d retired keys", n)
 			}
@@ -154,7 +154,8 @@ func TestKeys_AFileThatEncryptsWithARetiredKeyIsRefused(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
-	p.account(t)
+	p.must(t, "keys", "create") // without a token, whose row the old key would have sealed
+	p.must(t, "migrate")
 	keys := p.setting("CARDMINT_KEYS")
 	added := regexp.MustCompile(`added key ([0-9a-f]{8})`).FindStringSubmatch(p.must(t, "keys", "add"))[1]
 	before, err := os.ReadFile(keys)
