@@ -46,8 +46,8 @@ func (r reader) wantCut(t *testing.T) {
 	}
 }
 
-// A client that does not read what it was sent keeps a response open. That
-// must not outlive its token, whatever replica the token was revoked at.
+// A client that does not read what it was sent keeps a response open, but not
+// for longer than its token lives. The token is revoked at another replica.
 func TestRevocation_ClientThatDoesNotRead_CutOff(t *testing.T) {
 	for name, query := range map[string]string{"list": "", "page": "?limit=1000"} {
 		t.Run(name, func(t *testing.T) {

@@ -131,7 +131,7 @@ func TestRevokeToken_AfterRevocationInDatabase(t *testing.T) {
 	d.refuses(t, text, 1)
 }
 
-// before turns the database into that of a version without seals.
+// before replaces what a version without seals would have stored otherwise.
 func (d *desk) before(t *testing.T) {
 	t.Helper()
 	digest, err := d.vault.Digest("key check", nil)

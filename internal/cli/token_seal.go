@@ -57,7 +57,7 @@ func (c tokenSealCommand) Run(ctx context.Context, g *globals) error {
 // someChanged limits how many changed tokens are listed.
 const someChanged = 20
 
-// withTokens adds the tokens whose rows were changed without the keys to what a reading of the books has found.
+// withTokens adds a doubt for each token whose row was changed without the keys.
 func withTokens(ctx context.Context, accounts *account.Service, books operator.Books, err error) (operator.Books, error) {
 	if err != nil {
 		return books, err

@@ -12,7 +12,8 @@ import (
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
-// withoutSeals makes a database one that versions without seals have used.
+// withoutSeals takes everything from the database that earlier versions do not
+// store.
 func (p *program) withoutSeals(t testing.TB) {
 	t.Helper()
 	v, err := vault.Open(p.setting("CARDMINT_KEYS"))
@@ -28,7 +29,7 @@ func (p *program) withoutSeals(t testing.TB) {
 	}
 }
 
-// answer returns the status with which a service answers a token.
+// answer uses a token, and returns the status of the response.
 func (s *server) answer(t *testing.T, token string) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/api/cards?limit=1", nil)

@@ -150,6 +150,39 @@ func TestInsertToken_ProgramsWithoutScopesStayOutOnceThereIsOne(t *testing.T) {
 // newestScopes is the schema that brought scopes.
 const newestScopes = 20
 
+// A program that knows no seals would accept a row that was changed.
+func TestInsertToken_Sealed_EarlierVersionsRefused(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		s := open(t, url)
+		wantOldest := func(want int64) {
+			t.Helper()
+			var n int64
+			check(t, s.Scalar(t.Context(), &n, "SELECT oldest FROM schema_compatibility"))
+			if n != want {
+				t.Errorf("programs of schema %d can use the database, want %d", n, want)
+			}
+		}
+		token := newToken(newAccount(t, s), account.AllScopes)
+		check(t, s.InsertToken(t.Context(), token))
+		wantOldest(6)
+		const before, after = "before", "after"
+		_, err := s.Setting(t.Context(), "key_check", before)
+		check(t, err)
+		token.Seal = []byte("seal")
+		wantError(t, s.SealTokens(t.Context(), []account.Token{token}, after, before), card.ErrNoRow)
+		wantOldest(6)
+		check(t, s.SealTokens(t.Context(), []account.Token{token}, before, after))
+		wantOldest(27)
+		wantError(t, s.SealTokens(t.Context(), []account.Token{token}, before, after), card.ErrNoRow)
+		if got, err := s.TokenByHash(t.Context(), token.Hash); err != nil || string(got.Seal) != "seal" {
+			t.Errorf("%+v, error %v", got, err)
+		}
+		_, err = store.Migration{}.With(later(t, url, "UPDATE schema_compatibility SET oldest = 6;")).Run(t.Context(), url)
+		check(t, err)
+		wantOldest(27)
+	})
+}
+
 // Tokens of before have all scopes, and stay so when a program of before writes one.
 func TestMigrate_OldTokensHaveAllScopes(t *testing.T) {
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
