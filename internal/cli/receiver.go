@@ -42,6 +42,7 @@ var headerName = regexp.MustCompile("^[A-Za-z0-9_-]+$")
 // open readies the receiver at an address, and tells out what requests are signed with if nobody has said that.
 func (r *receiver) open(out io.Writer, address, token string) error {
 	r.poster = webhook.NewHTTPPoster(outbound.Guard{Insecure: true, Timeout: receiverTimeout})
+	r.poster.Unlimited = true
 	if err := r.poster.CheckURL(address); err != nil {
 		return hint(fmt.Errorf("the receiver's address %w", err), "give one such as localhost:3000/hook")
 	}

@@ -15,6 +15,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -34,16 +35,15 @@ const notHTTP = "the answer is not HTTP"
 // Client calls URLs that customers choose. It connects to no address that its Guard refuses, follows no redirects, uses no proxy
 // and keeps no cookies. It is safe for concurrent use.
 type Client struct {
-	guard  Guard
-	dialer *net.Dialer
-	tls    *tls.Config
-	idle   pool
+	guard Guard
+	tls   *tls.Config
+	idle  pool
 }
 
 // NewClient returns a client for the URLs that g allows. The caller must close it.
 func NewClient(g Guard) *Client {
 	g.Timeout = cmp.Or(g.Timeout, 15*time.Second)
-	return &Client{guard: g, dialer: g.dialer(), tls: &tls.Config{RootCAs: g.RootCAs, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}}
+	return &Client{guard: g, tls: &tls.Config{RootCAs: g.RootCAs, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}}
 }
 
 // Timeout returns how long an attempt may take.
@@ -57,6 +57,10 @@ func (c *Client) Close() { c.idle.close() }
 
 // Target is a URL that the Guard of a client has checked. Whoever posts often to one URL has it checked once.
 type Target struct {
+	// Admit decides whether a request may be sent to an address now. It returns how long to wait; 0 if it may. It is called before a
+	// connection is made or used again, perhaps from several goroutines at the same time. Nil admits every request.
+	Admit func(netip.Addr) time.Duration
+
 	url     *url.URL
 	address string // host and port
 	key     string // the same for all targets that share connections
@@ -73,14 +77,32 @@ func (c *Client) Target(raw string) Target {
 	return Target{url: u, address: address, key: u.Scheme + "://" + address}
 }
 
+// Host returns the scheme, host and port of a target; "" if the URL is not allowed.
+func (t Target) Host() string { return t.key }
+
 // Answer is the result of one attempt.
 type Answer struct {
 	Took       time.Duration
 	Status     int           // HTTP status; 0 if there was no response
 	Body       string        // up to 1,024 bytes of the response's body, as valid UTF-8 without control characters except \n and \t
 	RetryAfter time.Duration // from Retry-After (seconds or HTTP date, RFC 9110 section 10.2.3); never negative; 0 if absent or invalid
+	Postponed  time.Duration // if positive, nothing was sent: the wait that Target.Admit returned
+	Address    netip.Addr    // of the receiver; not valid if there was no connection
 	Reason     string        // why there was no response, for the integrator; "" if there was one
 }
+
+// admit is Admit, or admits every request.
+func (t Target) admit(a netip.Addr) time.Duration {
+	if t.Admit == nil {
+		return 0
+	}
+	return t.Admit(a)
+}
+
+// postponed means that Admit wants a request to be sent later.
+type postponed time.Duration
+
+func (p postponed) Error() string { return "too many requests to the address" }
 
 // Post sends body, unchanged, once. A status counts as a response even if the rest never arrives. If ctx is cancelled, Reason says so. The
 // names of header must be in their canonical form. body should have a few KiB: it is sent before the response is read.
@@ -108,6 +130,9 @@ func (c *Client) post(ctx context.Context, to Target, header http.Header, body [
 		req.Header["User-Agent"] = []string{"cardmint-webhooks"}
 	}
 	conn, err := c.connect(ctx, to, time.Now().Add(c.guard.Timeout))
+	if later, is := errors.AsType[postponed](err); is {
+		return Answer{Postponed: time.Duration(later), Reason: later.Error()}
+	}
 	if err != nil {
 		return Answer{Reason: c.reason(ctx, err, false)}
 	}
@@ -116,9 +141,10 @@ func (c *Client) post(ctx context.Context, to Target, header http.Header, body [
 	if err != nil {
 		stop()
 		_ = conn.Close()
-		return Answer{Reason: c.reason(ctx, err, true)}
+		return Answer{Address: conn.address, Reason: c.reason(ctx, err, true)}
 	}
 	answer, whole := read(res)
+	answer.Address = conn.address
 	if stop() && whole && !res.Close && conn.in.Buffered() == 0 {
 		c.idle.put(to.key, conn)
 	} else {

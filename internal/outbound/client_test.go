@@ -14,6 +14,8 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,7 +31,7 @@ import (
 // soon is a deadline for what is to miss it.
 const soon = 100 * time.Millisecond
 
-var noTime = cmpopts.IgnoreFields(Answer{}, "Took")
+var noTime = cmpopts.IgnoreFields(Answer{}, "Took", "Address")
 
 // startRaw starts a receiver that says to each connection what it likes, and returns its host and port.
 func startRaw(t *testing.T, talk func(net.Conn)) string {
@@ -485,5 +487,41 @@ func TestPost_ReadsRetryAfter(t *testing.T) {
 	got := client.Post(t.Context(), client.Target(server.URL), nil, nil)
 	if diff := cmp.Diff(Answer{Status: 503, RetryAfter: 2 * time.Minute}, got, noTime); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestPost_NotAdmitted_SendsNothingAndKeepsTheConnection(t *testing.T) {
+	var requests, connections atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	client := NewClient(Guard{Insecure: true})
+	t.Cleanup(client.Close)
+	wait := time.Second
+	var asked []netip.Addr
+	to := client.Target(server.URL)
+	to.Admit = func(a netip.Addr) time.Duration {
+		asked = append(asked, a)
+		return wait
+	}
+	for i, want := range []time.Duration{time.Second, 0, 0, time.Second, 0} {
+		wait = want
+		got := client.Post(t.Context(), to, nil, []byte("x"))
+		if got.Postponed != want || (got.Status == 200) != (want == 0) || got.Address.IsValid() != (want == 0) {
+			t.Errorf("%d: %+v", i, got)
+		}
+	}
+	if requests.Load() != 3 || connections.Load() != 1 {
+		t.Errorf("%d requests over %d connections, want 3 over 1", requests.Load(), connections.Load())
+	}
+	for _, a := range asked {
+		if a != netip.MustParseAddr("127.0.0.1") {
+			t.Errorf("asked about %s", a)
+		}
 	}
 }

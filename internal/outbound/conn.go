@@ -10,6 +10,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"slices"
 	"sync"
@@ -32,15 +33,21 @@ type conn struct {
 	in        *bufio.Reader
 	limit     *io.LimitedReader // between in and Conn
 	out       *bufio.Writer
+	address   netip.Addr // of the other side
 	idleSince time.Time
 }
 
-// connect returns a connection to a target. A connection that was kept goes before a new one. Reads and writes fail after the deadline.
+// connect returns a connection to a target. A connection that was kept goes before a new one. Reads and writes fail after the deadline. The
+// error is postponed if Target.Admit wants the request to be sent later.
 func (c *Client) connect(ctx context.Context, to Target, deadline time.Time) (*conn, error) {
 	for {
 		kept := c.idle.take(to.key)
 		if kept == nil {
 			break
+		}
+		if wait := to.admit(kept.address); wait > 0 {
+			c.idle.put(to.key, kept)
+			return nil, postponed(wait)
 		}
 		if kept.ready(deadline) {
 			return kept, nil
@@ -49,7 +56,7 @@ func (c *Client) connect(ctx context.Context, to Target, deadline time.Time) (*c
 	}
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	tcp, err := c.dialer.DialContext(ctx, "tcp", to.address)
+	tcp, err := c.guard.dialer(to.admit).DialContext(ctx, "tcp", to.address)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +76,16 @@ func (c *Client) connect(ctx context.Context, to Target, deadline time.Time) (*c
 		return nil, err
 	}
 	limit := &io.LimitedReader{R: over}
-	return &conn{Conn: over, tcp: tcp, in: bufio.NewReader(limit), limit: limit, out: bufio.NewWriter(over)}, nil
+	return &conn{Conn: over, tcp: tcp, in: bufio.NewReader(limit), limit: limit, out: bufio.NewWriter(over), address: remote(tcp)}, nil
+}
+
+// remote returns the address of the other side of a connection.
+func remote(c net.Conn) netip.Addr {
+	at, err := netip.ParseAddrPort(c.RemoteAddr().String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return at.Addr().Unmap()
 }
 
 // ready prepares a connection that was kept for an exchange. It reports whether the other side has neither hung up nor said anything since

@@ -127,7 +127,10 @@ func wellFormed(labels []string) bool {
 // local reports whether a name is reserved, and never belongs to a host on the public internet.
 func local(host string) bool {
 	host = "." + strings.ToLower(host)
-	for _, suffix := range []string{".localhost", ".local", ".internal", ".home.arpa", ".onion"} {
+	for _, suffix := range []string{
+		".localhost", ".local", ".internal", ".home.arpa", ".onion", ".invalid", // registries of special-use names and the root zone
+		".localdomain", ".intranet", ".private", ".corp", ".home", ".lan", // local by custom: RFC 6762 appendix G, /etc/hosts
+	} {
 		if strings.HasSuffix(host, suffix) {
 			return true
 		}
@@ -169,15 +172,16 @@ func public(address netip.Addr) bool {
 }
 
 // dialer returns the only dialer of the client. It checks each address at the moment of connecting, whatever the name resolved to
-// before.
-func (g Guard) dialer() *net.Dialer {
-	return &net.Dialer{Timeout: g.Timeout, Resolver: g.Resolver, ControlContext: g.control}
-}
-
-func (g Guard) control(_ context.Context, _, address string, _ syscall.RawConn) error {
-	to, err := netip.ParseAddrPort(address)
-	if g.Insecure || err == nil && public(to.Addr()) {
+// before, and calls admit for each public one.
+func (g Guard) dialer(admit func(netip.Addr) time.Duration) *net.Dialer {
+	return &net.Dialer{Timeout: g.Timeout, Resolver: g.Resolver, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if !g.Insecure && (err != nil || !public(to.Addr())) {
+			return errNotPublic
+		}
+		if wait := admit(to.Addr()); wait > 0 {
+			return postponed(wait)
+		}
 		return nil
-	}
-	return errNotPublic
+	}}
 }

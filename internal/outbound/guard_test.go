@@ -66,7 +66,8 @@ var refusals = map[string][]string{
 	},
 	"the internet can reach": {
 		"https://localhost/", "https://LocalHost:8443/", "https://a.localhost/", "https://printer.local/", "https://metadata.google.internal/",
-		"https://x.HOME.arpa/", "https://home.arpa/", "https://expyuzz4wqqyqhjn.onion/", "https://intranet/", "https://redis:6379/", "https://com/",
+		"https://localhost.localdomain/", "https://db.LocalDomain/", "https://nas.lan/", "https://x.home/", "https://ldap.corp/", "https://x.intranet/",
+		"https://x.private/", "https://x.invalid/", "https://x.HOME.arpa/", "https://home.arpa/", "https://expyuzz4wqqyqhjn.onion/", "https://intranet/", "https://redis:6379/", "https://com/",
 	},
 	"must have an address without a zone": {"https://[fe80::1%25eth0]/", "https://[::1%251]/", "https://[2606:4700::1111%25lo]/"},
 	"must have a public address": {
@@ -151,13 +152,13 @@ var special = []string{
 }
 
 func TestGuard_RefusesSpecialAddresses(t *testing.T) {
-	control := Guard{}.dialer().ControlContext
+	control := Guard{}.dialer(Target{}.admit).ControlContext
 	for _, address := range special {
 		to := netip.AddrPortFrom(netip.MustParseAddr(address), 443).String()
 		if err := control(t.Context(), "tcp", to, nil); !errors.Is(err, errNotPublic) {
 			t.Errorf("connecting to %s: %v, want %v", to, err, errNotPublic)
 		}
-		if err := (Guard{Insecure: true}).dialer().ControlContext(t.Context(), "tcp", to, nil); err != nil {
+		if err := (Guard{Insecure: true}).dialer(Target{}.admit).ControlContext(t.Context(), "tcp", to, nil); err != nil {
 			t.Errorf("insecure: connecting to %s: %v", to, err)
 		}
 	}
@@ -175,7 +176,7 @@ func TestGuard_AllowsPublicAddresses(t *testing.T) {
 		"2000::1", "2001:200::1", "2001:4860:4860::8888", "2003::1", "2606:4700::1111", "2620:4f:8001::1", "2a00:1450::1", "3ffe:ffff::1",
 	} {
 		to := netip.AddrPortFrom(netip.MustParseAddr(address), 8443).String()
-		if err := (Guard{}).dialer().ControlContext(t.Context(), "tcp", to, nil); err != nil {
+		if err := (Guard{}).dialer(Target{}.admit).ControlContext(t.Context(), "tcp", to, nil); err != nil {
 			t.Errorf("connecting to %s: %v", to, err)
 		}
 	}
@@ -304,7 +305,7 @@ func TestGuard_RefusesReboundNames(t *testing.T) {
 // A public address among the answers opens no way to the others.
 func TestGuard_JudgesEachAddressOfAName(t *testing.T) {
 	_, resolver := nameServer(t, "10.0.0.1", "93.184.216.34", "127.0.0.1", "169.254.169.254")
-	dialer := Guard{Resolver: resolver}.dialer()
+	dialer := Guard{Resolver: resolver}.dialer(Target{}.admit)
 	judge := dialer.ControlContext
 	var mu sync.Mutex
 	got := map[string]bool{}

@@ -14,15 +14,15 @@ import (
 
 const (
 	failingAtMost = 5 * 24 * time.Hour
-	patience      = 3           // consecutive rounds that find the receiver down, after which the webhook is paused
-	longestPause  = time.Minute // of a webhook whose receiver is down
+	patience      = 3           // consecutive rounds that find the receiver down or rejecting, after which the webhook is paused
+	longestPause  = time.Minute // of a webhook whose receiver is down or rejects everything
 )
 
 // Claim is the right to send to a webhook. One process has it at a time.
 type Claim struct {
 	Webhook  *Webhook
 	Secrets  []card.Secret // the newest first
-	Failures int           // consecutive rounds of attempts that found the receiver down
+	Failures int           // consecutive rounds of attempts that found the receiver down or rejecting, and none that was accepted
 	Fence    int64         // of the claim; the store refuses writes with an older one
 	Over     bool          // the turn is over: the webhook was disabled or paused
 }
@@ -38,10 +38,11 @@ type State struct {
 // after returns the state of the webhook after a round. round has the deliveries in the order in which their last attempts ended.
 func (c Claim) after(round []Delivery, now time.Time) State {
 	s := State{FailingSince: c.Webhook.FailingSince, PausedUntil: AtOnce()}
-	down, well, usedUp := false, false, false
+	down, well, rejected, usedUp := false, false, len(round) > 0, false
 	for _, d := range round {
 		a := d.Attempts[len(d.Attempts)-1]
 		down = down || a.Down()
+		rejected = rejected && a.Rejected()
 		usedUp = usedUp || d.State == DeliveryFailed
 		if a.OK() {
 			well, s.FailingSince = true, nil
@@ -54,7 +55,7 @@ func (c Claim) after(round []Delivery, now time.Time) State {
 			s.DisabledReason = DisabledGone
 		}
 	}
-	if down && !well {
+	if (down || rejected) && !well {
 		s.Failures = c.Failures + 1
 	}
 	if s.Failures >= patience {

@@ -164,7 +164,7 @@ func TestSaveAttempts_LeavesADeadReceiverInPeaceForLongerAndLonger(t *testing.T)
 }
 
 // Attempts are made at the same time: that one receiver has a bad moment with all of them is one failure, and one success shows that it is
-// there. So does an answer that is a verdict on an event, unless it was down for another.
+// there. So does an answer that is a verdict on an event, unless it was down for another. That nothing at the URL takes events is a failure.
 func TestSaveAttempts_ARoundIsOneFailureUnlessOneWentWell(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		for _, tt := range []struct {
@@ -175,8 +175,9 @@ func TestSaveAttempts_ARoundIsOneFailureUnlessOneWentWell(t *testing.T) {
 		}{
 			{[][]int{{500, 500, 500, 500, 200}}, 0, false, false}, {[][]int{{200, 500, 500}}, 0, false, true}, {[][]int{{0, 301, 404, 500}}, 1, false, true},
 			{[][]int{{500, 200, 500, 500, 500}, {500}, {500, 500}}, 2, false, true}, {[][]int{{500}, {500}, {500}}, 3, true, true},
-			{[][]int{{500}, {500}, {500, 200}}, 0, false, false}, {[][]int{{400}, {404, 422}, {301}}, 0, false, true},
-			{[][]int{{500}, {503}, {404}}, 0, false, true}, {[][]int{{408}, {429}, {404, 0}}, 3, true, true},
+			{[][]int{{500}, {500}, {500, 200}}, 0, false, false}, {[][]int{{400}, {404, 422}, {301, 400}}, 0, false, true},
+			{[][]int{{404}, {403, 301}, {401, 405, 404}}, 3, true, true}, {[][]int{{404}, {404}, {404, 200}}, 0, false, false},
+			{[][]int{{500}, {503}, {404}}, 3, true, true}, {[][]int{{408}, {429}, {404, 0}}, 3, true, true},
 		} {
 			x := newSending(t, s)
 			x.happen(t, 9)

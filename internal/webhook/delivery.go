@@ -40,6 +40,7 @@ type Attempt struct {
 	Answer     string        // the beginning of the response's body
 	Error      string        // why there was no response, for the integrator
 	RetryAfter time.Duration // the pause that the receiver asks for
+	Postponed  time.Duration // if positive, nothing was sent, and the next try must wait: the destination's limit is reached
 }
 
 // OK reports whether the receiver accepted the event.
@@ -49,6 +50,16 @@ func (a Attempt) OK() bool { return a.Status/100 == 2 }
 // event.
 func (a Attempt) Down() bool {
 	return a.Status == 0 || a.Status == http.StatusRequestTimeout || a.Status == http.StatusTooManyRequests || a.Status/100 == 5
+}
+
+// Rejected reports whether the answer is about the URL rather than the event: nothing there takes events. A single one may still be about
+// the event, as a receiver may answer 404 for a card that it does not know.
+func (a Attempt) Rejected() bool {
+	switch a.Status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed:
+		return true
+	}
+	return a.Gone() || a.Status/100 == 3
 }
 
 // Gone reports whether the receiver wants no more events.

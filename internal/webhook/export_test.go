@@ -2,13 +2,28 @@ package webhook
 
 import (
 	"context"
+	"net/netip"
 	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/limit"
 )
 
 // At gives a poster another clock.
 func (p *HTTPPoster) At(now func() time.Time) *HTTPPoster {
 	p.now = now
 	return p
+}
+
+// Exhaust uses up what an account may send to an address where nothing has
+// accepted an event.
+func (p *HTTPPoster) Exhaust(account uuid.UUID, address netip.Addr) {
+	p.destinations.admit(endpointKey{account: account}, address)
+	own := p.destinations.addresses[limit.Network(address)].accounts[account].unproven
+	own.SetBurst(1)
+	own.SetLimit(0.001)
+	own.Allow()
 }
 
 // Tried is a delivery and the attempt that was just made at it.

@@ -1,9 +1,11 @@
 package webhook_test
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,25 +19,28 @@ import (
 
 func TestSender_AReceiverThatFailsIsLeftInPeaceForAWhile(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
-		r := newReceiver(t, func(int) int { return 503 })
-		s.register(r.URL)
-		s.happen(1000)
-		for range 10 {
+		for _, status := range []int{503, 404, 403, 302} {
+			r := newReceiver(t, func(int) int { return status })
+			w, _ := s.register(r.URL)
+			s.happen(200)
+			for range 10 {
+				s.pass()
+			}
+			first := len(r.all())
+			if first > 20 {
+				t.Errorf("%d: %d requests before the pause", status, first)
+			}
+			s.later(61 * time.Second)
 			s.pass()
-		}
-		first := len(r.all())
-		if first > 20 {
-			t.Errorf("%d requests before the pause", first)
-		}
-		s.later(61 * time.Second)
-		s.pass()
-		if n := len(r.all()) - first; n != 1 {
-			t.Errorf("%d requests after the pause, want 1 that tries", n)
+			if n := len(r.all()) - first; n != 1 {
+				t.Errorf("%d: %d requests after the pause, want 1 that tries", status, n)
+			}
+			check(t, s.webhooks.DeleteWebhook(t.Context(), s.account, w.ID))
 		}
 	})
 }
 
-// A receiver that does not like one type of event, whatever it answers to it, is sent all the others at once.
+// A receiver that has accepted an event, but does not like one type of event, whatever it answers to it, is sent all the others at once.
 func TestSender_AVerdictOnOneEventKeepsNoOtherWaiting(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		var taken, refused atomic.Int32
@@ -49,6 +54,8 @@ func TestSender_AVerdictOnOneEventKeepsNoOtherWaiting(t *testing.T) {
 		}))
 		t.Cleanup(server.Close)
 		w, _ := s.register(server.URL)
+		s.happen(1)
+		s.pass()
 		late := make([]card.Event, 100)
 		for i := range late {
 			late[i] = card.ExampleEvent(uuid.Must(uuid.NewV7()), s.account, uuid.Must(uuid.NewV7()), card.EventLate)
@@ -57,8 +64,8 @@ func TestSender_AVerdictOnOneEventKeepsNoOtherWaiting(t *testing.T) {
 		check(t, s.store.WebhookTx(t.Context(), func(tx webhook.Tx) error { return tx.InsertEvents(t.Context(), late) }))
 		s.happen(10)
 		s.pass()
-		if taken.Load() != 10 || refused.Load() != 100 {
-			t.Errorf("%d of 10 were taken, %d of 100 refused", taken.Load(), refused.Load())
+		if taken.Load() != 11 || refused.Load() != 100 {
+			t.Errorf("%d of 11 were taken, %d of 100 refused", taken.Load(), refused.Load())
 		}
 		for range 9 { // nothing that could go well is left
 			s.later(29 * time.Hour)
@@ -225,6 +232,42 @@ func TestSender_ADeadReceiverIsDisabledHoweverManyEventsCome(t *testing.T) {
 		}
 		if n := len(ds); ds[n/4].Tries == 0 {
 			t.Error("new events were not tried")
+		}
+	})
+}
+
+// A delivery that the limit of its destination postpones is neither an attempt
+// nor lost.
+func TestSender_UnprovenDestination_IsSentLittlePerSecond(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		const burst, perSecond, events = 20, 5, 24
+		r := newReceiver(t, func(int) int { return 400 })
+		w, _ := s.register(r.URL)
+		s.happen(events)
+		began := time.Now()
+		s.pass()
+		if took := time.Since(began); took < (events-burst-1)*time.Second/perSecond {
+			t.Errorf("%d requests were sent within %s", len(r.all()), took)
+		}
+		for _, d := range s.deliveries(w.ID) {
+			if len(d.Attempts) != 1 || d.Attempts[0].Status != 400 {
+				t.Errorf("attempts: %+v", d.Attempts)
+			}
+		}
+		if n := len(r.all()); n != events {
+			t.Errorf("%d requests were sent, want %d", n, events)
+		}
+	})
+}
+
+func TestTestWebhook_UnprovenDestination_IsRefusedForAWhile(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		r := newReceiver(t, nil)
+		w, _ := s.register(r.URL)
+		s.poster.Exhaust(s.account, netip.MustParseAddr("127.0.0.1"))
+		_, err := s.webhooks.TestWebhook(t.Context(), s.account, w.ID, card.EventGenerated)
+		if !errors.Is(err, card.ErrUnavailable) || len(r.all()) > 0 {
+			t.Errorf("error %v, %d examples were sent", err, len(r.all()))
 		}
 	})
 }

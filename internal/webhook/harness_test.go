@@ -32,6 +32,7 @@ type shop struct {
 	vault    *vault.Vault
 	store    *store.Store
 	sender   *webhook.Sender
+	poster   *webhook.HTTPPoster
 	cfg      webhook.Config
 	wake     func()
 	webhooks *webhook.Service
@@ -81,6 +82,7 @@ func (s *shop) open() {
 	s.t.Cleanup(func() { _ = opened.Close() })
 	poster := webhook.NewHTTPPoster(outbound.Guard{Insecure: true, Timeout: timeout}).At(s.clock)
 	s.t.Cleanup(poster.Close)
+	s.poster = poster
 	s.cfg.Now = s.clock
 	s.webhooks, err = webhook.New(unreliable{s.store, s}, s.vault, poster, func() {}, s.cfg)
 	check(s.t, err)

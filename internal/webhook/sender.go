@@ -39,6 +39,9 @@ func NewSender(store Outbox, vault Vault, poster *HTTPPoster, wake func(), log *
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	if poster != nil {
+		poster.destinations.setRate(cfg.Rate)
+	}
 	return &Sender{store: store, vault: vault, poster: poster, wake: wake, log: log, cfg: cfg, free: make(chan struct{}, cfg.AtOnce)}, nil
 }
 
@@ -103,9 +106,13 @@ func (s *Sender) turn(ctx context.Context, c *Claim) {
 				return err
 			}
 			started := time.Now()
-			done := s.attempt(ctx, working, c, due, limit)
+			done, wait := s.attempt(ctx, working, c, due, limit)
 			took := time.Since(started)
-			if len(done) == 0 {
+			switch {
+			case len(done) > 0: // what was postponed is due again
+			case wait > 0 && pause(ctx, wait):
+				continue
+			default:
 				return nil
 			}
 			saving := time.Now()
@@ -151,16 +158,16 @@ func (s *Sender) save(ctx context.Context, c *Claim, done []tried, until time.Ti
 }
 
 // attempt attempts deliveries in the order of due, several at a time unless the receiver was down in the last round. It starts no more
-// attempts once one finds the receiver down or gone, or after longestBatch. It returns the attempts in the order in which they ended.
-func (s *Sender) attempt(ctx, working context.Context, c *Claim, due []Delivery, limit *rate.Limiter) []tried {
+// attempts once one finds the receiver down or gone, or after longestBatch. It returns the attempts in the order in which they ended. If an
+// attempt was postponed, wait is how long to send nothing.
+func (s *Sender) attempt(ctx, working context.Context, c *Claim, due []Delivery, limit *rate.Limiter) (done []tried, wait time.Duration) {
 	var (
 		mu    sync.Mutex
 		next  int
-		done  = make([]tried, 0, len(due))
 		stop  bool
 		group sync.WaitGroup
 	)
-	to, causes := s.poster.receiver(c.Webhook.URL, c.Secrets), s.causes(working, due)
+	to, causes := s.poster.receiver(c.Webhook.AccountID, c.Webhook.URL, c.Secrets), s.causes(working, due)
 	began := time.Now()
 	width := min(widest, len(due))
 	if c.Failures > 0 {
@@ -185,14 +192,32 @@ func (s *Sender) attempt(ctx, working context.Context, c *Claim, due []Delivery,
 				failpoint.Hit(failpoint.Delivering)
 				a := s.post(working, to, d.Event, causes)
 				failpoint.Hit(failpoint.Delivered)
-				s.cfg.Observe(a)
 				mu.Lock()
-				done = append(done, tried{d, a})
-				stop = stop || a.Down() || a.Gone()
+				if a.Postponed > 0 {
+					stop, wait = true, max(wait, a.Postponed)
+				} else {
+					done = append(done, tried{d, a})
+					stop = stop || a.Down() || a.Gone() || c.Failures > 0 && a.Rejected()
+				}
 				mu.Unlock()
+				if a.Postponed == 0 {
+					s.cfg.Observe(a)
+				}
 			}
 		})
 	}
 	group.Wait()
-	return done
+	return done, wait
+}
+
+// pause waits, and returns false if ctx ends before.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

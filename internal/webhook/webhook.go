@@ -56,13 +56,15 @@ const (
 	maxWebhooks        = 16  // per account
 	examplesAtOnce     = 128 // examples that TestWebhook sends at the same time
 	examplesPerAccount = 2
+	defaultRate        = 200
 )
 
 // Config configures webhooks and their sender.
 type Config struct {
 	// Retention is how long deliveries are kept. Defaults to 30 days; at least 7 days.
 	Retention time.Duration
-	// Rate limits the attempts per second at one webhook, so that a receiver that was down is not overrun. Defaults to 200.
+	// Rate limits the attempts per second at one webhook, so that a receiver that was down is not overrun. It also limits
+	// the attempts of an account at one network address. Defaults to 200.
 	Rate float64
 	// AtOnce limits how many webhooks have their turn at the same time. Defaults to 512.
 	AtOnce int
@@ -80,7 +82,7 @@ func (c *Config) Validate() error {
 		c.Retention = 30 * 24 * time.Hour
 	}
 	if c.Rate == 0 {
-		c.Rate = 200
+		c.Rate = defaultRate
 	}
 	if c.AtOnce == 0 {
 		c.AtOnce = 512
@@ -290,6 +292,13 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, account, id uuid.UUID
 	return w, secret, nil
 }
 
+// postponed is the refusal of an example, because too much has been sent to the address already.
+func postponed(a Attempt) error {
+	err := card.ErrUnavailable.Saying("Too many requests have been sent to the address of this webhook. Try again in a few seconds.")
+	err.RetryAfter = max(a.Postponed, time.Second)
+	return err
+}
+
 // TestWebhook sends an example event to a webhook, and returns the attempt. The error is card.ErrUnavailable while too many examples
 // are being sent.
 func (s *Service) TestWebhook(ctx context.Context, account, id uuid.UUID, kind card.EventType) (Attempt, error) {
@@ -313,5 +322,8 @@ func (s *Service) TestWebhook(ctx context.Context, account, id uuid.UUID, kind c
 	}
 	defer s.testing.Release(account)
 	reply = s.poster.Post(ctx, w.URL, secrets, card.ExampleEvent(uuid.Must(uuid.NewV7()), account, uuid.Must(uuid.NewV7()), kind))
+	if reply.Postponed > 0 {
+		return Attempt{}, postponed(reply)
+	}
 	return reply, s.keepFirst(ctx, &reply)
 }

@@ -1,0 +1,166 @@
+package webhook
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/time/rate"
+
+	"github.com/cardmint/cardmint/internal/limit"
+)
+
+// How many requests per second go to one network address while nothing there
+// has accepted an event, which could be a stranger that an account wants
+// flooded. Each account has a share.
+const (
+	unprovenRate  = 20
+	unprovenShare = 5
+	unprovenBurst = 4 // seconds
+)
+
+const (
+	// provenAccounts is how many accounts may send to one address at full speed
+	// at the same time. Each has Config.Rate.
+	provenAccounts  = 5
+	trustedFailures = 20 // consecutive attempts that find nothing there
+	mostTrusted     = 16 // addresses of one URL
+	forgetAfter     = 10 * time.Minute
+)
+
+// destinations limits what all accounts together send to one network address,
+// whatever name leads there. An endpoint that has accepted an event from the
+// account at that address is proven, and gets much more than one that has not.
+// It is safe for concurrent use.
+type destinations struct {
+	mu        sync.Mutex
+	rate      float64 // of an account at a proven endpoint
+	addresses map[netip.Prefix]*destination
+	endpoints map[endpointKey]*endpoint
+	sweptAt   time.Time
+}
+
+// destination has the limits of one address.
+type destination struct {
+	unproven, proven *rate.Limiter // of all accounts
+	accounts         map[uuid.UUID]*accountLimits
+	usedAt           time.Time
+}
+
+type accountLimits struct{ unproven, proven *rate.Limiter }
+
+// endpointKey is an account and the scheme, host and port of its webhook.
+type endpointKey struct {
+	account uuid.UUID
+	host    string
+}
+
+// endpoint has the addresses at which an endpoint has accepted events.
+type endpoint struct {
+	proven map[netip.Prefix]bool
+	failed int // consecutive attempts that found nothing there
+	usedAt time.Time
+}
+
+func newDestinations() *destinations {
+	return &destinations{rate: defaultRate, addresses: map[netip.Prefix]*destination{}, endpoints: map[endpointKey]*endpoint{}}
+}
+
+func limiter(perSecond, burst float64) *rate.Limiter {
+	return rate.NewLimiter(rate.Limit(perSecond), int(max(1, burst)))
+}
+
+// setRate sets the rate of an account at a proven endpoint.
+func (d *destinations) setRate(perSecond float64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.rate = perSecond
+}
+
+// admit counts a request to an address. If it would be one too many, it counts
+// nothing and returns how long to wait before the next try.
+func (d *destinations) admit(key endpointKey, address netip.Addr) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now, network := time.Now(), limit.Network(address)
+	d.sweep(now)
+	to, known := d.addresses[network]
+	if !known {
+		to = &destination{unproven: limiter(unprovenRate, unprovenBurst*unprovenRate), proven: limiter(provenAccounts*d.rate, provenAccounts*d.rate),
+			accounts: map[uuid.UUID]*accountLimits{}}
+		d.addresses[network] = to
+	}
+	own, known := to.accounts[key.account]
+	if !known {
+		own = &accountLimits{unproven: limiter(unprovenShare, unprovenBurst*unprovenShare), proven: limiter(d.rate, d.rate)}
+		to.accounts[key.account] = own
+	}
+	to.usedAt = now
+	if e := d.endpoints[key]; e != nil && e.proven[network] {
+		return reserve(now, own.proven, to.proven)
+	}
+	return reserve(now, own.unproven, to.unproven)
+}
+
+// reserve takes a token from each limiter, or none and returns how long to wait.
+func reserve(now time.Time, limiters ...*rate.Limiter) time.Duration {
+	var taken []*rate.Reservation
+	for _, l := range limiters {
+		r := l.ReserveN(now, 1)
+		taken = append(taken, r)
+		if wait := r.DelayFrom(now); wait > 0 {
+			for _, r := range taken {
+				r.CancelAt(now)
+			}
+			return wait
+		}
+	}
+	return 0
+}
+
+// report records an attempt that was admitted. The address is not valid if
+// there was no connection.
+func (d *destinations) report(key endpointKey, address netip.Addr, a Attempt) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.endpoints[key]
+	if e == nil {
+		if !a.OK() {
+			return
+		}
+		e = &endpoint{proven: map[netip.Prefix]bool{}}
+		d.endpoints[key] = e
+	}
+	e.usedAt = time.Now()
+	if !a.Down() && !a.Rejected() {
+		e.failed = 0
+	} else if e.failed++; e.failed >= trustedFailures {
+		clear(e.proven)
+	}
+	if a.OK() {
+		if len(e.proven) == mostTrusted {
+			clear(e.proven)
+		}
+		e.proven[limit.Network(address)] = true
+	}
+}
+
+// sweep forgets, once a minute, what has not been used for long: its limiters
+// are full again.
+func (d *destinations) sweep(now time.Time) {
+	if now.Sub(d.sweptAt) < time.Minute {
+		return
+	}
+	d.sweptAt = now
+	for network, to := range d.addresses {
+		if now.Sub(to.usedAt) > forgetAfter {
+			delete(d.addresses, network)
+		}
+	}
+	for key, e := range d.endpoints {
+		if now.Sub(e.usedAt) > forgetAfter {
+			delete(d.endpoints, key)
+		}
+	}
+}
