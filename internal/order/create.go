@@ -156,7 +156,7 @@ func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o Order, ke
 		}()
 	}
 	for tries := 0; tries < 3 && len(from) > 0; { // an address may turn out to be taken
-		address, err := s.takeAddress(ctx, o.coin.Code)
+		address, err := s.takeAddress(ctx, account, o.coin.Code)
 		if err != nil {
 			return nil, err
 		}
@@ -206,7 +206,7 @@ func (s *Service) seal(c *card.Card, o Order) (err error) {
 func (s *Service) storeCard(ctx context.Context, c *card.Card, from source) (bool, error) {
 	inserted, err := s.insert(ctx, c, from)
 	if errors.Is(err, card.ErrOwnAddress) {
-		s.pools[c.Coin.Code].add(c.Address)
+		s.pools[c.Coin.Code].add(c.AccountID, c.Address)
 		return false, card.ErrInvalidRequest.WithFields(card.FieldError{Pointer: "/refund_address", Detail: "is an address of this service, and must be one of its customer"})
 	}
 	gone := errors.Is(err, card.ErrOutOfStock)
@@ -225,7 +225,7 @@ func (s *Service) storeCard(ctx context.Context, c *card.Card, from source) (boo
 	if c.IdempotencyKey != "" {
 		_, err = s.store.CardByIdempotencyKey(ctx, c.AccountID, c.IdempotencyKey)
 		if err == nil {
-			s.pools[c.Coin.Code].add(c.Address)
+			s.pools[c.Coin.Code].add(c.AccountID, c.Address)
 			return false, errKeyTaken
 		}
 		if !errors.Is(err, card.ErrNoRow) {
@@ -236,12 +236,12 @@ func (s *Service) storeCard(ctx context.Context, c *card.Card, from source) (boo
 			return false, err // it may be the address that is taken
 		}
 		if used {
-			s.pools[c.Coin.Code].add(c.Address)
+			s.pools[c.Coin.Code].add(c.AccountID, c.Address)
 			return false, card.ErrKeyReused
 		}
 	}
 	if gone {
-		s.pools[c.Coin.Code].add(c.Address)
+		s.pools[c.Coin.Code].add(c.AccountID, c.Address)
 		return false, card.ErrOutOfStock
 	}
 	if s.cfg.MaxOpenUSD == 0 {
@@ -249,7 +249,7 @@ func (s *Service) storeCard(ctx context.Context, c *card.Card, from source) (boo
 	}
 	err = s.recheck(ctx, c.AccountID, c.USD)
 	if errors.Is(err, card.ErrQuotaExceeded) {
-		s.pools[c.Coin.Code].add(c.Address)
+		s.pools[c.Coin.Code].add(c.AccountID, c.Address)
 	}
 	return false, err
 }

@@ -257,13 +257,13 @@ func TestCreateCard_ThreeAddressesAreTried(t *testing.T) {
 	for _, key := range []string{"", "key"} {
 		t.Run("key "+key, func(t *testing.T) {
 			onEach(t, setup{}, func(t *testing.T, s *counter) {
-				s.stock("monero", 8)
+				s.stock("monero", 12) // of which one account may take six
 				check(t, s.orders.Prepare(t.Context()))
-				s.arrive("monero-7", "monero-6")
-				if c := s.create("150", key); c.Address != "monero-5" {
+				s.arrive("monero-11", "monero-10")
+				if c := s.create("150", key); c.Address != "monero-9" {
 					t.Errorf("paid to %s", c.Address)
 				}
-				s.arrive("monero-4", "monero-3", "monero-2") // the others stay for other orders
+				s.arrive("monero-8", "monero-7", "monero-6") // the others stay for other orders
 				s.spy.asked()
 				s.refused("150", key+"other", card.ErrNoAddress)
 				inserted := 0
@@ -283,7 +283,7 @@ func TestCreateCard_ThreeAddressesAreTried(t *testing.T) {
 // A card may have been stored although its insertion failed, so that its address is not handed out again.
 func TestCreateCard_AFailureCostsTheAddress(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
-		s.stock("monero", 3)
+		s.stock("monero", 6) // half of which one account may take
 		check(t, s.orders.Prepare(t.Context()))
 		s.spy.fail("InsertCard", errBroken)
 		s.spy.asked()
@@ -291,12 +291,12 @@ func TestCreateCard_AFailureCostsTheAddress(t *testing.T) {
 		s.asked("InsertCard") // it is unclear, and so no replay is looked for
 
 		s.spy.fail("CardByUUID", errBroken)
-		s.arrive("monero-1")
+		s.arrive("monero-4")
 		s.refused("150", "key", errBroken)
 		s.asked("InsertCard", "CardByUUID")
 
 		s.spy.fail("CardByIdempotencyKey", errBroken)
-		s.arrive("monero-0")
+		s.arrive("monero-3")
 		s.refused("150", "key", errBroken)
 		s.asked("InsertCard", "CardByUUID", "CardByIdempotencyKey")
 	})

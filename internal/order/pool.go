@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/cardmint/cardmint/internal/card"
 )
 
@@ -16,15 +18,21 @@ import (
 const (
 	smallestBatch = 32
 	largestBatch  = 2048
+	// While addresses are short, one account leaves up to keptForOthers of those
+	// in memory. It is no more than half of a batch, below which Prepare asks for
+	// another one.
+	keptForOthers = smallestBatch / 2
 )
 
 // addressPool has the addresses of one currency that this process has taken.
 type addressPool struct {
 	mu      sync.Mutex
 	free    []string
-	batch   int  // size of the last batch; it doubles while full batches are used up fast
-	full    bool // whether the last batch was full
-	stocked bool // whether there has been an address
+	batch   int               // size of the last batch; it doubles while full batches are used up fast
+	full    bool              // whether the last batch was full
+	share   int               // addresses that one account may take while they are short
+	taken   map[uuid.UUID]int // since they became short or some were added; nil while there are enough
+	stocked bool              // whether there has been an address
 	takenAt time.Time
 	filling chan struct{} // lets one request at a time take a batch
 	blind   bool          // passes over the chain have failed for too long: a payment might not be seen
@@ -49,11 +57,19 @@ func (p *addressPool) setBlind(blind bool) {
 	p.blind = blind
 }
 
-func (p *addressPool) take() (string, bool) {
+// take returns an address, if there is one for the account. While addresses are short, an account takes no more than its share, and the last
+// one only if it has taken none.
+func (p *addressPool) take(account uuid.UUID) (string, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.free) == 0 || p.blind {
 		return "", false
+	}
+	if p.taken != nil {
+		if n := p.taken[account]; n >= p.share || n > 0 && len(p.free) == 1 {
+			return "", false
+		}
+		p.taken[account]++
 	}
 	last := len(p.free) - 1
 	address := p.free[last]
@@ -71,11 +87,29 @@ func (p *addressPool) peek() string {
 	return p.free[0]
 }
 
-func (p *addressPool) add(addresses ...string) {
+// add returns an address that an account took and does not need.
+func (p *addressPool) add(account uuid.UUID, address string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free = append(p.free, address)
+	if p.taken[account] > 0 {
+		p.taken[account]--
+	}
+}
+
+// fill adds a batch, which is full or shows that the store has no more.
+func (p *addressPool) fill(full bool, addresses []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.free = append(p.free, addresses...)
 	p.stocked = p.stocked || len(addresses) > 0
+	switch p.full = full; {
+	case full:
+		p.taken = nil
+	case p.taken == nil || len(addresses) > 0:
+		p.taken = map[uuid.UUID]int{}
+		p.share = len(p.free) - min(len(p.free)/2, keptForOthers)
+	}
 }
 
 // wants returns how many addresses to take from the store now; 0 if there are enough.
@@ -93,16 +127,16 @@ func (p *addressPool) wants(now time.Time) int {
 }
 
 // takeAddress returns an address from memory. It asks the store only if there is none left. The error is card.ErrNoAddress if the store
-// has none either, or the pool is blind.
-func (s *Service) takeAddress(ctx context.Context, currency string) (string, error) {
+// has none for the account either, or the pool is blind.
+func (s *Service) takeAddress(ctx context.Context, account uuid.UUID, currency string) (string, error) {
 	pool := s.pools[currency]
-	if address, ok := pool.take(); ok {
+	if address, ok := pool.take(account); ok {
 		return address, nil
 	}
 	if err := s.fillMemory(ctx, currency); err != nil {
 		return "", err
 	}
-	if address, ok := pool.take(); ok {
+	if address, ok := pool.take(account); ok {
 		return address, nil
 	}
 	return "", card.ErrNoAddress
@@ -124,8 +158,8 @@ func (s *Service) fillMemory(ctx context.Context, currency string) error {
 	if err != nil {
 		return fmt.Errorf("take addresses: %w", err)
 	}
-	pool.add(addresses...)
-	if pool.full = len(addresses) == n; !pool.full {
+	full := len(addresses) == n
+	if pool.fill(full, addresses); !full {
 		s.wake() // the watcher fills the store's pool
 	}
 	return nil

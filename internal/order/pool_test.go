@@ -9,8 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/order"
+	"github.com/cardmint/cardmint/internal/settle"
 )
 
 // use hands out n addresses of monero. No card is stored for them.
@@ -246,5 +249,49 @@ func TestStocked_FromTheFirstAddressOn(t *testing.T) {
 		s.use(1)
 		s.refused("150", "", card.ErrNoAddress)
 		want("")
+	})
+}
+
+// orderAll orders cards of an account until there is no address for it, and
+// returns how many it got.
+func (s *counter) orderAll(account uuid.UUID) (n int) {
+	s.t.Helper()
+	ask := s.check("150", "monero")
+	for {
+		_, _, err := s.orders.CreateCard(s.t.Context(), account, ask, "")
+		if errors.Is(err, card.ErrNoAddress) {
+			return n
+		}
+		check(s.t, err)
+		n++
+	}
+}
+
+func TestCreateCard_AddressesAreShort_OneAccountLeavesSomeForOthers(t *testing.T) {
+	onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *counter) {
+		second, third, late := s.newAccount(), s.newAccount(), s.newAccount()
+		s.stock("monero", 40)
+		for _, tt := range []struct {
+			account uuid.UUID
+			want    int
+		}{
+			{s.account, 36}, // a batch of 32, and half of the 8 that are left
+			{second, 3},     // all but the last
+			{s.account, 0},
+			{third, 1},
+			{late, 0},
+		} {
+			if got := s.orderAll(tt.account); got != tt.want {
+				t.Errorf("%d orders got an address, want %d", got, tt.want)
+			}
+		}
+		more := make([]settle.Address, 100)
+		for i := range more {
+			more[i] = settle.Address{Currency: "monero", Address: fmt.Sprintf("more-%d", i), Position: int64(1000 + i)}
+		}
+		check(t, s.db.SettleTx(t.Context(), func(tx settle.Tx) error { return tx.InsertAddresses(t.Context(), more, time.Time{}) }))
+		if first, rest := s.orderAll(late), s.orderAll(s.account); first != 84 || rest != 15 { // 64 and all but 16 of the rest
+			t.Errorf("%d and %d orders got an address", first, rest)
+		}
 	})
 }
