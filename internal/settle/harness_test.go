@@ -233,13 +233,13 @@ func undecided(books operator.Books) (kinds []string) {
 
 // ledger is what books say of a coin, in amounts.
 type ledger struct {
-	Counted, Unattributed, Returned                       card.Amount
+	Counted, Unattributed, Returned, Unconfirmed          card.Amount
 	Made, Open, Held, Surplus, Refunded, Lost, WrittenOff card.Amount
 	Paid, Issued, Late                                    int64
 }
 
 func (l ledger) books() operator.CoinBooks {
-	return operator.CoinBooks{Currency: "monero", Counted: card.TotalOf(l.Counted), Unattributed: card.TotalOf(l.Unattributed), Returned: card.TotalOf(l.Returned),
+	return operator.CoinBooks{Currency: "monero", Counted: card.TotalOf(l.Counted), Unattributed: card.TotalOf(l.Unattributed), Returned: card.TotalOf(l.Returned), Unconfirmed: card.TotalOf(l.Unconfirmed),
 		Made: card.TotalOf(l.Made), Open: card.TotalOf(l.Open), Held: card.TotalOf(l.Held), Surplus: card.TotalOf(l.Surplus), Refunded: card.TotalOf(l.Refunded),
 		Lost: card.TotalOf(l.Lost), WrittenOff: card.TotalOf(l.WrittenOff), Paid: l.Paid, Issued: l.Issued, Late: l.Late, SoldCents: card.TotalOf(card.Amount(15000 * l.Issued))}
 }

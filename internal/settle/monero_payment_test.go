@@ -170,7 +170,7 @@ func TestWatcher_MoneroTheSameChainReadAHundredTimesByThreeReplicasIsOneBalance(
 		s.want(pooled, card.AwaitingPayment, card.Detected, coin, 0)
 		s.want(short, card.AwaitingPayment, card.Underpaid, coin/3, 1)
 		s.wantIssued(1)
-		s.wantMoney(ledger{Counted: 3*coin + coin/3, Made: coin, Open: 2*coin + coin/3, Paid: 1, Issued: 1})
+		s.wantMoney(ledger{Counted: 3*coin + coin/3, Made: coin, Open: 2*coin + coin/3, Unconfirmed: coin, Paid: 1, Issued: 1})
 	}, func(s *till) { s.pool, s.lease = 6, time.Minute }) // each of them makes so many addresses when it takes over
 }
 

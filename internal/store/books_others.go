@@ -137,7 +137,7 @@ type waitingQuery struct {
 // waitingCards returns the queries of the cards that wait. Each reads an index
 // that contains only such cards.
 func waitingCards(now time.Time) []waitingQuery {
-	const ofIntents = `SELECT c.uuid, c.currency, c.credit_paid AS amount, i.decided_at AS since FROM intents i JOIN cards c ON c.uuid = i.card_uuid
+	const ofIntents = `SELECT i.card_uuid AS uuid, c.currency, c.credit_paid AS amount, i.decided_at AS since FROM intents i JOIN cards c ON c.uuid = i.card_uuid
 		WHERE c.payment_state = 'paid' AND `
 	return []waitingQuery{
 		{operator.WaitingLate, `SELECT x.uuid, x.currency, x.amount, x.since FROM (SELECT c.uuid, c.currency, c.credit_held AS amount,
@@ -145,8 +145,8 @@ func waitingCards(now time.Time) []waitingQuery {
 			WHERE x.since IS NULL OR x.since <= ?`, []any{now.Add(-operator.LateLasts).UnixMilli()}},
 		{operator.WaitingUnissued, ofIntents + "i.state IN ('open', 'pending') AND (i.attempts >= ? OR i.decided_at IS NULL OR i.decided_at <= ?)",
 			[]any{operator.ManyAttempts, now.Add(-operator.UnissuedLasts).UnixMilli()}},
-		{operator.WaitingParked, ofIntents + "i.state = 'parked'", nil},
-		{operator.WaitingRefundDue, ofIntents + "i.state = 'refund_due'", nil},
+		{operator.WaitingParked, ofIntents + "i.state IN ('parked', 'refund_due') AND i.state = 'parked'", nil},
+		{operator.WaitingRefundDue, ofIntents + "i.state IN ('parked', 'refund_due') AND i.state = 'refund_due'", nil},
 		{operator.WaitingReversed, `SELECT c.uuid, c.currency, c.credit_lost - c.credit_written_off AS amount,
 			(SELECT MAX(e.created_at) FROM events e WHERE e.card_uuid = c.uuid AND e.type = 'payment.reversed') AS since FROM cards c WHERE ` + isLost, nil},
 	}
