@@ -20,7 +20,7 @@ import (
 
 // explain adds a hint to the errors that any command can meet.
 func explain(err error) error {
-	var already *hinted
+	var already interface{ Hint() string } // of this package, or of an adapter
 	switch {
 	case errors.As(err, &already):
 		return err
@@ -45,7 +45,7 @@ func explain(err error) error {
 	case errors.Is(err, vault.ErrPermissions):
 		return hint(err, "take the rights away from others: chmod 600 FILE")
 	}
-	return hint(err, "run the command with --help to see what it takes")
+	return hint(err, "docs/operate/README.md leads from what you see to the page about it")
 }
 
 // openStore opens the database. It does not migrate.
@@ -69,6 +69,10 @@ func (g *globals) openStore(ctx context.Context, conns int) (*store.Store, error
 }
 
 func explainDatabase(err error) error {
+	var denied *store.PermissionError
+	if errors.As(err, &denied) {
+		return explain(err)
+	}
 	for _, known := range []error{store.ErrNewerSchema, store.ErrOlderSchema, store.ErrNoSchema, store.ErrLocked} {
 		if errors.Is(err, known) {
 			return explain(err)

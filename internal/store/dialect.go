@@ -246,10 +246,12 @@ func (s *Store) fail(operation string, err error) error {
 	}
 	wrapped := fmt.Errorf("%s: %w", operation, err)
 	var network net.Error
-	pool := poolError(err)
+	pool, denied := poolError(err), deniedByServer(err)
 	switch class := s.dialect.classify(err); {
 	case class == duplicateKey:
 		return fmt.Errorf("%w: %w", card.ErrDuplicate, wrapped)
+	case denied != nil:
+		return fmt.Errorf("%s: %w", operation, denied)
 	case pool != nil:
 		return card.ErrUnavailable.Because(fmt.Errorf("%w: %w", pool, wrapped))
 	case class == outOfReach, class == notSerialised, errors.Is(err, errUnreplicated), errors.Is(err, errUnknown), errors.Is(err, errConnect),

@@ -59,6 +59,9 @@ func Migrate(ctx context.Context, databaseURL string) (int64, error) {
 func (m Migration) Run(ctx context.Context, databaseURL string) (Schema, error) {
 	m.Log = cmp.Or(m.Log, slog.New(slog.DiscardHandler))
 	m.LockWait = cmp.Or(m.LockWait, 10*time.Minute)
+	if err := checkAccess(databaseURL); err != nil {
+		return Schema{}, err
+	}
 	if err := createSQLite(databaseURL); err != nil {
 		return Schema{}, err
 	}

@@ -72,6 +72,9 @@ func (s *Store) readSchema(ctx context.Context, files fs.FS) (Schema, error) {
 
 // checkSchema returns an error if this program can't use the database. It creates no file.
 func (s *Store) checkSchema(ctx context.Context, databaseURL string) error {
+	if err := checkAccess(databaseURL); err != nil {
+		return err
+	}
 	if path, ok := strings.CutPrefix(databaseURL, "sqlite:"); ok {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%w: %w", ErrNoSchema, err)
