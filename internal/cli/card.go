@@ -25,7 +25,13 @@ type cardListCommand struct {
 }
 
 func (cardListCommand) Help() string {
-	return "Newest first, of all accounts; with --attention oldest first. No credentials are shown.\n\nExamples:\n  cardmint card list --attention\n  cardmint card list --account shop --state late" + jsonHelp([]cardJSON{})
+	return `Newest first, of all accounts; with --attention oldest first. No credentials are shown.
+
+With --attention, WHY is the reason, SINCE when it began, and WORTH the value of the card's money in US dollars, at the rate accepted last; for a card whose money left the chain, the card's face value.
+
+Examples:
+  cardmint card list --attention
+  cardmint card list --account shop --state late` + jsonHelp([]listedJSON{})
 }
 
 // Run lists cards.
@@ -54,15 +60,60 @@ func (c cardListCommand) Run(ctx context.Context, g *globals) error {
 			return err
 		}
 		cards = upTo(g, c.Limit, cards)
-		all := []cardJSON{}
+		all := []listedJSON{}
 		for _, one := range cards {
-			all = append(all, newCardJSON(one, names[one.AccountID]))
+			j := listedJSON{cardJSON: newCardJSON(one, names[one.AccountID])}
+			if c.Attention {
+				if j.attention, err = o.attention(ctx, one); errors.Is(err, card.ErrNoRow) {
+					continue // deleted meanwhile
+				} else if err != nil {
+					return err
+				}
+			}
+			all = append(all, j)
 		}
-		if err := c.write(g, all, func(table io.Writer) { printCards(g, table, cards, names) }); err != nil || !c.Attention {
+		if !c.Attention {
+			return c.write(g, all, func(table io.Writer) { printCards(g, table, cards, names) })
+		}
+		if err := c.write(g, all, func(table io.Writer) { printAttention(g, table, all) }); err != nil {
 			return err
 		}
 		return next(ctx, g, o, cards)
 	})
+}
+
+// attention returns why a card waits for an operator, since when, and what its
+// money is worth.
+func (o office) attention(ctx context.Context, c *card.Card) (*attention, error) {
+	r, err := o.db.Record(ctx, c.UUID)
+	if err != nil {
+		return nil, err
+	}
+	x, err := o.explained(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	a := &attention{Why: optional(why(r, x)), Since: instant{x.Since}}
+	switch {
+	case x.Lost > 0:
+		a.WorthUSD = optional(c.USD.String())
+	case x.Worth != nil:
+		a.WorthUSD = optional(x.Worth.USD.String())
+	}
+	return a, nil
+}
+
+func printAttention(g *globals, table io.Writer, all []listedJSON) {
+	fmt.Fprintln(table, strings.Join([]string{"UUID", "ACCOUNT", "USD", "CURRENCY", "AMOUNT", "RECEIVED", "SINCE", "WORTH", "STATE", "WHY"}, "\t"))
+	for _, c := range all {
+		since := "-"
+		if !c.attention.Since.IsZero() {
+			since = day(&c.attention.Since.Time)
+		}
+		p := c.Payment
+		fmt.Fprintln(table, strings.Join([]string{c.UUID.String(), c.Account, c.USDAmount.String(), p.Currency, p.Amount.String(), p.AmountReceived.String(), since,
+			orDash(string(c.attention.WorthUSD)), g.paint(g.stdout, stateColor(p.State), string(p.State)), string(c.attention.Why)}, "\t"))
+	}
 }
 
 func printCards(g *globals, table io.Writer, cards []*card.Card, names map[uuid.UUID]string) {

@@ -20,6 +20,19 @@ type cardJSON struct {
 	CredentialsPurgedAt instant     `json:"credentials_purged_at"`
 }
 
+// listedJSON is a card in a list.
+type listedJSON struct {
+	cardJSON
+	*attention // only with --attention
+}
+
+// attention is why a card waits for an operator.
+type attention struct {
+	Why      optional `json:"why"`
+	Since    instant  `json:"since"`
+	WorthUSD optional `json:"worth_usd"`
+}
+
 type paymentJSON struct {
 	Currency              string            `json:"currency"`
 	Amount                card.Decimal      `json:"amount"`

@@ -237,6 +237,9 @@ func cantResolve(err error, id uuid.UUID) error {
 		return hint(err, "nothing is to be written off; what can be decided of the card is shown by: %s", show)
 	case errors.Is(err, operator.ErrNotParked):
 		return hint(err, "nothing is to be retried: only a card that the supplier declined or got wrong is; what this one waits for is shown by: %s", show)
+	case errors.Is(err, operator.ErrRefunded):
+		return hint(err, "the card can't be issued for that money any more. See the refund with: %s. Once you have sent it, name its transaction: %s", show,
+			command("card", "resolve", id.String(), "refund", "--note", "...", "--txid", "..."))
 	case errors.Is(err, operator.ErrNothingReceived):
 		return hint(err, "nothing is to be decided before something arrives. If the customer says that it was paid, look for it with: cardmint transfers --unattributed")
 	}

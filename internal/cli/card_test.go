@@ -333,3 +333,47 @@ func TestCLI_LongListsOfTransfersAreCut(t *testing.T) {
 	wantOutput(t, stdout, "stray30.", "stray11.", "DECISION")
 	wantOutput(t, stderr, "there are more than these 20; see more of them with: --limit 200")
 }
+
+func TestErrors_OfCardsAndWallets_NameTheNextStep(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t, "sqlite:"+filepath.Join(t.TempDir(), "x.db"))
+	token := p.account(t)
+	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150")
+	made, err := newClient(t, s.url, token).CreateCard(t.Context(), client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.stop(t)
+	id, unknown := made.UUID.String(), "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
+	spends := playWallet(t, currentWallet, false, rig.MoneroAddress(18, 0, 0))
+	for _, tt := range []struct{ command, hint string }{
+		{"card list --account nobody", "leave --account out"},
+		{"card list --limit 0", "it takes 1 or more"},
+		{"card show " + unknown, "cardmint card list"},
+		{"card show x", "cardmint card list"},
+		{"card resolve x refund --note x", "cardmint card list"},
+		{"card resolve " + unknown + " refund --note x", "cardmint card list"},
+		{"card resolve " + id + " refund --note=", "--note"},
+		{"card resolve " + id + " refund --note x --yes", "without --yes first"},
+		{"card resolve " + id + " accept --note x --txid y", "transaction by which you gave money back"},
+		{"card resolve " + id + " accept --note x --amount y", "whole coins"},
+		{"card resolve " + id + " accept --note x", "cardmint transfers --unattributed"},
+		{"card resolve " + id + " refund --note x", "cardmint transfers --unattributed"},
+		{"card resolve " + id + " write-off --note x", "cardmint card show " + id},
+		{"card resolve " + id + " retry --note x", "cardmint card show " + id},
+		{"card purge " + unknown + " --note x", "cardmint card list"},
+		{"card purge " + id + " --note x", "cardmint card show " + id},
+		{"wallet rescan doge", "it is one of: monero"},
+		{"wallet claim doge", "it is one of: monero"},
+		{"wallet check --coins doge", "it knows: monero"},
+		{"wallet check --wallet-only --monero-daemon-url " + spends + " --monero-wallet-url " + spends, "make a view-only wallet"},
+		{"wallet check --wallet-only --monero-daemon-url http://127.0.0.1:1", "start monerod"},
+		{"wallet check --wallet-only --monero-wallet-login /nonexistent", "USER:PASSWORD"},
+	} {
+		_, stderr, code := p.run(strings.Fields(tt.command)...)
+		_, hint, _ := strings.Cut(stderr, "hint: ")
+		if code == 0 || !strings.Contains(hint, tt.hint) || strings.Contains(hint, "--help") {
+			t.Errorf("%s: exit code %d, want the hint %q\n%s", tt.command, code, tt.hint, stderr)
+		}
+	}
+}

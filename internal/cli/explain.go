@@ -101,6 +101,26 @@ func asked(i *operator.IntentRecord, now time.Time) string {
 	return fmt.Sprintf("was asked %s (%s), and is asked again %s", often, orDash(oneLine(i.Reason)), again)
 }
 
+// why says in a few words why a card waits for an operator.
+func why(r operator.Record, x operator.Explanation) string {
+	c := r.Card
+	switch {
+	case x.Wait == operator.ForUnlock:
+		return "locked by its sender"
+	case x.Lost > 0:
+		return coins(c, x.Lost) + " left the chain"
+	case c.State == card.Late && !c.CanceledAt.IsZero():
+		return "paid after it was canceled"
+	case c.State == card.Late:
+		return "late or too little"
+	case r.Intent == nil:
+		return string(x.Wait)
+	case r.Intent.State == "refund_due":
+		return "refund due: " + orDash(oneLine(r.Intent.Reason))
+	}
+	return "parked: " + orDash(oneLine(r.Intent.Reason))
+}
+
 // decidable says why an operator must decide.
 func decidable(r operator.Record, x operator.Explanation) string {
 	switch {

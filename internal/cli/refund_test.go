@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +38,12 @@ func TestCLI_ARefundThatIsDueIsGivenBack(t *testing.T) {
 			t.Fatalf("nobody sees it:\n%s", p.must(t, "card", "show", id))
 		}
 	}
+	list := strings.Join(strings.Fields(p.must(t, "card", "list", "--attention")), " ")
+	wantOutput(t, list, "SINCE WORTH STATE WHY", "150 paid refund due: the sandbox declines")
+	if !regexp.MustCompile(`1 1 2\d{3}-\S+ 150 paid refund due`).MatchString(list) {
+		t.Error(list)
+	}
+	wantOutput(t, p.must(t, "card", "list", "--attention", "--json"), `"why":"refund due: the sandbox declines, as it was told to","since":"2`, `"worth_usd":"150"`)
 	shown := p.must(t, "card", "show", id)
 	wantOutput(t, shown, "an operator to decide: its refund is due since 2", "refund to      4AdUnd...684Rge", "refused by     sandbox, for good: the sandbox declines",
 		"To ask the suppliers again for a card of 150 USD, which was paid with what is worth 150 USD today:", "To give back 1 monero:", "card.refund_due")
@@ -58,6 +65,9 @@ func TestCLI_ARefundThatIsDueIsGivenBack(t *testing.T) {
 		t.Errorf("%+v, %v", read, err)
 	}
 
+	retry := []string{"card", "resolve", id, "retry", "--note", "x"}
+	_, stderr, _ = p.run(retry...)
+	wantOutput(t, stderr, "its money was refunded: 1 monero, with no transaction recorded yet", "hint: ", "cardmint card resolve "+id+" refund --note '...' --txid '...'")
 	txid := strings.Repeat("0a", 32)
 	for _, wrong := range []string{"0a", txid + "0", strings.Repeat("zz", 32)} {
 		if _, stderr, code = p.run(append(refund, "--txid", wrong)...); code == 0 || !strings.Contains(stderr, "--txid is not the id of a transaction of Monero") {
@@ -78,6 +88,7 @@ func TestCLI_ARefundThatIsDueIsGivenBack(t *testing.T) {
 	if _, stderr, code = p.run("card", "resolve", id, "retry", "--note", "x"); code == 0 {
 		t.Errorf("what was given back is asked for again: %s", stderr)
 	}
+	wantOutput(t, stderr, "its money was refunded: 1 monero, by transaction "+txid, "hint: ", "cardmint card show "+id)
 	wantOutput(t, p.must(t, "reconcile"), "everything agrees")
 	if strings.Contains(s.Output(), to) {
 		t.Error("the log has the address")

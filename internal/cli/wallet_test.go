@@ -23,6 +23,12 @@ func oldMonero(t *testing.T) string {
 // playMonero plays a node and a wallet at block 100. The wallet has the addresses, the primary one first.
 func playMonero(t *testing.T, walletVersion string, addresses ...string) string {
 	t.Helper()
+	return playWallet(t, walletVersion, true, addresses...)
+}
+
+// playWallet is playMonero with a wallet that may be able to spend.
+func playWallet(t *testing.T, walletVersion string, viewOnly bool, addresses ...string) string {
+	t.Helper()
 	block := `{"block_header":{"hash":"%s","height":%d,"timestamp":1700000000},"status":"OK","untrusted":false}`
 	answers := map[string]string{
 		"get_info":                   `{"busy_syncing":false,"height":101,"nettype":"mainnet","offline":false,"status":"OK","synchronized":true,"untrusted":false,"version":"0.18.0.0-release"}`,
@@ -45,7 +51,9 @@ func playMonero(t *testing.T, walletVersion string, addresses ...string) string 
 		answer := `"result":` + answers[request.Method]
 		switch request.Method {
 		case "sign_transfer":
-			answer = `"error":{"code":-29,"message":"command not supported by watch-only wallet"}`
+			if answer = `"error":{"code":-39,"message":"bad unsigned tx"}`; viewOnly {
+				answer = `"error":{"code":-29,"message":"command not supported by watch-only wallet"}`
+			}
 		case "get_attribute":
 			answer = `"error":{"code":-45,"message":"attribute not found"}`
 		case "get_address":

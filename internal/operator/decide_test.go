@@ -96,7 +96,7 @@ func TestResolve_WhatWasGivenBackIsNotAccepted(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.late(coin / 2)
 		s.decided(c, operator.Refund, coin/2, card.Expired)
-		s.refused(c, operator.Accept, operator.ErrNothingReceived)
+		s.refused(c, operator.Accept, operator.ErrRefunded)
 		s.pay(c, coin/4, 10)
 		s.settle()
 		s.decided(c, operator.Accept, coin/4, card.Paid)

@@ -23,7 +23,7 @@ const (
 // Explanation says what a card waits for and why, and what an operator can decide.
 type Explanation struct {
 	Wait      Wait
-	Since     time.Time       // ForDecision, of a card whose refund is due: when the account was told; zero if it was not
+	Since     time.Time       // ForDecision and ForUnlock; zero if it is not known
 	Until     time.Time       // ForMoney: the end of the quote; ForSupplier: the next attempt
 	Missing   card.Amount     // ForMoney: how much more
 	Transfers []card.Transfer // ForConfirmations and ForUnlock: those that it needs and that can't pay yet
@@ -78,9 +78,7 @@ func Explain(r Record, today card.Rate) Explanation {
 	case c.State == card.Underpaid, c.State == card.Unpaid && c.Refunded == 0:
 		x.Wait, x.Missing, x.Until = ForMoney, c.Amount-max(0, kept), c.ExpiresAt
 	}
-	if r.Intent.refundDue() && x.Wait == ForDecision {
-		x.Since = told(r.Events, card.EventRefundDue)
-	}
+	x.Since = since(r, x)
 	x.Worth = worth(c, kept, today, x.Wait)
 	x.Choices = choices(c, on, today)
 	return x
@@ -97,6 +95,31 @@ func waitFor(transfers []card.Transfer) Wait {
 		}
 	}
 	return ForUnlock
+}
+
+// since returns since when a card waits for an operator, or for an unlock.
+func since(r Record, x Explanation) time.Time {
+	switch {
+	case x.Wait == ForUnlock:
+		first := x.Transfers[0].FirstSeenAt
+		for _, t := range x.Transfers {
+			if t.FirstSeenAt.Before(first) {
+				first = t.FirstSeenAt
+			}
+		}
+		return first
+	case x.Wait != ForDecision:
+		return time.Time{}
+	case x.Lost > 0:
+		return told(r.Events, card.EventReversed)
+	case r.Card.State == card.Late:
+		return told(r.Events, card.EventLate)
+	case r.Intent.refundDue():
+		return told(r.Events, card.EventRefundDue)
+	case r.Intent.OpenedAt != nil:
+		return *r.Intent.OpenedAt
+	}
+	return time.Time{}
 }
 
 // told returns when an account was last told of a kind of event; zero if it was not.

@@ -105,6 +105,8 @@ var (
 	ErrNothingLost = errors.New("no money was lost with the card")
 	// ErrNothingReceived means that there is no money to decide on.
 	ErrNothingReceived = errors.New("nothing was received for the card")
+	// ErrRefunded means that the money was given back, so that it buys no card.
+	ErrRefunded = errors.New("its money was refunded")
 	// ErrNotParked means that the issuing of a card does not wait for an operator.
 	ErrNotParked = errors.New("the card is neither declined nor parked")
 )

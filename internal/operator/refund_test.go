@@ -154,7 +154,7 @@ func TestResolve_ARefundThatWasDueIsNeverIssued(t *testing.T) {
 		}
 		s.resolve(c, operator.Refund)
 		s.supplier.fault = nil
-		s.refused(c, operator.Retry, operator.ErrNothingReceived)
+		s.refused(c, operator.Retry, operator.ErrRefunded)
 		s.pay(c, coin, 10) // once more, although nobody asked for it
 		s.settle()
 		s.again()

@@ -200,7 +200,7 @@ func decide(c *card.Card, kind ResolutionKind, on ground) (amount card.Amount, n
 		case c.State == card.Paid || (c.Accepted > 0 && unlocked >= c.Accepted):
 			return 0, true, nil
 		case kept <= 0:
-			return 0, false, ErrNothingReceived
+			return 0, false, nothingLeft(c)
 		case unlocked <= 0:
 			return 0, false, ErrLocked
 		}
@@ -240,9 +240,20 @@ func decide(c *card.Card, kind ResolutionKind, on ground) (amount card.Amount, n
 		case on.intent == nil:
 			return 0, false, ErrNotParked
 		case parked && c.State != card.Paid:
-			return 0, false, ErrNothingReceived
+			return 0, false, nothingLeft(c)
 		}
 		return 0, !parked, nil
 	}
 	return 0, false, fmt.Errorf("there is no decision %q", kind)
+}
+
+// nothingLeft returns why no money of a card can be decided on.
+func nothingLeft(c *card.Card) error {
+	switch {
+	case c.Refunded == 0:
+		return ErrNothingReceived
+	case c.RefundTxID == "":
+		return fmt.Errorf("%w: %s, with no transaction recorded yet", ErrRefunded, coins(c.Coin, c.Refunded))
+	}
+	return fmt.Errorf("%w: %s, by transaction %s", ErrRefunded, coins(c.Coin, c.Refunded), c.RefundTxID)
 }
