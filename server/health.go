@@ -17,6 +17,9 @@ type Check struct {
 	Name string
 	// Coin is the code of the only currency that is affected while the check fails. Defaults to none: the whole service is affected.
 	Coin string
+	// Warning means that the process stays ready while the check fails. Readiness
+	// then names the check and its reason under warnings.
+	Warning bool
 	// Ask returns an error if the check fails. Its reason is shown to anybody if it is a card.Unready.
 	Ask func(context.Context) error
 }
@@ -59,11 +62,17 @@ func (h *health) ready(c *gin.Context) {
 func (h *health) look(ctx context.Context) readiness {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	failing, reasons := []string{}, map[string]string{}
+	failing, reasons, warnings := []string{}, map[string]string{}, map[string]string{}
 	coins := map[string]bool{} // whether all checks of a coin succeed
 	ready := true
 	for _, check := range h.checks {
 		err := check.Ask(ctx)
+		if check.Warning {
+			if why, ok := errors.AsType[card.Unready](err); ok {
+				warnings[check.Name] = string(why)
+			}
+			continue
+		}
 		if check.Coin == "" {
 			ready = ready && err == nil
 		} else if well, seen := coins[check.Coin]; well || !seen {
@@ -89,6 +98,9 @@ func (h *health) look(ctx context.Context) readiness {
 	}
 	if len(reasons) > 0 {
 		is.response["reasons"] = reasons
+	}
+	if len(warnings) > 0 {
+		is.response["warnings"] = warnings
 	}
 	return is
 }

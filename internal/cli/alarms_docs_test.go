@@ -153,7 +153,7 @@ func TestAlarms_CommandsExist(t *testing.T) {
 		}
 	}
 	for _, loop := range regexp.MustCompile(`loop=(?:\\")?(\w+)`).FindAllStringSubmatch(text, -1) {
-		if !slices.Contains([]string{"watch", "issue", "send", "books"}, loop[1]) {
+		if !slices.Contains([]string{"watch", "issue", "send", "books", "keys"}, loop[1]) {
 			t.Errorf("there is no loop %s", loop[1])
 		}
 	}

@@ -156,11 +156,6 @@ func (s *troubled) ask(method, path, body string) {
 // get reads a card.
 func (s *troubled) get(c *client.Card) { s.ask(http.MethodGet, "/api/cards/"+c.UUID.String(), "") }
 
-// metricsAddress returns where a process that chose the address serves its metrics.
-func (s *server) metricsAddress() string {
-	return strings.TrimSuffix(strings.TrimPrefix(metricsLine.FindStringSubmatch(s.Output())[1], "http://"), "/metrics")
-}
-
 // traffic has eight clients send requests, with pauses, until stop is called.
 func (s *troubled) traffic(pause time.Duration, send func()) (stop func()) {
 	ctx, cancel := context.WithCancel(s.t.Context())
@@ -413,6 +408,10 @@ func (s *troubled) provokeProcesses() {
 	}, "CardmintEpochChanged")
 	w.fire(t, "CardmintEpochChanged")
 	s.provokeTargets() // the books take half a minute
+	keys := s.program.setting("CARDMINT_KEYS")
+	w.provoke(t, "the key file is moved away", func() { must(t, os.Rename(keys, keys+".away")) }, "CardmintKeyFileLost")
+	w.mend(t, func() { must(t, os.Rename(keys+".away", keys)) }, "CardmintKeyFileLost")
+	w.clear(t, "CardmintKeyFileLost")
 	w.fire(t, "CardmintBooksUnread")
 	w.provoke(t, "the only worker is killed", s.worker.Kill, "CardmintNoWorker", "CardmintInstanceDown")
 	w.mend(t, func() { s.startWorker() }, "CardmintNoWorker", "CardmintInstanceDown", "CardmintBooksUnread")

@@ -63,7 +63,7 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 	if err := vault.Create(g.Keys); err != nil && !errors.Is(err, vault.ErrExists) {
 		return hint(err, "choose a directory that can be written with --keys")
 	}
-	v, err := g.openVault()
+	v, err := g.openVault(ctx)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/custody"
 	"github.com/cardmint/cardmint/internal/vault"
+	"github.com/cardmint/cardmint/server"
 )
 
 type keysCreateCommand struct{}
@@ -266,7 +267,19 @@ const (
 // addCustody adds the loops that look after keys and what they encrypt. Containers may have the same host name and process id.
 func (g *globals) addCustody(w *wired, v *vault.Vault, dbs stores, p plan) error {
 	reporter := custody.NewReporter(dbs.api, v, fmt.Sprintf("%s#%06x", processName(), rand.Uint32N(1<<24)), g.log, nil)
-	w.add(loop{name: "keys", every: keysEvery, longest: keysEvery, tick: reporter.Tick, close: reporter.Close, grace: closeGrace, last: true})
+	p.meter.KeyFile(v.FileError() == nil)
+	tick := func(ctx context.Context) error {
+		err := reporter.Tick(ctx)
+		p.meter.KeyFile(v.FileError() == nil)
+		return err
+	}
+	w.config.Checks = append(w.config.Checks, server.Check{Name: "key file", Warning: true, Ask: func(context.Context) error {
+		if err := v.FileError(); err != nil {
+			return fmt.Errorf("%w: %w", card.Unready("lost or damaged: restore its copy before a restart"), err)
+		}
+		return nil
+	}})
+	w.add(loop{name: "keys", every: keysEvery, longest: keysEvery, tick: tick, close: reporter.Close, grace: closeGrace, last: true})
 	if !p.worker {
 		return nil
 	}

@@ -2,7 +2,10 @@ package cli_test
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -235,4 +238,67 @@ func TestCardPurge_InTwoSteps(t *testing.T) {
 		t.Error("nothing was audited")
 	}
 	s.stop(t)
+}
+
+func TestServe_LostKeyFile_WarnsAndServes(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t, "sqlite:"+filepath.Join(t.TempDir(), "x.db"))
+	p.account(t)
+	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150")
+	keys := p.setting("CARDMINT_KEYS")
+	text, err := os.ReadFile(keys)
+	must(t, err)
+	get := func(url string) (int, string) {
+		res, err := http.Get(url)
+		must(t, err)
+		defer func() { _ = res.Body.Close() }()
+		body, err := io.ReadAll(res.Body)
+		must(t, err)
+		return res.StatusCode, string(body)
+	}
+	shows := func(warning string, usable string) {
+		t.Helper()
+		for deadline := time.Now().Add(longest); ; time.Sleep(20 * time.Millisecond) {
+			code, body := get(s.url + "/readyz")
+			_, metrics := get("http://" + s.metricsAddress() + "/metrics")
+			if code == http.StatusOK && strings.Contains(body, warning) == (usable == "0") && strings.Contains(metrics, "\ncardmint_key_file_usable "+usable+"\n") {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%d %s", code, body)
+			}
+		}
+	}
+	const warning = `"warnings":{"key file":"lost or damaged: restore its copy before a restart"}`
+	shows(warning, "1")
+	must(t, os.Remove(keys))
+	shows(warning, "0")
+	must(t, os.WriteFile(keys, text, 0o600))
+	shows(warning, "1")
+	must(t, os.WriteFile(keys, text[:len(text)/2], 0o600))
+	shows(warning, "0")
+	s.stop(t)
+	for _, damage := range []func(){func() {}, func() { must(t, os.Remove(keys)) }} {
+		damage()
+		_, stderr, code := p.run("serve", "--simulated", "--rate", "monero=150")
+		if code == 0 || strings.Contains(stderr, "keys create --keys") {
+			t.Errorf("exit code %d\n%s", code, stderr)
+		}
+		wantOutput(t, stderr, "hint: restore the copy of the key file to "+keys)
+	}
+}
+
+func TestKeys_MissingWithANewDatabase_AreToBeMade(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t, "")
+	for range 2 {
+		_, stderr, _ := p.run("account", "create", "shop")
+		wantOutput(t, stderr, "hint: make a key file once with: cardmint keys create")
+		p.must(t, "migrate")
+	}
+}
+
+// metricsAddress returns where a process that chose the address serves its metrics.
+func (s *server) metricsAddress() string {
+	return strings.TrimSuffix(strings.TrimPrefix(metricsLine.FindStringSubmatch(s.Output())[1], "http://"), "/metrics")
 }

@@ -84,12 +84,37 @@ func explainDatabase(err error) error {
 	return hint(err, "--database-url takes sqlite:PATH in a directory that can be written, or postgres://USER:PASSWORD@HOST/NAME?sslmode=verify-full of a server that runs")
 }
 
-func (g *globals) openVault() (*vault.Vault, error) {
+// openVault reads the key file.
+func (g *globals) openVault(ctx context.Context) (*vault.Vault, error) {
 	v, err := vault.Open(g.Keys)
-	if errors.Is(err, vault.ErrPermissions) {
-		return nil, explain(err)
+	if err == nil || errors.Is(err, vault.ErrPermissions) {
+		return v, explain(err)
 	}
-	return v, hint(err, "make a key file once with: cardmint keys create --keys %s", g.Keys)
+	const restore = "restore the copy of the key file to %s: nothing of this database can be read with a new one; see docs/operate/secrets.md#the-key-file-is-lost"
+	switch used, dbErr := g.databaseUsed(ctx); {
+	case used:
+		return nil, hint(err, restore, g.Keys)
+	case dbErr != nil && !errors.Is(dbErr, store.ErrNoSchema):
+		return nil, hint(err, "if the database was used before, "+restore+"; only for a new database: cardmint keys create --keys %s", g.Keys, g.Keys)
+	}
+	return nil, hint(err, "make a key file once with: cardmint keys create --keys %s", g.Keys)
+}
+
+// databaseUsed reports whether a key file was used with the database.
+func (g *globals) databaseUsed(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	db, err := store.Open(ctx, g.DatabaseURL, 1, chain.Currencies())
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = db.Close() }()
+	accounts, err := db.Accounts(ctx)
+	if err != nil || len(accounts) > 0 {
+		return len(accounts) > 0, err
+	}
+	known, err := db.KnownKeys(ctx)
+	return len(known) > 0, err
 }
 
 // office serves the commands that work on the database alone. It knows no rates; what depends on one waits for a worker.
@@ -107,7 +132,7 @@ func (g *globals) office(ctx context.Context, f func(office) error) error {
 
 // officeDespite opens an office for f although the check of its keys may have an error.
 func (g *globals) officeDespite(ctx context.Context, tolerated error, f func(office) error) error {
-	v, err := g.openVault()
+	v, err := g.openVault(ctx)
 	if err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	c.warnOfBounds(g, coins)
-	v, err := g.openVault()
+	v, err := g.openVault(ctx)
 	if err != nil {
 		return err
 	}

@@ -59,6 +59,7 @@ type Metrics struct {
 	wrong    *prometheus.GaugeVec
 	doubts   *prometheus.GaugeVec
 	booksAt  *prometheus.GaugeVec
+	keyFile  *prometheus.GaugeVec
 }
 
 // New returns the metrics of a process of that version.
@@ -120,6 +121,7 @@ func (m *Metrics) addIssuing() {
 
 func (m *Metrics) addBooks() {
 	m.lowStock = m.gauge("cardmint_stock_low_cards", "Below how many cards of an amount the stock of a supplier is low, as configured.", "supplier")
+	m.keyFile = m.gauge("cardmint_key_file_usable", "1 if the key file of this process was usable when it was last read, otherwise 0: it is lost or damaged, and the process can't be started again.")
 	m.doubts = m.gauge("cardmint_reconcile_doubts", "Doubts that the last reading of the books has found, at most 20 of a kind. Absent unless this process reads them.")
 	m.booksAt = m.gauge("cardmint_reconcile_timestamp_seconds", "Of which moment that reading was, by the database's clock. Absent likewise.")
 }
@@ -244,6 +246,15 @@ func (m *Metrics) LowStock(supplier string, cards int64) {
 func (m *Metrics) Books(doubts int, at time.Time) {
 	m.doubts.WithLabelValues().Set(float64(doubts))
 	m.booksAt.WithLabelValues().Set(unix(at))
+}
+
+// KeyFile notes whether the key file is usable.
+func (m *Metrics) KeyFile(usable bool) {
+	value := 0.0
+	if usable {
+		value = 1
+	}
+	m.keyFile.WithLabelValues().Set(value)
 }
 
 // ForgetBooks notes that somebody else reads the books.

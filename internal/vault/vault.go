@@ -45,6 +45,7 @@ type Vault struct {
 	reading sync.Mutex
 	looked  atomic.Int64 // when the file was last read, in Unix nanoseconds
 	retired atomic.Pointer[[]card.KeyID]
+	fileErr atomic.Pointer[error] // of the last reading of the file; nil if that succeeded
 
 	mu        sync.Mutex
 	strangers map[card.KeyID]bool // keys that a ciphertext named and the file does not have; true if there is no such key anywhere
@@ -128,6 +129,15 @@ func (v *Vault) Reread() error {
 	return v.reread()
 }
 
+// FileError returns the error of the last reading of the key file. The keys of
+// before stay in use, but the next start of the process will fail.
+func (v *Vault) FileError() error {
+	if err := v.fileErr.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
 // rereadAtMost is how often the key file is read for a key that is known not to be there. One answer may have thousands of its ciphertexts.
 const rereadAtMost = time.Second
 
@@ -145,8 +155,14 @@ func (v *Vault) rereadFor(key card.KeyID) {
 }
 
 // reread is Reread for a caller that holds v.reading.
-func (v *Vault) reread() error {
+func (v *Vault) reread() (err error) {
 	v.looked.Store(time.Now().UnixNano())
+	defer func() {
+		v.fileErr.Store(nil)
+		if err != nil {
+			v.fileErr.Store(&err)
+		}
+	}()
 	k, err := readKeys(v.path)
 	if err != nil {
 		return err
