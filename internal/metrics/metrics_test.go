@@ -72,6 +72,7 @@ func filled(t testing.TB, db *database, now func() time.Time) *Metrics {
 	m.LowStock("shelf", 20)
 	m.Clock(map[string]time.Duration{"database": -90 * time.Second}, true)
 	m.Books(2, at)
+	m.KeyFile(true)
 	return m
 }
 
@@ -210,6 +211,7 @@ func TestBooks_WhoDoesNotReadThemSaysNothing(t *testing.T) {
 		t.Errorf("books that nobody read:\n%s", s)
 	}
 	m.Books(0, at)
+	m.KeyFile(true)
 	want(t, scrape(t, m), "cardmint_reconcile_doubts 0")
 	m.ForgetBooks()
 	if s := scrape(t, m); strings.Contains(s, "cardmint_reconcile_") {
