@@ -251,8 +251,11 @@ func TestIdempotency_OneKeyForTwoOperationsAtOnce_OneSucceeds(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database, clock: &clock{}, pool: 500, poster: &receiver{answer: webhook.Attempt{Status: 200}}})
 		other := d.replica(t)
-		winners := map[string]int{}
-		for round := range 200 {
+		winners, rounds := map[string]int{}, 200
+		if testing.Short() {
+			rounds = 40
+		}
+		for round := range rounds {
 			token := d.token(t)
 			var made, registered answer
 			start := make(chan struct{})
@@ -260,6 +263,14 @@ func TestIdempotency_OneKeyForTwoOperationsAtOnce_OneSucceeds(t *testing.T) {
 			both.Go(func() {
 				<-start
 				made = d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"), key, "k")
+				for made.status == http.StatusServiceUnavailable && t.Context().Err() == nil { // until addresses are attested again
+					d.clock.advance(time.Second)
+					if err := d.watcher.Mark(t.Context()); err != nil {
+						t.Error(err)
+						return
+					}
+					made = d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"), key, "k")
+				}
 			})
 			both.Go(func() {
 				<-start
