@@ -257,7 +257,7 @@ func TestCreateCard_ThreeAddressesAreTried(t *testing.T) {
 	for _, key := range []string{"", "key"} {
 		t.Run("key "+key, func(t *testing.T) {
 			onEach(t, setup{}, func(t *testing.T, s *counter) {
-				s.stock("monero", 12) // of which one account may take six
+				s.stock("monero", 12) // one account may take six of them
 				check(t, s.orders.Prepare(t.Context()))
 				s.arrive("monero-11", "monero-10")
 				if c := s.create("150", key); c.Address != "monero-9" {
@@ -283,7 +283,7 @@ func TestCreateCard_ThreeAddressesAreTried(t *testing.T) {
 // A card may have been stored although its insertion failed, so that its address is not handed out again.
 func TestCreateCard_AFailureCostsTheAddress(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
-		s.stock("monero", 6) // half of which one account may take
+		s.stock("monero", 6) // one account may take three of them
 		check(t, s.orders.Prepare(t.Context()))
 		s.spy.fail("InsertCard", errBroken)
 		s.spy.asked()

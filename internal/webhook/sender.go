@@ -110,7 +110,7 @@ func (s *Sender) turn(ctx context.Context, c *Claim) {
 			took := time.Since(started)
 			switch {
 			case len(done) > 0: // what was postponed is due again
-			case wait > 0 && pause(ctx, wait):
+			case wait > 0 && pause(ctx, min(wait, time.Second)):
 				continue
 			default:
 				return nil
@@ -159,7 +159,7 @@ func (s *Sender) save(ctx context.Context, c *Claim, done []tried, until time.Ti
 
 // attempt attempts deliveries in the order of due, several at a time unless the receiver was down in the last round. It starts no more
 // attempts once one finds the receiver down or gone, or after longestBatch. It returns the attempts in the order in which they ended. If an
-// attempt was postponed, wait is how long to send nothing.
+// attempt was postponed, wait is the time until the destination may get another one.
 func (s *Sender) attempt(ctx, working context.Context, c *Claim, due []Delivery, limit *rate.Limiter) (done []tried, wait time.Duration) {
 	var (
 		mu    sync.Mutex
