@@ -121,8 +121,8 @@ func (m *Monero) Close() {
 // Currency implements settle.Chain.
 func (m *Monero) Currency() card.Currency { return m.config.Coin }
 
-// Scan implements settle.Chain. A wallet with a spend key is never used: every pass fails with ErrSpendKey. If the wallet is for
-// another network than the node, every pass fails with card.ErrWrongChain.
+// Scan implements settle.Chain. A wallet with a spend key is never used: every pass fails with ErrSpendKey and card.ErrWrongChain. If
+// the wallet is for another network than the node, every pass fails with card.ErrWrongChain.
 //
 // The error is card.ErrChainNotReady if node and wallet do not show the same, stable state of the chain: the node is synchronising or
 // cut off, the wallet is closed or at another height, or the top block changed twice during the pass. The next pass may succeed. It is

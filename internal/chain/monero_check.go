@@ -83,7 +83,11 @@ func (m *Monero) checkWallet(ctx context.Context, info daemonInfo) (primary stri
 	if err != nil {
 		return "", err
 	}
-	return primary, fitting(viewOnly, primary, info.Network)
+	err = fitting(viewOnly, primary, info.Network)
+	if errors.Is(err, ErrSpendKey) { // whatever its address: no more addresses may be handed out
+		err = fmt.Errorf("%w: %w", card.ErrWrongChain, err)
+	}
+	return primary, err
 }
 
 // fitting returns why a wallet must not be used.

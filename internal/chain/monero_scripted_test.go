@@ -319,7 +319,7 @@ func TestMonero_WalletThatCanSpendIsOpenedLater_EveryPassFails(t *testing.T) {
 	}
 	s.set("sign_transfer", `"error":{"code":-39,"message":"cannot load unsigned_txset"}`)
 	for range 2 {
-		if _, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition}); !errors.Is(err, chain.ErrSpendKey) {
+		if _, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition}); !errors.Is(err, chain.ErrSpendKey) || !errors.Is(err, card.ErrWrongChain) {
 			t.Errorf("error %v", err)
 		}
 	}
