@@ -15,7 +15,7 @@ const module = "github.com/cardmint/cardmint/"
 
 // allowed says which of our packages each of them may import: card and limit import none of ours; an actor imports card, perhaps limit, and no other actor; an
 // adapter or server imports card and the actors whose ports it implements or calls; outbound imports none of ours and serves whoever
-// calls strangers; docs imports the root package for its guides; failpoint and trace import none of ours and may be
+// calls strangers; docs imports the root package for its guides; failpoint, panics and trace import none of ours and may be
 // imported by every package; only otlp imports more of OpenTelemetry than trace does; only cli imports adapters, and client/clienttest, which is a module of its own, for tests.
 var allowed = map[string][]string{
 	"":             {},
@@ -32,6 +32,7 @@ var allowed = map[string][]string{
 	"internal/failpoint": {},
 	"internal/otlp":      {},
 	"internal/outbound":  {},
+	"internal/panics":    {},
 	"internal/rig":       {},
 	"internal/trace":     {},
 
@@ -88,7 +89,7 @@ func TestImports_FollowTheRule(t *testing.T) {
 		seen++
 		for _, i := range p.Imports {
 			ours, is := strings.CutPrefix(i, module)
-			if is && ours != "internal/failpoint" && ours != "internal/trace" && !slices.Contains(may, ours) {
+			if is && !slices.Contains([]string{"internal/failpoint", "internal/panics", "internal/trace"}, ours) && !slices.Contains(may, ours) {
 				t.Errorf("%s imports %s", name, ours)
 			}
 			if strings.HasPrefix(i, "go.opentelemetry.io/") && name != "internal/otlp" && (name != "internal/trace" || strings.Contains(i, "/sdk")) {

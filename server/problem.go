@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/panics"
 )
 
 // problemType returns the prefix of every problem's type, which the code follows. It leads to the service's own pages, or to the project's if
@@ -116,7 +116,7 @@ func (p problemWriter) write(c *gin.Context, err error) {
 	}
 	c.Set(explainedKey, known.Cause != nil)
 	if known.Cause != nil && !errors.Is(c.Request.Context().Err(), context.Canceled) && p.causes.due(known, time.Now()) {
-		p.log.ErrorContext(c.Request.Context(), "request failed", "request_id", c.GetString(requestIDKey), "code", known.Code, "error", known.Cause)
+		p.log.ErrorContext(c.Request.Context(), "request failed", "request_id", c.GetString(requestIDKey), "code", known.Code, "error", known.Cause, panics.Stack(known.Cause))
 	}
 	if c.Writer.Written() {
 		panic(http.ErrAbortHandler)
@@ -202,7 +202,7 @@ func (p problemWriter) badRequest(c *gin.Context, err error) {
 	p.write(c, card.ErrInvalidRequest.WithFields(card.FieldError{Detail: "does not have the form that the specification gives for this operation"}))
 }
 
-// recovery turns a panic into an internal error. It does not log the panic's value, which may contain data of the request.
+// recovery turns a panic into an internal error. The panic's value, which may contain data of the request, is not logged.
 func (p problemWriter) recovery(c *gin.Context) {
 	defer func() {
 		value := recover()
@@ -212,7 +212,8 @@ func (p problemWriter) recovery(c *gin.Context) {
 		if err, ok := value.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 			panic(value)
 		}
-		p.log.ErrorContext(c.Request.Context(), "panic", "request_id", c.GetString(requestIDKey), "type", fmt.Sprintf("%T", value), "stack", string(debug.Stack()))
+		err := panics.New(value)
+		p.log.ErrorContext(c.Request.Context(), "panic", "request_id", c.GetString(requestIDKey), "error", err, panics.Stack(err))
 		p.write(c, card.ErrInternal)
 	}()
 	c.Next()

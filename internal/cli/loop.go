@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/panics"
 )
 
 // loop is something that a process does repeatedly.
@@ -60,7 +61,8 @@ func (l loop) live(ctx context.Context, log *slog.Logger) error {
 
 // run calls tick until ctx ends: at once, when the loop is woken, and after every interval. Intervals vary by a tenth, so that replicas do
 // not work in step, and double with each failure in a row up to longestPause. Until the interval after a failure has passed, the loop is not
-// woken. An error is logged when its cause is new, and once a minute while it lasts.
+// woken. An error is logged when its cause is new, and once a minute while it lasts. A panic is a failure
+// like any other.
 func (l loop) run(ctx context.Context, log *slog.Logger) {
 	ctx = inLoop(ctx, l.name)
 	var last string
@@ -68,7 +70,7 @@ func (l loop) run(ctx context.Context, log *slog.Logger) {
 	wait := l.every
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := l.tick(ctx)
+		err := panics.Call(func() error { return l.tick(ctx) })
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -114,7 +116,7 @@ func logFailure(ctx context.Context, log *slog.Logger, err error) {
 	if why, ok := errors.AsType[card.Unready](err); ok {
 		log = log.With("cause", string(why))
 	}
-	log.ErrorContext(ctx, "failed", "error", err)
+	log.ErrorContext(ctx, "failed", "error", err, panics.Stack(err))
 }
 
 // end closes what the loop used, although ctx has ended.
@@ -124,8 +126,8 @@ func (l loop) end(ctx context.Context, log *slog.Logger) {
 	}
 	ctx, cancel := context.WithTimeout(inLoop(context.WithoutCancel(ctx), l.name), l.grace)
 	defer cancel()
-	if err := l.close(ctx); err != nil {
-		log.WarnContext(ctx, "closing", "error", err)
+	if err := panics.Call(func() error { return l.close(ctx) }); err != nil {
+		log.WarnContext(ctx, "closing", "error", err, panics.Stack(err))
 	}
 }
 

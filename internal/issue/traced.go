@@ -2,17 +2,28 @@ package issue
 
 import (
 	"context"
+	"errors"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/panics"
 	"github.com/cardmint/cardmint/internal/trace"
 )
 
-// traced is try within a span in the trace of the card. The span ends here, unless there is a card to store.
+// traced is try within a span in the trace of the card. The span ends here, unless there is a card to store. After a panic the supplier may
+// have been asked: the answer is unclear.
 func (s *Issuer) traced(ctx context.Context, intent Intent, c *card.Card, causes trace.Causes) (attempt, error) {
 	ctx, span := s.cfg.Tracer.Work(ctx, causes, intent.CardUUID, "issue card", nil)
 	span.Text("cardmint.supplier", s.supplier.Name())
 	span.Number("cardmint.attempt", int64(intent.Attempts))
-	a, err := s.try(ctx, intent, c)
+	var a attempt
+	err := panics.Call(func() (err error) {
+		a, err = s.try(ctx, intent, c)
+		return err
+	})
+	if _, panicked := errors.AsType[*panics.Error](err); panicked {
+		s.log.ErrorContext(ctx, "issuing a card", "card", intent.CardUUID, "attempt", intent.Attempts, "error", err, panics.Stack(err))
+		a, err = attempt{intent: intent.answered(Answer{}).later("an internal error, see the log")}, nil
+	}
 	switch {
 	case err != nil:
 		span.Fail()

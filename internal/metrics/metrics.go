@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/cardmint/cardmint/internal/panics"
 	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/webhook"
 )
@@ -74,6 +75,9 @@ func New(version string) *Metrics {
 	m.addBooks()
 	m.ahead = m.gauge("cardmint_clock_ahead_seconds", "By how much this machine's clock is ahead of another one; negative if it is behind. A block's time may be two hours off.", "other")
 	m.wrong = m.gauge("cardmint_clock_wrong", "1 if other clocks show that this machine's clock is wrong by minutes, 0 otherwise.")
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "cardmint_panics_total",
+		Help: "Panics from which the process has recovered. Each is a fault of cardmint, or a row that it can't work with."},
+		func() float64 { return float64(panics.Recovered()) }))
 	build := m.gauge("cardmint_build_info", "Always 1. The labels say which version of cardmint runs, and with which version of Go it was built.", "version", "go_version")
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -124,6 +128,20 @@ func (m *Metrics) addBooks() {
 	m.keyFile = m.gauge("cardmint_key_file_usable", "1 if the key file of this process was usable when it was last read, otherwise 0: it is lost or damaged, and the process can't be started again.")
 	m.doubts = m.gauge("cardmint_reconcile_doubts", "Doubts that the last reading of the books has found, at most 20 of a kind. Absent unless this process reads them.")
 	m.booksAt = m.gauge("cardmint_reconcile_timestamp_seconds", "Of which moment that reading was, by the database's clock. Absent likewise.")
+}
+
+// collect registers a collector of ours. The registry collects in goroutines of its own, where a panic would end the process.
+func (m *Metrics) collect(c prometheus.Collector) { m.registry.MustRegister(guarded{c}) }
+
+// guarded is a collector that exports nothing more once it panics.
+type guarded struct{ prometheus.Collector }
+
+// Collect implements prometheus.Collector.
+func (g guarded) Collect(to chan<- prometheus.Metric) {
+	err := panics.Call(func() error { g.Collector.Collect(to); return nil })
+	if err != nil {
+		to <- prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), err) // the handler logs it
+	}
 }
 
 func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {

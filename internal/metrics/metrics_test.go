@@ -18,6 +18,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/panics"
 	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/webhook"
 )
@@ -145,6 +146,22 @@ func TestState_UnknownIsAbsent(t *testing.T) {
 	}
 	db.err, now = nil, now.Add(figuresLast)
 	want(t, scrape(t, m), "cardmint_webhook_backlog_deliveries 3")
+}
+
+// The registry collects in goroutines of its own.
+func TestMetrics_CollectorPanics_OthersAreExported(t *testing.T) {
+	db := &database{takes: func() { panic("canary") }}
+	m := filled(t, db, time.Now)
+	before := panics.Recovered()
+	for range 2 {
+		s := scrape(t, m)
+		if want(t, s, `cardmint_db_waits_total{pool="api"} 5`); !strings.Contains(s, "\ncardmint_panics_total ") {
+			t.Errorf("panics are not exported in\n%s", s)
+		}
+	}
+	if n := panics.Recovered() - before; n != 2 {
+		t.Errorf("%d panics were counted", n)
+	}
 }
 
 func TestState_ScrapesDoNotLoadTheDatabase(t *testing.T) {

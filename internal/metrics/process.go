@@ -19,7 +19,7 @@ type pools struct {
 // WatchPools exports the statistics of pools of connections to the database, by name.
 func (m *Metrics) WatchPools(read func() map[string]sql.DBStats) {
 	describe := func(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, []string{"pool"}, nil) }
-	m.registry.MustRegister(&pools{read,
+	m.collect(&pools{read,
 		describe("cardmint_db_connections_max", "The most connections that a pool may have. Absent if there is no limit."),
 		describe("cardmint_db_connections_open", "Connections that a pool has."),
 		describe("cardmint_db_connections_in_use", "Those of them that are in use."),
@@ -78,7 +78,7 @@ func (m *Metrics) WatchRates(read func() []Rate) {
 	describe := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, append([]string{"coin"}, labels...), nil)
 	}
-	m.registry.MustRegister(&rates{read,
+	m.collect(&rates{read,
 		describe("cardmint_rate_dollars", "US dollars for one coin that this process quotes, before the markup. Absent if there is no fresh rate."),
 		describe("cardmint_rate_timestamp_seconds", "When that rate was taken, by its sources. Absent likewise."),
 		describe("cardmint_rate_sources_agreeing", "How many sources this process heard last whose answers are still good and agree."),

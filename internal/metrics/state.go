@@ -46,7 +46,7 @@ func (m *Metrics) watchStore(store Store, now func() time.Time) {
 	describe := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
-	m.registry.MustRegister(&state{store: store, now: now, errors: prometheus.NewCounter(prometheus.CounterOpts{Name: "cardmint_scrape_errors_total",
+	m.collect(&state{store: store, now: now, errors: prometheus.NewCounter(prometheus.CounterOpts{Name: "cardmint_scrape_errors_total",
 		Help: "Scrapes without the state of the whole service, because the database could not be read in time."}),
 		free:             describe("cardmint_addresses_free", "Free addresses in the address pool.", "coin"),
 		epoch:            describe("cardmint_epoch", "The epoch that the watcher of the chain attests to. Absent while nobody does.", "coin"),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/order"
+	"github.com/cardmint/cardmint/internal/panics"
 )
 
 // Config says how far sources are trusted. Percentages have at most 4 decimals.
@@ -204,7 +205,15 @@ func (l *Live) Tick(ctx context.Context) error {
 	failures := make([]error, len(l.sources))
 	var asking sync.WaitGroup
 	for i, s := range l.sources {
-		asking.Go(func() { answers[i], failures[i] = l.ask(ctx, s) })
+		asking.Go(func() {
+			failures[i] = panics.Call(func() (err error) {
+				answers[i], err = l.ask(ctx, s)
+				return err
+			})
+			if stack := panics.Stack(failures[i]); stack.Key != "" {
+				l.log.ErrorContext(ctx, "asking a source of rates", "source", s.Name(), "error", failures[i], stack)
+			}
+		})
 	}
 	asking.Wait()
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/panics"
 )
 
 // markEvery is the shortest time between two marks: the holder of a lease prolongs it, and attests that the database has not gone back.
@@ -54,12 +55,16 @@ func (w *Watcher) hold(ctx context.Context) (held context.Context, release func(
 				return
 			case <-again.C:
 			}
-			l, err := w.store.AcquireLease(held, name, w.cfg.Replica, w.cfg.LeaseTTL)
+			var l Lease
+			err := panics.Call(func() (err error) {
+				l, err = w.store.AcquireLease(held, name, w.cfg.Replica, w.cfg.LeaseTTL)
+				return err
+			})
 			switch {
 			case errors.Is(err, card.ErrFenced), err == nil && l.Fence != fence:
 				cancel(card.ErrFenced)
 			case err != nil && held.Err() == nil:
-				w.log.WarnContext(ctx, "prolong lease", "error", err)
+				w.log.WarnContext(ctx, "prolong lease", "error", err, panics.Stack(err))
 			}
 		}
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/failpoint"
+	"github.com/cardmint/cardmint/internal/panics"
 )
 
 // pass makes one pass over the chain: read, compare, assess, commit, and fill the address pool. The caller must hold the lease.
@@ -320,7 +321,7 @@ func (w *Watcher) assess(ctx context.Context, tx Tx, tip card.Tip, changed []car
 		if err := w.coin.CheckSum(byAddress[c.Address]); err != nil { // with what earlier views showed, or was attributed
 			return fmt.Errorf("%w: card %s", err, c.UUID)
 		}
-		v := card.Judge(c, byAddress[c.Address], tip, today, uuid.Must(uuid.NewV7()))
+		v := w.judge(ctx, c, byAddress[c.Address], tip, today)
 		verdicts[i] = v
 		if v.Issue {
 			done.paid++
@@ -331,6 +332,20 @@ func (w *Watcher) assess(ctx context.Context, tx Tx, tip card.Tip, changed []car
 	}
 	done.cards = len(cards)
 	return tx.SaveVerdicts(ctx, verdicts)
+}
+
+// judge returns the verdict on a card. If that panics, the card stays as it is, and is assessed again with the next block.
+func (w *Watcher) judge(ctx context.Context, c *card.Card, transfers []card.Transfer, tip card.Tip, today card.Rate) (v card.Verdict) {
+	err := panics.Call(func() error {
+		v = card.Judge(c, transfers, tip, today, uuid.Must(uuid.NewV7()))
+		return nil
+	})
+	if err != nil {
+		w.log.ErrorContext(ctx, "assessing a card", "card", c.UUID, "error", err, panics.Stack(err))
+		v = card.Verdict{Card: c, Assessment: card.Assessment{State: c.State, Received: c.Received, Settled: c.Settled, Height: c.Height,
+			Credit: c.Credit, ReadyHeight: tip.Height + 1}}
+	}
+	return v
 }
 
 // report logs what a view changed, and wakes the loops that now have work.

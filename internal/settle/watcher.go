@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/panics"
 	"github.com/cardmint/cardmint/internal/trace"
 )
 
@@ -159,9 +160,11 @@ func (w *Watcher) Tick(ctx context.Context) error {
 	defer w.mu.Unlock()
 	started := w.cfg.Now()
 	w.seen, w.began = Report{}, time.Now()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // a pass that panics may hold the lease
 	standby, err := w.leads(ctx)
 	if err == nil && !standby {
-		err = w.pass(ctx)
+		err = panics.Call(func() error { return w.pass(ctx) })
 	}
 	if standby || errors.Is(err, card.ErrFenced) {
 		w.lost(ctx)

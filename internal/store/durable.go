@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+
+	"github.com/cardmint/cardmint/internal/panics"
 )
 
 // What is acknowledged is durable: with synchronous replication, a standby has it. PostgreSQL commits on the primary first and waits for
@@ -25,7 +27,7 @@ func (s *Store) outlive(ctx context.Context, f func(context.Context) error) erro
 	ended := make(chan error, 1)
 	go func() {
 		defer cancel()
-		ended <- f(own)
+		ended <- panics.Call(func() error { return f(own) })
 	}()
 	select {
 	case err := <-ended:

@@ -180,6 +180,13 @@ func (r *reads[R]) waits() int {
 // Arrays reports whether the database takes arrays.
 func Arrays(s *Store) bool { return s.dialect.arrays }
 
+// BreakStatements makes the statements panic that cards share, and returns a function that mends them.
+func BreakStatements(s *Store) (mend func()) {
+	inserts, insert, reads := s.hot.insertCards, s.hot.insertCard, s.hot.cardByUUID.alone.many
+	s.hot.insertCards, s.hot.insertCard, s.hot.cardByUUID.alone.many = limitable{}, limitable{}, fixed{}
+	return func() { s.hot.insertCards, s.hot.insertCard, s.hot.cardByUUID.alone.many = inserts, insert, reads }
+}
+
 // ReadTogether reads cards, and their tags, each by one statement for all of them.
 func ReadTogether(s *Store, account uuid.UUID, ids ...uuid.UUID) (err error) {
 	for _, r := range s.sharing() {

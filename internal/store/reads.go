@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/panics"
 )
 
 // reads has single rows of cards read. Reads that are asked for at the same time share statements (queue), so that many clients that poll cost
@@ -150,13 +152,16 @@ func (r *reads[R]) together(some []*read[R]) {
 		wanted[this.of] = append(wanted[this.of], this)
 		this.err = sql.ErrNoRows
 	}
-	var rows []R
-	err := r.many.list(ctx, &rows, arrayOf(ids))
-	for _, row := range rows {
-		for _, this := range wanted[row.key()] {
-			this.row, this.err = row, nil
+	err := panics.Call(func() error { // or those that share it would wait for nothing
+		var rows []R
+		err := r.many.list(ctx, &rows, arrayOf(ids))
+		for _, row := range rows {
+			for _, this := range wanted[row.key()] {
+				this.row, this.err = row, nil
+			}
 		}
-	}
+		return err
+	})
 	for _, this := range some {
 		if err != nil {
 			this.err = err

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/panics"
 )
 
 // Cards that are inserted at the same time share statements (queue), so that one commit stores many.
@@ -86,11 +87,25 @@ func (s *Store) insertQueued(mine *slot) {
 		done, _ := s.writing(context.Background()) // waits no longer than a transaction may last
 		some := s.inserts.next(mine, n)
 		if n = len(some); n > 0 {
-			s.insertTogether(some)
+			s.insertOrFail(some)
 		}
 		done()
 		if n == 0 {
 			return
+		}
+	}
+}
+
+// insertOrFail is insertTogether. After a panic, no caller is left waiting.
+func (s *Store) insertOrFail(some []*insertion) {
+	err := panics.Call(func() error { s.insertTogether(some); return nil })
+	if err == nil {
+		return
+	}
+	for _, i := range some {
+		select {
+		case i.done <- inserted{err: fmt.Errorf("%w: %w", errUnknown, err)}: // it may be stored
+		default: // it was answered before
 		}
 	}
 }

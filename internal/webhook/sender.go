@@ -11,6 +11,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/failpoint"
+	"github.com/cardmint/cardmint/internal/panics"
 )
 
 const (
@@ -63,7 +64,10 @@ func (s *Sender) Tick(ctx context.Context) error {
 			s.turns.Add(1)
 			go func() {
 				defer s.turns.Done()
-				s.turn(ctx, c)
+				err := panics.Call(func() error { s.turn(ctx, c); return nil })
+				if err != nil { // not released: the webhook is tried again when the claim expires
+					s.log.ErrorContext(ctx, "sending to a webhook", "webhook", c.Webhook.ID, "error", err, panics.Stack(err))
+				}
 				<-s.free
 				s.wake()
 			}()
@@ -190,8 +194,7 @@ func (s *Sender) attempt(ctx, working context.Context, c *Claim, due []Delivery,
 					return
 				}
 				failpoint.Hit(failpoint.Delivering)
-				a := s.post(working, to, d.Event, causes)
-				failpoint.Hit(failpoint.Delivered)
+				a := s.observed(working, to, d.Event, causes)
 				mu.Lock()
 				if a.Postponed > 0 {
 					stop, wait = true, max(wait, a.Postponed)
@@ -200,9 +203,6 @@ func (s *Sender) attempt(ctx, working context.Context, c *Claim, due []Delivery,
 					stop = stop || a.Down() || a.Gone() || c.Failures > 0 && a.Rejected()
 				}
 				mu.Unlock()
-				if a.Postponed == 0 {
-					s.cfg.Observe(a)
-				}
 			}
 		})
 	}

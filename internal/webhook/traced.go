@@ -6,6 +6,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/failpoint"
+	"github.com/cardmint/cardmint/internal/panics"
 	"github.com/cardmint/cardmint/internal/trace"
 )
 
@@ -16,6 +18,26 @@ func (s *Sender) causes(ctx context.Context, due []Delivery) trace.Causes {
 		ids[i] = d.Event.CardUUID
 	}
 	return s.cfg.Tracer.Causes(ctx, ids)
+}
+
+// observed makes an attempt, and reports it to Config.Observe unless it was postponed. A panic is a failed attempt, so that it is repeated on schedule, and only
+// ten times.
+func (s *Sender) observed(ctx context.Context, to receiver, e card.Event, causes trace.Causes) (a Attempt) {
+	err := panics.Call(func() error {
+		a = s.post(ctx, to, e, causes)
+		failpoint.Hit(failpoint.Delivered)
+		if a.Postponed == 0 {
+			s.cfg.Observe(a)
+		}
+		return nil
+	})
+	if err != nil {
+		s.log.ErrorContext(ctx, "sending an event", "event", e.ID, "error", err, panics.Stack(err))
+	}
+	if a.At.IsZero() {
+		a = Attempt{At: s.cfg.Now(), Error: "internal error"}
+	}
+	return a
 }
 
 // post makes an attempt, within a span in the trace of the card that the event is about.

@@ -1,0 +1,21 @@
+package rate_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/cardmint/cardmint/internal/rate"
+)
+
+func TestLive_SourcePanics_OthersAreUsed(t *testing.T) {
+	live, _, s := newLive(t, 3, rate.Config{})
+	s[0].fetch = func(context.Context, []string) (map[string]rate.Quote, error) { panic("canary") }
+	s[1].quotes(t, noon, map[string]string{"monero": "152.4"})
+	s[2].quotes(t, noon, map[string]string{"monero": "152.5"})
+	for range 2 {
+		if err := live.Tick(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantRate(t, live, "152.45")
+	}
+}
