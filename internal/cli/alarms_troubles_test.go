@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -407,6 +408,7 @@ func (s *troubled) provokeProcesses() {
 		}, "CardmintBooksUnread")
 	}, "CardmintEpochChanged")
 	w.fire(t, "CardmintEpochChanged")
+	s.provokePanic("--reconcile-every", "0")
 	s.provokeTargets() // the books take half a minute
 	keys := s.program.setting("CARDMINT_KEYS")
 	w.provoke(t, "the key file is moved away", func() { must(t, os.Rename(keys, keys+".away")) }, "CardmintKeyFileLost")
@@ -426,6 +428,28 @@ func (s *troubled) provokeProcesses() {
 	w.provoke(t, "Prometheus has no processes to scrape", func() { w.target(t, "cardmint") }, "CardmintAllDown")
 	w.mend(t, s.scrapeAll, "CardmintAllDown")
 	w.clear(t, "CardmintAllDown")
+}
+
+// provokePanic replaces the worker by one whose first request to a supplier panics, until the alarm fires.
+func (s *troubled) provokePanic(args ...string) {
+	t, w, path, env := s.t, s.watch, s.program.path, s.program.env
+	panicking := path + "-panicking"
+	if out, err := exec.Command("go", "build", "-tags", "nomsgpack,failpoints", "-o", panicking, "../../cmd/cardmint").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	w.provoke(t, "the first request to a supplier panics, and the card is issued all the same", func() {
+		s.worker.stop(t)
+		s.program.path, s.program.env = panicking, append(slices.Clone(env), "CARDMINT_FAILPOINT=panic:issue/submitting")
+		s.startWorker(args...)
+		s.buy(150, 1)
+	}, "CardmintPanics")
+	w.mend(t, func() {
+		s.worker.stop(t)
+		s.program.path, s.program.env = path, env
+		s.startWorker(args...)
+		w.forget(t, "cardmint_panics_total", time.Now())
+	}, "CardmintPanics")
+	w.clear(t, "CardmintPanics")
 }
 
 // provokeTargets has Prometheus scrape too much and too little.

@@ -12,9 +12,10 @@ import (
 	"syscall"
 )
 
-var chosen, left = choose(os.Getenv("CARDMINT_FAILPOINT"))
+var chosen, left, panics = choose(os.Getenv("CARDMINT_FAILPOINT"))
 
-func choose(text string) (Name, *atomic.Int64) {
+func choose(text string) (Name, *atomic.Int64, bool) {
+	text, panics := strings.CutPrefix(text, "panic:")
 	name, count, counted := strings.Cut(text, ":")
 	left := &atomic.Int64{}
 	left.Store(1)
@@ -24,12 +25,15 @@ func choose(text string) (Name, *atomic.Int64) {
 	if text != "" && !slices.Contains(Names(), Name(name)) {
 		panic(fmt.Sprintf("there is no failpoint %q", name))
 	}
-	return Name(name), left
+	return Name(name), left, panics
 }
 
-// Hit kills the process if the point was chosen and it is its turn.
+// Hit kills the process, or panics, if the point was chosen and it is its turn.
 func Hit(name Name) {
 	if name == chosen && left.Add(-1) == 0 {
+		if panics {
+			panic("failpoint " + string(name))
+		}
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {} // until the signal arrives
 	}
