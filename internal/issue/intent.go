@@ -55,6 +55,9 @@ const (
 	longestWait = 10 * time.Minute // between two attempts
 )
 
+// mostDeclines is far more often than suppliers decline any card.
+const mostDeclines = 1_000_000
+
 // later returns the intent with a time for the next attempt.
 func (i Intent) later(reason string) Intent {
 	i.Reason, i.Wait = reason, backoff(firstRetry, i.Attempts)
@@ -105,8 +108,9 @@ func (i Intent) reopened() Intent {
 	return i
 }
 
-// backoff returns how long to wait after the n-th attempt: it doubles from first, with full jitter in its upper half.
+// backoff returns how long to wait after the n-th attempt: it doubles from first, with full jitter in its upper half. An n below 1 is
+// impossible and counts as 1.
 func backoff(first time.Duration, n int) time.Duration {
-	wait := min(first<<min(n-1, 20), longestWait)
+	wait := min(first<<min(max(n-1, 0), 20), longestWait)
 	return wait/2 + rand.N(wait/2)
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/failpoint"
+	"github.com/cardmint/cardmint/internal/panics"
 	"github.com/cardmint/cardmint/internal/trace"
 )
 
@@ -131,7 +132,7 @@ func (s *Issuer) Tick(ctx context.Context) error {
 		}
 		if err == nil && b.cards > issueAtOnce {
 			storing = true
-			go func() { stored <- b.store() }()
+			go func() { stored <- panics.Call(b.store) }()
 			continue
 		}
 		if err := errors.Join(err, b.store()); err != nil || last {
@@ -216,8 +217,9 @@ func (s *Issuer) holdClaims(ctx context.Context, intents []Intent) (release func
 				return
 			case <-again.C:
 			}
-			if err := s.store.ProlongIntents(ctx, intents, issueClaim); err != nil && ctx.Err() == nil {
-				s.log.WarnContext(ctx, "prolong claims", "error", err)
+			err := panics.Call(func() error { return s.store.ProlongIntents(ctx, intents, issueClaim) })
+			if err != nil && ctx.Err() == nil {
+				s.log.WarnContext(ctx, "prolong claims", "error", err, panics.Stack(err))
 			}
 		}
 	})
@@ -290,6 +292,8 @@ func (s *Issuer) try(ctx context.Context, intent Intent, c *card.Card) (attempt,
 		return attempt{intent: intent.unasked()}, nil
 	case intent.Supplier != s.supplier.Name():
 		return s.park(ctx, intent, fmt.Sprintf("supplier %s was asked and may have made the card, but it is configured no more: configure it again and retry", intent.Supplier)), nil
+	case intent.Declines < 0 || intent.Declines > mostDeclines: // the supplier's key depends on it
+		return s.park(ctx, intent.unasked(), "how often suppliers declined it is impossible: restore its row, then retry"), nil
 	case !intent.Asked && !s.route.makes(c.USD):
 		return s.outOfRange(ctx, intent, c), nil
 	}
@@ -349,10 +353,11 @@ func (s *Issuer) ask(ctx context.Context, intent Intent, usd card.USD) (Answer, 
 	return answer.clear()
 }
 
-// keepsKey reports whether the supplier still knows the key by which an intent was first submitted, until this attempt ends.
+// keepsKey reports whether the supplier still knows the key by which an intent was first submitted, until this attempt ends. If the time of
+// the first submission is impossible, nobody knows.
 func (s *Issuer) keepsKey(intent Intent) bool {
-	retention := s.supplier.KeyRetention()
-	return retention == 0 || intent.ClaimedAt.Sub(intent.FirstAskedAt)+issueGrace < retention
+	retention, age := s.supplier.KeyRetention(), intent.ClaimedAt.Sub(intent.FirstAskedAt)
+	return retention == 0 || age >= 0 && age < retention-issueGrace
 }
 
 // receive takes a card that was issued, unless it is flawed.
@@ -395,7 +400,7 @@ func (s *Issuer) storeIssued(ctx context.Context, cards []attempt) ([]Intent, er
 	if len(cards) == 0 {
 		return nil, nil
 	}
-	err := s.commitIssued(ctx, cards)
+	err := panics.Call(func() error { return s.commitIssued(ctx, cards) })
 	if err == nil {
 		failpoint.Hit(failpoint.Issued)
 		s.observeIssued(ctx, cards)

@@ -39,6 +39,7 @@ func doubtsOfCard() []doubtOfCard {
 		{"it is issued, but its intent is not done", "c.status = 'generated' AND COALESCE(" + intent + ", '') <> 'done'"},
 		{"its intent is done, but it is not issued", "c.status <> 'generated' AND " + intent + " = 'done'"},
 		{"it is paid, but has no intent", "c.payment_state = 'paid' AND " + intent + " IS NULL"},
+		{card.ErrDamaged.Error() + ": one of its numbers is impossible", hasImpossibleNumber()},
 	}
 }
 

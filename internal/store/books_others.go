@@ -17,6 +17,9 @@ import (
 func (r *reading) doubtOthers(ctx context.Context) error {
 	days := r.doubts.others
 	r.doubts.others = nil
+	if err := r.doubtIntents(ctx); err != nil {
+		return err
+	}
 	if err := r.doubtFeeds(ctx); err != nil {
 		return err
 	}
@@ -25,6 +28,20 @@ func (r *reading) doubtOthers(ctx context.Context) error {
 	}
 	r.doubts.others = append(r.doubts.others, days[:min(len(days), someDoubts)]...)
 	return nil
+}
+
+// doubtIntents looks for paid cards whose next attempt is due later than any
+// back-off allows.
+func (r *reading) doubtIntents(ctx context.Context) error {
+	var ids []uuid.UUID
+	err := r.list(ctx, &ids, "look for impossible intents", `SELECT c.uuid FROM intents i JOIN cards c ON c.uuid = i.card_uuid
+		WHERE i.state IN ('open', 'pending') AND i.due_at > (SELECT `+r.t.s.dialect.now+`) + ? AND c.payment_state = 'paid'
+		ORDER BY i.due_at, i.card_uuid LIMIT ?`, mostDueMillis, someDoubts)
+	for _, id := range ids {
+		r.doubts.others = append(r.doubts.others, operator.Doubt{ID: id,
+			Text: "it is paid, but the next attempt to issue it is due in more than an hour: its intent's due_at is impossible"})
+	}
+	return err
 }
 
 // feed is the events of an account.
@@ -100,6 +117,8 @@ func (r *reading) doubtDeliveries(ctx context.Context) error {
 		var found []struct {
 			WebhookID uuid.UUID     `db:"webhook_id"`
 			Seq       int64         `db:"seq"`
+			DueAt     *int64        `db:"due_at"`
+			Tries     int64         `db:"tries"`
 			Attempts  string        `db:"attempts"`
 			EventID   uuid.NullUUID `db:"event_id"`
 		}
@@ -107,15 +126,19 @@ func (r *reading) doubtDeliveries(ctx context.Context) error {
 		if r.full {
 			args = []any{webhook, seq, booksPage}
 		}
-		err := r.list(ctx, &found, "look for damaged deliveries", `SELECT d.webhook_id, d.seq, d.attempts,
-			CASE WHEN d.attempts <> '[]' THEN (SELECT e.id FROM events e WHERE e.account_id = d.account_id AND e.seq = d.seq) END AS event_id
+		err := r.list(ctx, &found, "look for damaged deliveries", `SELECT d.webhook_id, d.seq, d.due_at, d.tries, d.attempts,
+			CASE WHEN d.attempts <> '[]' OR d.tries <> 0 OR d.due_at <> 0 THEN (SELECT e.id FROM events e WHERE e.account_id = d.account_id AND e.seq = d.seq) END AS event_id
 			FROM deliveries d WHERE `+where+" ORDER BY "+order+" LIMIT ?", args...)
 		if err != nil {
 			return err
 		}
 		for _, f := range found {
 			webhook, seq = f.WebhookID, f.Seq
-			if _, err := storedAttempts(f.Attempts); err != nil && doubted < someDoubts {
+			_, err := storedAttempts(f.Attempts)
+			if err == nil {
+				err = checkDelivery(f.DueAt, f.Tries)
+			}
+			if err != nil && doubted < someDoubts {
 				doubted++
 				r.doubts.others = append(r.doubts.others, operator.Doubt{ID: f.WebhookID, Text: fmt.Sprintf("the attempts to deliver its event %s can't be decoded", f.EventID.UUID)})
 			}

@@ -132,6 +132,9 @@ func (s *Store) card(r *cardRow) (*card.Card, error) {
 	if !slices.Contains(card.PaymentStates(), r.State) {
 		return nil, errUnknownState
 	}
+	if err := r.checkNumbers(); err != nil {
+		return nil, err
+	}
 	c := &card.Card{
 		UUID: r.UUID, AccountID: r.AccountID, CreatedAt: fromMillis(r.CreatedAt), USD: card.USD(r.USDCents), Coin: coin,
 		Amount: card.Amount(r.Amount), Address: r.Address,

@@ -18,7 +18,7 @@ type deliveryRow struct {
 	eventRow
 	Delivery string `db:"delivery_state"`
 	DueAt    *int64 `db:"due_at"`
-	Tries    int    `db:"tries"`
+	Tries    int64  `db:"tries"`
 	Attempts string `db:"attempts"`
 }
 
@@ -31,15 +31,39 @@ type storedAttempt struct {
 	Error  string `json:"error,omitempty"`
 }
 
-var errAttempts = errors.New("the attempts to deliver it are no JSON, and count as none")
+var (
+	errAttempts = errors.New("the attempts to deliver it are no JSON, and count as none")
+	errTries    = errors.New("how often it was sent is impossible, and counts as never")
+	errDue      = errors.New("when it is to be sent next is impossible")
+)
 
-// delivery decodes a row. If its attempts are damaged it has none: the event is to be sent whatever became of earlier attempts.
+// checkDelivery returns an error if a delivery has an impossible number.
+func checkDelivery(dueAt *int64, tries int64) error {
+	switch {
+	case tries < 0 || tries > mostTries:
+		return errTries
+	case dueAt != nil && (*dueAt < 0 || *dueAt > mostMillis):
+		return errDue
+	}
+	return nil
+}
+
+// mostTries is far more often than any delivery is attempted.
+const mostTries = 1000
+
+// delivery decodes a row. If its attempts, or their number, are damaged it has none: the event is sent regardless of earlier attempts.
 func (s *Store) delivery(ctx context.Context, r *deliveryRow) webhook.Delivery {
 	stored, err := storedAttempts(r.Attempts)
 	if err != nil {
 		s.ReportDamage(ctx, "event", r.ID, errAttempts)
 	}
-	d := webhook.Delivery{Event: r.event(), State: webhook.DeliveryState(r.Delivery), Tries: r.Tries, Attempts: make([]webhook.Attempt, len(stored))}
+	if err := checkDelivery(r.DueAt, r.Tries); err != nil {
+		s.ReportDamage(ctx, "event", r.ID, err)
+		if errors.Is(err, errTries) {
+			r.Tries = 0
+		}
+	}
+	d := webhook.Delivery{Event: r.event(), State: webhook.DeliveryState(r.Delivery), Tries: int(r.Tries), Attempts: make([]webhook.Attempt, len(stored))}
 	for i, a := range stored {
 		d.Attempts[i] = webhook.Attempt{At: fromMillis(a.At), Took: time.Duration(a.Took) * time.Millisecond, Status: a.Status, Answer: a.Answer, Error: a.Error}
 	}
@@ -121,7 +145,13 @@ func (s *Store) Deliveries(ctx context.Context, id uuid.UUID, filter webhook.Del
 	}
 	var found []deliveryRow
 	err := s.list(ctx, s.r, &found, "select deliveries", selectDeliveries(where, "d.seq DESC"), append(args, filter.Limit)...)
-	return s.deliveries(ctx, found, err)
+	all, err := s.deliveries(ctx, found, err)
+	for i := range all {
+		if errors.Is(checkDelivery(found[i].DueAt, 0), errDue) {
+			all[i].DueAt = webhook.AtOnce() // clients can't be told an impossible time
+		}
+	}
+	return all, err
 }
 
 // SaveDeliveries implements webhook.Tx. Most deliveries succeed at once: what they have in common is not sent for each.

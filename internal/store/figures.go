@@ -109,7 +109,8 @@ func (t *tx) intentFigures(ctx context.Context, f *operator.Figures) error {
 		Age   int64  `db:"age"`
 	}
 	now := "(SELECT " + t.s.dialect.now + ")"
-	err := t.s.list(ctx, t.t, &found, "count intents", "SELECT state, COUNT(*) AS n, COALESCE("+now+` - MIN(decided_at), 0) AS age FROM intents
+	err := t.s.list(ctx, t.t, &found, "count intents", `SELECT state, COUNT(*) AS n,
+		COALESCE(`+now+` - MIN(CASE WHEN decided_at BETWEEN 0 AND `+now+` THEN decided_at END), 0) AS age FROM intents
 		WHERE state IN ('open', 'pending') GROUP BY state
 		UNION ALL SELECT state, COUNT(*) AS n, 0 AS age FROM intents WHERE state IN ('parked', 'refund_due') GROUP BY state`)
 	f.Intents = map[string]int64{"open": 0, "pending": 0, "parked": 0, "refund_due": 0}
@@ -127,7 +128,7 @@ func (t *tx) quoteFigures(ctx context.Context, f *operator.Figures) error {
 		Rows  int64 `db:"n"`
 	}
 	err := t.s.get(ctx, t.t, &row, "add up quotes", `SELECT CAST(COALESCE(SUM(x.cents), 0) AS BIGINT) AS cents, CAST(COALESCE(SUM(x.n), 0) AS BIGINT) AS n
-		FROM (SELECT SUM(usd_cents) AS cents, COUNT(*) AS n FROM cards WHERE payment_state IN ('unpaid', 'underpaid') GROUP BY account_id) x`)
+		FROM (SELECT SUM(`+countedUSD("usd_cents")+`) AS cents, COUNT(*) AS n FROM cards WHERE payment_state IN ('unpaid', 'underpaid') GROUP BY account_id) x`)
 	f.OpenQuotes, f.OpenCards = card.USD(row.Cents), row.Rows
 	return err
 }

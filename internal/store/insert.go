@@ -129,7 +129,7 @@ func only(wanted bool, sql string) string {
 
 // openUSD is an expression for what the open cards of an account add up to. An index of kinds of cards has them, so that it names every status.
 func openUSD(account string) string {
-	return "(SELECT COALESCE(SUM(o.usd_cents), 0) FROM cards o WHERE o.account_id = " + account +
+	return "(SELECT COALESCE(SUM(" + countedUSD("o.usd_cents") + "), 0) FROM cards o WHERE o.account_id = " + account +
 		" AND o.status IN ('awaiting_payment', 'generated') AND o.payment_state IN ('unpaid', 'underpaid'))"
 }
 

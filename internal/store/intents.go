@@ -54,7 +54,8 @@ type claimRow struct {
 	Fence        int64          `db:"fence"`
 }
 
-// ClaimIntents implements issue.Store. Each claim raises the fence; one whose reply is lost ends with its ttl.
+// ClaimIntents implements issue.Store. Each claim changes the fence; one whose reply is lost ends with its ttl. The statement succeeds
+// whatever an intent's numbers are: otherwise one intent would keep all others from being claimed.
 func (s *Store) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl time.Duration) ([]issue.Intent, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestClaim)
 	defer cancel()
@@ -72,7 +73,8 @@ func (s *Store) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl 
 	args := slices.Concat([]any{ttl.Milliseconds()}, names, []any{claim.Supplier}, shares, []any{claim.Supplier, fairWindow, n})
 	var found []claimRow
 	// What an earlier claim left without an answer was cut off: its answer is unknown.
-	err := s.list(ctx, s.w, &found, "claim intents", `UPDATE intents SET fence = fence + 1, attempts = attempts + 1, due_at = `+now+` + ?,
+	err := s.list(ctx, s.w, &found, "claim intents", `UPDATE intents SET fence = CASE WHEN fence < 9223372036854775807 THEN fence + 1 ELSE 1 END,
+		attempts = CASE WHEN attempts BETWEEN 0 AND 1000000000 THEN attempts + 1 ELSE 1 END, due_at = `+now+` + ?,
 		supplier = CASE WHEN supplier IS NULL OR first_asked_at IS NULL AND answer IS NULL AND supplier NOT IN (`+known+`) THEN CAST(? AS TEXT) ELSE supplier END,
 		key = COALESCE(key, CAST(card_uuid AS TEXT)), first_asked_at = COALESCE(first_asked_at, `+now+`), opened_at = COALESCE(opened_at, `+now+`),
 		answer = CASE WHEN first_asked_at IS NULL THEN answer ELSE COALESCE(answer, 'unknown') END

@@ -76,13 +76,13 @@ func deliverySchedule() []time.Duration {
 		20 * time.Hour, 24 * time.Hour}
 }
 
-// After returns the delivery after attempt a. chance, from 0 to below 1, makes the wait for the next attempt up to a fifth shorter or
+// After returns the delivery after attempt a. Impossible Tries count as none or all. chance, from 0 to below 1, makes the wait for the next attempt up to a fifth shorter or
 // longer.
 func (d Delivery) After(a Attempt, now time.Time, chance float64) Delivery {
 	d.Attempts = append(d.Attempts[max(0, len(d.Attempts)-keptAttempts+1):len(d.Attempts):len(d.Attempts)], a)
-	d.Tries++
 	d.DueAt = time.Time{}
 	schedule := deliverySchedule()
+	d.Tries = min(max(0, d.Tries), len(schedule)) + 1
 	switch {
 	case a.OK():
 		d.State = DeliveryDelivered

@@ -1,0 +1,114 @@
+package issue_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/issue"
+)
+
+// An attempt that panics may have reached the supplier: it is looked up later. The other cards of the batch are issued.
+func TestIssueDue_SupplierPanics_OtherCardsAreIssued(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		cards := r.manyPaid(4)
+		poison := cards[1]
+		r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+			if q.Key == poison.UUID.String() {
+				if _, err := r.press.make(ctx, q); err != nil {
+					return issue.Answer{}, err
+				}
+				panic("canary 4111 1111 1111 1111")
+			}
+			return r.press.make(ctx, q)
+		}
+		r.issue(4)
+		for i, c := range cards {
+			if i != 1 {
+				r.wantCard(c)
+			}
+		}
+		if i := r.want(poison, issue.StateOpen, "unknown", "an internal error, see the log"); i.Attempts != 1 {
+			t.Errorf("%d attempts", i.Attempts)
+		}
+		r.issue(0) // it backs off
+		r.due()
+		r.issue(1)
+		r.wantCard(poison)
+		if n := r.press.asks(poison); n != 2 {
+			t.Errorf("the supplier was asked %d times, want a request and a look-up", n)
+		}
+		text := string(r.log.bytes())
+		if strings.Count(text, "msg=\"issuing a card\"") != 1 || !strings.Contains(text, poison.UUID.String()) || !strings.Contains(text, "panic_test.go:") ||
+			strings.Contains(text, "canary") || strings.Contains(text, "4111") {
+			t.Errorf("logged:\n%s", text)
+		}
+	})
+}
+
+// An intent whose number of attempts is impossible backs off as any other, and keeps no other from being claimed.
+func TestIssueDue_ImpossibleAttempts_CardIsIssuedLater(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		for _, column := range []string{"attempts", "fence"} {
+			for _, n := range []int64{-10, -1, 1 << 31, 1 << 62, math.MaxInt64, math.MinInt64} {
+				damaged, well := r.paid(), r.paid()
+				if _, err := r.beside.Exec(fmt.Sprintf("UPDATE intents SET %s = $1 WHERE card_uuid = $2", column), n, damaged.UUID); err != nil {
+					continue // PostgreSQL's integers have 32 bits
+				}
+				r.press.submit = func(_ context.Context, q issue.Request) (issue.Answer, error) {
+					return issue.Answer{Outcome: issue.Pending}, nil
+				}
+				r.issue(2)
+				r.want(damaged, issue.StatePending, "pending", "")
+				r.press.submit = nil
+				r.press.lookup = r.press.make
+				r.due()
+				r.issue(2)
+				r.press.lookup = nil
+				r.wantCard(damaged)
+				r.wantCard(well)
+			}
+		}
+	})
+}
+
+// Suppliers forget keys. If nobody can tell when a key was first used, it must not be used again.
+func TestIssueDue_ImpossibleFirstAsked_IsNotSubmittedAgain(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		r.press.retention = 24 * time.Hour
+		r.start()
+		for _, at := range []int64{-10, 0, 1 << 62, math.MaxInt64, math.MinInt64} {
+			c := r.paid()
+			r.press.submit = func(context.Context, issue.Request) (issue.Answer, error) {
+				return issue.Answer{}, context.DeadlineExceeded
+			}
+			r.issue(1)
+			r.press.submit = nil
+			_, err := r.beside.Exec("UPDATE intents SET first_asked_at = $1, due_at = 0 WHERE card_uuid = $2", at, c.UUID)
+			check(t, err)
+			r.issue(1)
+			r.want(c, issue.StateParked, "unknown", "the supplier does not know the request, and may have forgotten it: ask the supplier, then retry or refund")
+			r.clock.pass(time.Hour) // a supplier that gave no answers is left alone for a while
+		}
+	})
+}
+
+// The key of a request depends on how often suppliers declined. If that is impossible, nobody knows what was asked.
+func TestIssueDue_ImpossibleDeclines_IsParked(t *testing.T) {
+	onEach(t, func(t *testing.T, r *room) {
+		for _, n := range []int64{-10, -1, math.MaxInt32, math.MaxInt64, math.MinInt64} {
+			c := r.paid()
+			if _, err := r.beside.Exec("UPDATE intents SET declines = $1 WHERE card_uuid = $2", n, c.UUID); err != nil {
+				continue // PostgreSQL's integers have 32 bits
+			}
+			r.issue(1)
+			r.want(c, issue.StateParked, "", "how often suppliers declined it is impossible: restore its row, then retry")
+			if n := r.press.asks(c); n != 0 {
+				t.Errorf("the supplier was asked %d times", n)
+			}
+		}
+	})
+}

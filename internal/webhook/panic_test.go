@@ -1,0 +1,67 @@
+package webhook_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/webhook"
+)
+
+func TestAfter_ImpossibleTries_SchedulesOrGivesUp(t *testing.T) {
+	for _, tries := range []int{-10, -1, 0, 1, 1 << 31, 1 << 62, math.MaxInt, math.MinInt} {
+		d := webhook.Delivery{Tries: tries}.After(webhook.Attempt{Status: 400}, time.Now(), 0.5)
+		switch {
+		case tries <= 1 && (d.State != webhook.DeliveryPending || d.Tries < 1 || d.Tries > 2):
+			t.Errorf("after %d tries: %+v", tries, d)
+		case tries > 1 && d.State == webhook.DeliveryDelivered:
+			t.Errorf("after %d tries: %+v", tries, d)
+		}
+	}
+}
+
+// What is told of attempts must not cost an event: it is stored as delivered, and sent once.
+func TestSender_ObserverPanics_EventsAreDeliveredOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		s.cfg.Observe = func(webhook.Attempt) { panic("canary") }
+		s.open()
+		hook := newReceiver(t, nil)
+		w, _ := s.register(hook.URL)
+		s.happen(3)
+		s.pass()
+		s.pass()
+		s.wantStates(w.ID, webhook.DeliveryDelivered, webhook.DeliveryDelivered, webhook.DeliveryDelivered)
+		if n := len(hook.all()); n != 3 {
+			t.Errorf("%d requests, want 3", n)
+		}
+		if text := s.log.String(); strings.Count(text, "sending an event") != 3 || strings.Contains(text, "canary") {
+			t.Errorf("logged:\n%s", text)
+		}
+	})
+}
+
+func TestSender_TurnPanics_OtherWebhooksGoOn(t *testing.T) {
+	onEach(t, func(t *testing.T, s *shop) {
+		hook := newReceiver(t, nil)
+		broken, _ := s.register(hook.URL + "/broken")
+		well, _ := s.register(hook.URL)
+		s.due = func(id uuid.UUID) ([]webhook.Delivery, error) {
+			if id == broken.ID {
+				panic("canary")
+			}
+			return s.store.DueDeliveries(t.Context(), id, s.clock(), 10)
+		}
+		s.happen(1)
+		s.pass()
+		s.pass() // the claim of the broken one has not expired: it is left alone
+		s.wantStates(well.ID, webhook.DeliveryDelivered)
+		s.wantStates(broken.ID, webhook.DeliveryPending)
+		text := s.log.String()
+		if strings.Count(text, "sending to a webhook") != 1 || !strings.Contains(text, broken.ID.String()) || strings.Contains(text, "canary") {
+			t.Errorf("logged:\n%s", text)
+		}
+	})
+}
