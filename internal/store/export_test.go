@@ -182,9 +182,12 @@ func Arrays(s *Store) bool { return s.dialect.arrays }
 
 // BreakStatements makes the statements panic that cards share, and returns a function that mends them.
 func BreakStatements(s *Store) (mend func()) {
-	inserts, insert, reads := s.hot.insertCards, s.hot.insertCard, s.hot.cardByUUID.alone.many
+	writer, inserts, insert, reads := s.w, s.hot.insertCards, s.hot.insertCard, s.hot.cardByUUID.alone.many
+	s.w = nil // SQLite's shared INSERT is not prepared
 	s.hot.insertCards, s.hot.insertCard, s.hot.cardByUUID.alone.many = limitable{}, limitable{}, fixed{}
-	return func() { s.hot.insertCards, s.hot.insertCard, s.hot.cardByUUID.alone.many = inserts, insert, reads }
+	return func() {
+		s.w, s.hot.insertCards, s.hot.insertCard, s.hot.cardByUUID.alone.many = writer, inserts, insert, reads
+	}
 }
 
 // ReadTogether reads cards, and their tags, each by one statement for all of them.
