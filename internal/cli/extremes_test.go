@@ -41,7 +41,7 @@ func integerColumns(t *testing.T, db *sql.DB, url, table string) []string {
 	return found
 }
 
-// selectAll returns the only column of what a query finds.
+// selectAll returns the only column of a query's rows.
 func selectAll[T any](t *testing.T, db *sql.DB, query string, args ...any) (all []T) {
 	t.Helper()
 	rows, err := db.Query(query, args...)
@@ -58,7 +58,7 @@ func selectAll[T any](t *testing.T, db *sql.DB, query string, args ...any) (all 
 	return all
 }
 
-// damagedItem is a card of which one row, in one table, has an extreme value in one column.
+// damagedItem is a card with an extreme value in one column of one row.
 type damagedItem struct {
 	table, column string
 	value         any
@@ -114,8 +114,9 @@ func (h *heard) told(id uuid.UUID, kind client.EventType) bool {
 	})
 }
 
-// Whatever the integers of a row are, the process stays, and everything else goes on: no card is issued without its money, other cards are
-// sold, issued, listed and told of, and operators can look at all of them.
+// The process survives every integer in every row. No card is issued without
+// its money, other cards are sold, issued, delivered and listed, and the
+// commands of operators work.
 func TestService_ExtremeIntegersInRows_HarmNoOtherCard(t *testing.T) {
 	for name, url := range map[string]func(*testing.T) string{
 		"sqlite":   func(t *testing.T) string { return "sqlite:" + t.TempDir() + "/x.db" },
@@ -209,7 +210,7 @@ func (w *wreckage) sell(usd int64) *client.Card {
 	return c
 }
 
-// order orders a card for each row that is to be damaged, and some others.
+// order orders a card for each row that damage changes, and some healthy ones.
 func (w *wreckage) order() {
 	w.Helper()
 	for table, stages := range map[string][]string{"cards": {"paid", "half", "young"}, "intents": {"paid"}, "deliveries": {"paid"}, "stock": {"paid", "half"}} {
@@ -310,8 +311,8 @@ func (w *wreckage) wantHealthy(cards []*client.Card) {
 	}
 }
 
-// wantNoCardForNothing fails the test if a card was issued for which too little was paid, or nothing that is confirmed. That is so of no
-// value but those that an operator or a coin could have set.
+// wantNoCardForNothing fails the test if a card was issued for too little money
+// or for unconfirmed money. Values that operators or coins can set are left out.
 func (w *wreckage) wantNoCardForNothing() {
 	w.Helper()
 	for _, d := range w.damaged {
@@ -335,7 +336,8 @@ func (w *wreckage) wantNoCardForNothing() {
 	}
 }
 
-// wantAnswers fails the test unless the API answers at once, whatever card it is asked for, and lists those that are not damaged.
+// wantAnswers fails the test unless the API answers promptly for every card and
+// lists the healthy ones.
 func (w *wreckage) wantAnswers() {
 	w.Helper()
 	for _, d := range w.damaged {
@@ -386,7 +388,7 @@ func (w *wreckage) wantCommands() {
 			w.Errorf("%v: exit code %d\n%s", args, code, stderr)
 		}
 	}
-	for _, d := range w.damaged { // those of cards are all read alike
+	for _, d := range w.damaged { // damaged cards are all read alike
 		if n, _ := d.value.(int64); n != math.MinInt64 || d.rejected || d.table == "cards" && d.column != "refunded" {
 			continue
 		}

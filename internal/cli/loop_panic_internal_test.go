@@ -23,7 +23,7 @@ func (b *buffer) Write(p []byte) (int, error) {
 	return b.Builder.Write(p)
 }
 
-// A loop that panics backs off like one that fails, and other loops go on.
+// A panicking loop backs off like a failing one, and other loops continue.
 func TestLoop_Panic_BacksOffAndGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log buffer

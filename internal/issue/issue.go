@@ -353,8 +353,8 @@ func (s *Issuer) ask(ctx context.Context, intent Intent, usd card.USD) (Answer, 
 	return answer.clear()
 }
 
-// keepsKey reports whether the supplier still knows the key by which an intent was first submitted, until this attempt ends. If the time of
-// the first submission is impossible, nobody knows.
+// keepsKey reports whether the supplier still knows the intent's key when this attempt ends. It does not if the time of the first submission
+// is impossible.
 func (s *Issuer) keepsKey(intent Intent) bool {
 	retention, age := s.supplier.KeyRetention(), intent.ClaimedAt.Sub(intent.FirstAskedAt)
 	return retention == 0 || age >= 0 && age < retention-issueGrace

@@ -130,7 +130,7 @@ func (m *Metrics) addBooks() {
 	m.booksAt = m.gauge("cardmint_reconcile_timestamp_seconds", "Of which moment that reading was, by the database's clock. Absent likewise.")
 }
 
-// collect registers a collector of ours. The registry collects in goroutines of its own, where a panic would end the process.
+// collect registers a collector. The registry runs collectors in its own goroutines, where a panic would end the process.
 func (m *Metrics) collect(c prometheus.Collector) { m.registry.MustRegister(guarded{c}) }
 
 // guarded is a collector that exports nothing more once it panics.

@@ -148,7 +148,6 @@ func TestState_UnknownIsAbsent(t *testing.T) {
 	want(t, scrape(t, m), "cardmint_webhook_backlog_deliveries 3")
 }
 
-// The registry collects in goroutines of its own.
 func TestMetrics_CollectorPanics_OthersAreExported(t *testing.T) {
 	db := &database{takes: func() { panic("canary") }}
 	m := filled(t, db, time.Now)

@@ -1,6 +1,6 @@
 // Package panics turns panics into errors, so that one row, one answer or one file cannot end the process.
 //
-// It imports none of ours, and every package may import it. Goroutines that work on items call Call or defer Recover; the caller then treats
+// Every package may import it. Goroutines that work on items call Call or defer Recover; the caller then treats
 // the item as failed. A panic's value may contain data: it is neither kept nor shown.
 package panics
 
@@ -20,7 +20,7 @@ var recovered atomic.Int64
 // Recovered returns how many panics this process has recovered from.
 func Recovered() int64 { return recovered.Load() }
 
-// Error is a panic from which the process has recovered. Its text names the type of the panic's value and where it happened.
+// Error is a recovered panic. Its text names the type of the panic's value and where it happened.
 type Error struct {
 	kind  string
 	stack []runtime.Frame // innermost first

@@ -40,7 +40,7 @@ func TestWatcher_PassPanics_FailsAndGoesOn(t *testing.T) {
 	})
 }
 
-// A lease with impossible numbers may stop the passes, but neither the process nor the passes after it is mended.
+// A lease with impossible numbers may stop the passes, but neither the process nor later passes, once the row is restored.
 func TestWatcher_ExtremeIntegersInLease_WorksOnceTheyAreMended(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		db := rig.OpenSQL(t, s.url)

@@ -69,7 +69,7 @@ func (r *cardRow) checkNumbers() error {
 	return nil
 }
 
-// hasImpossibleNumber is a condition that holds for the cards c for which checkNumbers returns an error.
+// hasImpossibleNumber is checkNumbers as an SQL condition on cards c.
 func hasImpossibleNumber() string {
 	var conditions []string
 	for _, n := range new(cardRow).numbers() {

@@ -180,7 +180,7 @@ func (r *reads[R]) waits() int {
 // Arrays reports whether the database takes arrays.
 func Arrays(s *Store) bool { return s.dialect.arrays }
 
-// BreakStatements makes the statements panic that cards share, and returns a function that mends them.
+// BreakStatements makes the shared statements panic. The returned function restores them.
 func BreakStatements(s *Store) (mend func()) {
 	writer, inserts, insert, reads := s.w, s.hot.insertCards, s.hot.insertCard, s.hot.cardByUUID.alone.many
 	s.w = nil // SQLite's shared INSERT is not prepared

@@ -55,7 +55,7 @@ type claimRow struct {
 }
 
 // ClaimIntents implements issue.Store. Each claim changes the fence; one whose reply is lost ends with its ttl. The statement succeeds
-// whatever an intent's numbers are: otherwise one intent would keep all others from being claimed.
+// whatever an intent's numbers are: otherwise one bad intent would block all claims.
 func (s *Store) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl time.Duration) ([]issue.Intent, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestClaim)
 	defer cancel()

@@ -29,7 +29,7 @@ func wantPanics(t *testing.T, cards []*card.Card, f func(context.Context, *card.
 	all.Wait()
 }
 
-// A statement that cards share runs in a goroutine of its own. If it panics, every caller gets an error, and later cards are stored.
+// A shared statement runs in its own goroutine. If it panics, every caller gets an error, and later cards are stored.
 func TestInsertCard_SharedStatementPanics_NoCallerWaits(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		account := newAccount(t, s)

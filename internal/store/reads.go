@@ -152,7 +152,7 @@ func (r *reads[R]) together(some []*read[R]) {
 		wanted[this.of] = append(wanted[this.of], this)
 		this.err = sql.ErrNoRows
 	}
-	err := panics.Call(func() error { // or those that share it would wait for nothing
+	err := panics.Call(func() error { // otherwise its callers would wait forever
 		var rows []R
 		err := r.many.list(ctx, &rows, arrayOf(ids))
 		for _, row := range rows {

@@ -23,7 +23,7 @@ func TestAfter_ImpossibleTries_SchedulesOrGivesUp(t *testing.T) {
 	}
 }
 
-// What is told of attempts must not cost an event: it is stored as delivered, and sent once.
+// A panic in the observer must not lose or repeat an event.
 func TestSender_ObserverPanics_EventsAreDeliveredOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.cfg.Observe = func(webhook.Attempt) { panic("canary") }
