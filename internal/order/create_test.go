@@ -306,16 +306,16 @@ func TestCreateCard_AFailureCostsTheAddress(t *testing.T) {
 // later orders would find it again and again.
 func TestCreateCard_KeyLookupFails_AddressIsNotReturned(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
-		s.stock("monero", 5)
+		s.stock("monero", 10) // one account may take five of them
 		check(t, s.orders.Prepare(t.Context()))
-		s.arrive("monero-4", "monero-3", "monero-2", "monero-1")
+		s.arrive("monero-9", "monero-8", "monero-7", "monero-6")
 		s.spy.fail("KeyUsed", errBroken)
 		for range 4 {
 			s.refused("150", "key", errBroken)
 		}
 		s.spy.fail("", nil)
 		s.spy.asked()
-		if c := s.create("150", "key"); c.Address != "monero-0" {
+		if c := s.create("150", "key"); c.Address != "monero-5" {
 			t.Errorf("paid to %s", c.Address)
 		}
 		s.asked("InsertCard")

@@ -4,11 +4,13 @@ import (
 	"context"
 	"testing"
 
+	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/rate"
 )
 
 func TestLive_SourcePanics_OthersAreUsed(t *testing.T) {
-	live, _, s := newLive(t, 3, rate.Config{})
+	live, _, s := newLive(t, 3, rate.Config{Floor: map[string]card.Decimal{"monero": decimal(t, "1")},
+		Ceiling: map[string]card.Decimal{"monero": decimal(t, "1000")}}) // without both, all sources must agree at first
 	s[0].fetch = func(context.Context, []string) (map[string]rate.Quote, error) { panic("canary") }
 	s[1].quotes(t, noon, map[string]string{"monero": "152.4"})
 	s[2].quotes(t, noon, map[string]string{"monero": "152.5"})
