@@ -118,7 +118,7 @@ func TestAlarms_CommandsExist(t *testing.T) {
 	for _, line := range lines {
 		words := strings.Fields(line)
 		if words[0] != "cm" {
-			if !slices.Contains([]string{"apt-get", "install", "promtool", "systemctl", "journalctl", "curl", "df", "du", "grep", "top", "runuser"}, words[0]) {
+			if !slices.Contains([]string{"apt-get", "install", "promtool", "systemctl", "journalctl", "curl", "df", "du", "grep", "timedatectl", "top", "runuser"}, words[0]) {
 				t.Errorf("what is %s?", line)
 			}
 			continue

@@ -143,7 +143,7 @@ func TestService_ExtremeIntegersInRows_HarmNoOtherCard(t *testing.T) {
 	}
 }
 
-const wreckSuppliers = "[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\nmin_usd = \"500\"\nmax_usd = \"500\"\nmin_validity = \"720h\"\n\n[[supplier]]\nname = \"prompt\"\nkind = \"sandbox\"\nmax_usd = \"50\"\n\n" +
+const wreckSuppliers = "[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\nmin_usd = \"500\"\nmax_usd = \"500\"\nmin_validity = \"720h\"\n\n[[supplier]]\nname = \"prompt\"\nkind = \"sandbox\"\nmax_usd = \"50\"\n\n" +
 	"[[supplier]]\nname = \"later\"\nkind = \"sandbox\"\nbehaviour = \"pending\"\nmin_usd = \"60\"\nmax_usd = \"60\"\n"
 
 func newWreckage(t *testing.T, url string) *wreckage {

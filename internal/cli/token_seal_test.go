@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/vault"
@@ -72,7 +73,8 @@ func TestToken_RowChangedInDatabase_RefusedAndReported(t *testing.T) {
 		if status := s.answer(t, text); status != http.StatusUnauthorized {
 			t.Errorf("status %d", status)
 		}
-		wantOutput(t, s.Output(), "token="+changed.ID, "the token's row was changed without the keys")
+		s.awaitOutput(t, 10*time.Second, "the token's row was changed without the keys")
+		wantOutput(t, s.Output(), "token="+changed.ID)
 		if n := metric(s.scrape(t), "cardmint_tokens_changed_total"); n != "1" {
 			t.Errorf("cardmint_tokens_changed_total is %q", n)
 		}

@@ -106,7 +106,9 @@ func checkWallet(ctx context.Context, g *globals, coin enabled, db *store.Store,
 	}
 	switch {
 	case err != nil:
-		note("not compared")
+		if len(report) > 0 {
+			note("not compared")
+		}
 		return one, err
 	case missing != nil:
 		note("not compared")

@@ -18,9 +18,9 @@ import (
 const (
 	smallestBatch = 32
 	largestBatch  = 2048
-	// While addresses are short, one account leaves up to keptForOthers of those
-	// in memory. It is no more than half of a batch, below which Prepare asks for
-	// another one.
+	// While addresses are short and several accounts order cards, one account
+	// leaves up to keptForOthers of those in memory. It is no more than half of a
+	// batch, below which Prepare asks for another one.
 	keptForOthers = smallestBatch / 2
 )
 
@@ -32,6 +32,8 @@ type addressPool struct {
 	full    bool              // whether the last batch was full
 	share   int               // addresses that one account may take while they are short
 	taken   map[uuid.UUID]int // since they became short or some were added; nil while there are enough
+	first   uuid.UUID         // the first account that asked for an address
+	several bool              // others have asked too
 	stocked bool              // whether there has been an address
 	takenAt time.Time
 	filling chan struct{} // lets one request at a time take a batch
@@ -57,16 +59,20 @@ func (p *addressPool) setBlind(blind bool) {
 	p.blind = blind
 }
 
-// take returns an address, if there is one for the account. While addresses are short, an account takes no more than its share, and the last
-// one only if it has taken none.
+// take returns an address, if there is one for the account. While addresses are short and several accounts order cards, an account takes no more
+// than its share, and the last one only if it has taken none.
 func (p *addressPool) take(account uuid.UUID) (string, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.first == uuid.Nil {
+		p.first = account
+	}
+	p.several = p.several || account != p.first
 	if len(p.free) == 0 || p.blind {
 		return "", false
 	}
 	if p.taken != nil {
-		if n := p.taken[account]; n >= p.share || n > 0 && len(p.free) == 1 {
+		if n := p.taken[account]; p.several && (n >= p.share || n > 0 && len(p.free) == 1) {
 			return "", false
 		}
 		p.taken[account]++

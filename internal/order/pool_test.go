@@ -267,9 +267,21 @@ func (s *counter) orderAll(account uuid.UUID) (n int) {
 	}
 }
 
+func TestCreateCard_AddressesAreShort_OnlyAccountGetsAll(t *testing.T) {
+	onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *counter) {
+		s.stock("monero", 40)
+		if got := s.orderAll(s.account); got != 40 {
+			t.Errorf("%d orders got an address", got)
+		}
+	})
+}
+
 func TestCreateCard_AddressesAreShort_OneAccountLeavesSomeForOthers(t *testing.T) {
 	onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *counter) {
 		second, third, late := s.newAccount(), s.newAccount(), s.newAccount()
+		if got := s.orderAll(second); got != 0 { // it is known from now on
+			t.Errorf("%d orders got an address that was not there", got)
+		}
 		s.stock("monero", 40)
 		for _, tt := range []struct {
 			account uuid.UUID

@@ -122,12 +122,12 @@ func (r *reading) doubtDeliveries(ctx context.Context) error {
 			Attempts  string        `db:"attempts"`
 			EventID   uuid.NullUUID `db:"event_id"`
 		}
-		args := []any{booksPage}
+		args := []any{mostTries, mostMillis, booksPage}
 		if r.full {
-			args = []any{webhook, seq, booksPage}
+			args = []any{mostTries, mostMillis, webhook, seq, booksPage}
 		}
 		err := r.list(ctx, &found, "look for damaged deliveries", `SELECT d.webhook_id, d.seq, d.due_at, d.tries, d.attempts,
-			CASE WHEN d.attempts <> '[]' OR d.tries <> 0 OR d.due_at <> 0 THEN (SELECT e.id FROM events e WHERE e.account_id = d.account_id AND e.seq = d.seq) END AS event_id
+			CASE WHEN d.attempts <> '[]' OR d.tries NOT BETWEEN 0 AND ? OR d.due_at NOT BETWEEN 0 AND ? THEN (SELECT e.id FROM events e WHERE e.account_id = d.account_id AND e.seq = d.seq) END AS event_id
 			FROM deliveries d WHERE `+where+" ORDER BY "+order+" LIMIT ?", args...)
 		if err != nil {
 			return err
@@ -171,7 +171,8 @@ func waitingCards(now time.Time) []waitingQuery {
 		{operator.WaitingParked, ofIntents + "i.state IN ('parked', 'refund_due') AND i.state = 'parked'", nil},
 		{operator.WaitingRefundDue, ofIntents + "i.state IN ('parked', 'refund_due') AND i.state = 'refund_due'", nil},
 		{operator.WaitingReversed, `SELECT c.uuid, c.currency, c.credit_lost - c.credit_written_off AS amount,
-			(SELECT MAX(e.created_at) FROM events e WHERE e.card_uuid = c.uuid AND e.type = 'payment.reversed') AS since FROM cards c WHERE ` + isLost, nil},
+			(SELECT MAX(e.created_at) FROM events e WHERE e.card_uuid = c.uuid AND e.type = 'payment.reversed') AS since FROM cards c WHERE ` + isLost +
+			" AND c.credit_lost <= ? AND c.credit_written_off >= 0", []any{int64(card.Currency{}.Most())}}, // others are damaged, and doubted
 	}
 }
 
