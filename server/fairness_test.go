@@ -10,7 +10,7 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// bulkLine is how many bulk requests wait while others are at work.
+// bulkLine is the length of the line of bulk requests.
 const bulkLine = 16
 
 // While one account sends many recoveries at once, another one cancels its
@@ -81,7 +81,7 @@ func TestListCards_SlowReadersOfOneAccount_LeaveRoomForOthers(t *testing.T) {
 
 // slowLists makes an account with unpaid cards of 10 KB each. Eight of its
 // tokens begin four lists each over TCP, and read nothing but the head. It
-// returns how many lists were refused, and the others.
+// returns the number of refused lists, and the open ones.
 func slowLists(t testing.TB, d *deployment, cards int) (refused int, reading []reader) {
 	t.Helper()
 	account := d.account(t)

@@ -54,7 +54,7 @@ func accessLog(log *slog.Logger) gin.HandlerFunc {
 				level = slog.LevelDebug // probes come every second
 			case gone:
 			case c.Writer.Status() == http.StatusServiceUnavailable:
-				if !c.GetBool(explainedKey) { // too many at once; another cause has a line of its own
+				if !c.GetBool(explainedKey) { // too many at once; other causes are logged separately
 					level = slog.LevelWarn
 				}
 			case c.Writer.Status() >= http.StatusInternalServerError:

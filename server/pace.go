@@ -12,8 +12,8 @@ const (
 	listBuffer      = 32 << 10
 )
 
-// pacedWriter cuts off a client that reads too slowly. Only the time in which a
-// write is blocked counts: a client may block for writeTimeout in all, and what
+// pacedWriter cuts off a client that reads too slowly. Only the time that
+// writes block counts: a client may block for writeTimeout in all, and what
 // it reads earns time back at leastThroughput.
 type pacedWriter struct {
 	w      io.Writer

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// slowClient takes so many bytes per second of a response.
+// slowClient reads perSecond bytes of a response per second.
 type slowClient struct {
 	*httptest.ResponseRecorder
 	perSecond int
@@ -33,7 +33,7 @@ func (c *slowClient) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// sendTo sends so many buffers of a list, and returns how long it took and the error.
+// sendTo sends buffers of a list, and returns the time it took and the error.
 func sendTo(c *slowClient, buffers int) (time.Duration, error) {
 	w, began := newPacedWriter(c, c.extend), time.Now()
 	for range buffers {

@@ -83,7 +83,7 @@ type causes struct {
 	loggedAt map[string]time.Time
 }
 
-// due reports whether err is to be logged now. Its numbers, such as an age that grows, do not make it another cause.
+// due reports whether to log err now. Its numbers, such as an age that grows, do not make it another cause.
 func (c *causes) due(err *card.Error, now time.Time) bool {
 	if err.Kind != card.Unavailable {
 		return true

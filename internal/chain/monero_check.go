@@ -84,7 +84,7 @@ func (m *Monero) checkWallet(ctx context.Context, info daemonInfo) (primary stri
 		return "", err
 	}
 	err = fitting(viewOnly, primary, info.Network)
-	if errors.Is(err, ErrSpendKey) { // whatever its address: no more addresses may be handed out
+	if errors.Is(err, ErrSpendKey) { // at any address: no more addresses may be handed out
 		err = fmt.Errorf("%w: %w", card.ErrWrongChain, err)
 	}
 	return primary, err

@@ -84,7 +84,7 @@ func (b *bookkeeper) tick(ctx context.Context) error {
 		return err
 	}
 	b.meter.Books(len(books.Doubts), books.AsOf)
-	if len(books.Doubts) > 0 { // waiting cards and money have alarms of their own
+	if len(books.Doubts) > 0 { // waiting cards and money have their own alarms
 		b.log.ErrorContext(ctx, "the books do not agree: run 'cardmint reconcile'", "doubts", len(books.Doubts))
 	}
 	return nil

@@ -65,7 +65,7 @@ func (c cardListCommand) Run(ctx context.Context, g *globals) error {
 			j := listedJSON{cardJSON: newCardJSON(one, names[one.AccountID])}
 			if c.Attention {
 				if j.attention, err = o.attention(ctx, one); errors.Is(err, card.ErrNoRow) {
-					continue // deleted meanwhile
+					continue // deleted since it was listed
 				} else if err != nil {
 					return err
 				}

@@ -110,7 +110,7 @@ func wantRefusal(t *testing.T, address string, want bool) {
 	}
 }
 
-// Every way to a database is checked, not only that of serve.
+// Every command that opens a database checks it, not only serve.
 func TestCheckDatabase_EveryCommand_IsRefused(t *testing.T) {
 	g := &globals{Mode: card.LiveMode, DatabaseURL: "postgres://db.invalid/x?sslmode=require", Keys: filepath.Join(t.TempDir(), "x.keys"),
 		stdout: io.Discard, stderr: io.Discard, log: slog.New(slog.DiscardHandler)}

@@ -17,8 +17,8 @@ type Shares struct {
 	held  map[uuid.UUID]int
 }
 
-// NewShares returns slots of which one account may hold up to each. If each is
-// all of them, no slot is reserved.
+// NewShares returns slots; one account may hold up to each. If each is all of
+// them, no slot is reserved.
 func NewShares(slots, each int) *Shares {
 	s := &Shares{slots: slots, each: each, held: map[uuid.UUID]int{}}
 	if each < slots {

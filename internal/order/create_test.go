@@ -263,7 +263,7 @@ func TestCreateCard_ThreeAddressesAreTried(t *testing.T) {
 				if c := s.create("150", key); c.Address != "monero-9" {
 					t.Errorf("paid to %s", c.Address)
 				}
-				s.arrive("monero-8", "monero-7", "monero-6") // the others stay for other orders
+				s.arrive("monero-8", "monero-7", "monero-6") // the rest stays for other orders
 				s.spy.asked()
 				s.refused("150", key+"other", card.ErrNoAddress)
 				inserted := 0

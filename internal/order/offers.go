@@ -13,7 +13,7 @@ import (
 type offers struct {
 	all    []card.SupplierOffers
 	merged []card.Offer
-	old    bool      // no supplier has answered for so long that all offers are withdrawn
+	old    bool      // all offers are withdrawn, because no supplier has answered for too long
 	readAt time.Time // the ages of the offers count from here
 }
 

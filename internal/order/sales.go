@@ -8,8 +8,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// offersDelay is more than passes between the time when a worker adds up what is
-// promised and the time at which its offers are dated.
+// offersDelay exceeds the time from a worker's sum of the promised cards to the
+// date of its offers.
 const offersDelay = 10 * time.Second
 
 // sales are the orders of this process that the total of an offer may not

@@ -70,8 +70,8 @@ func config(change func(*Config)) Config {
 	return c
 }
 
-// Without bounds and without a rate that was accepted before, a majority that is
-// wrong can't be told from one that is right.
+// Without bounds and without an earlier rate, a wrong majority looks like a right
+// one.
 func TestJudge_FirstRateWithoutBounds_AllSourcesMustAgree(t *testing.T) {
 	one := func(units int64) map[string]card.Decimal {
 		return map[string]card.Decimal{"monero": {Units: units, Scale: card.RateScale}}

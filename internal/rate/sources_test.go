@@ -361,8 +361,7 @@ func TestSources_AClosedPortAndATornConnectionAreDropped(t *testing.T) {
 	}).URL, "exceeded")
 }
 
-// A market on which nothing is traded goes on answering, and its answers are
-// fresh.
+// A halted market still answers, and its answers are fresh.
 func TestLive_HaltedMarket_IsDropped(t *testing.T) {
 	hourAgo := noon.Add(-time.Hour)
 	live := liveFrom(t, map[string]string{

@@ -43,8 +43,8 @@ type Comparison struct {
 // IsNew reports whether the database has never used a wallet of the coin.
 func (c Comparison) IsNew() bool { return c.Cursor.Fingerprint == "" }
 
-// CompareWallet reports whether a node and a wallet are those that a database
-// was used with. It changes neither. The error is card.ErrWrongChain if they
+// CompareWallet reports whether a database was used with this node and this
+// wallet. It changes neither. The error is card.ErrWrongChain if they
 // are not, card.ErrWalletLost if the wallet lacks addresses, and
 // card.ErrWalletShared or ErrDatabaseBehind if another database may use it.
 func CompareWallet(ctx context.Context, w Wallet, db WalletRecord, coin card.Currency) (Comparison, error) {

@@ -28,8 +28,8 @@ func (e *PermissionError) Unwrap() error { return e.err }
 func (e *PermissionError) Hint() string { return e.hint }
 
 // checkAccess returns a *PermissionError if this process may not read and write
-// the file of an SQLite database, or not its directory, in which SQLite makes
-// files next to it. A file that does not exist is no error.
+// the file of an SQLite database or its directory, because SQLite creates files
+// next to it. A file that does not exist is no error.
 func checkAccess(databaseURL string) error {
 	path, ok := strings.CutPrefix(databaseURL, "sqlite:")
 	if !ok || path == "" {

@@ -174,7 +174,7 @@ func TestIdempotencyKeys_DeletedRow_ReleasesItsKey(t *testing.T) {
 	})
 }
 
-// The migration copies all keys, even one that a card and a reply share. Triggers
+// The migration copies all keys, even if a card and a reply share one. Triggers
 // add the keys that a program of the previous version stores afterwards.
 func TestMigrate_IdempotencyKeys_AreThoseOfCardsAndReplies(t *testing.T) {
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {

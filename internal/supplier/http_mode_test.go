@@ -62,7 +62,7 @@ func TestHTTP_OtherMode_NoCardIsRequestedOrLookedUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := &modal{mode: tt.theirs}
 			s := connect(t, start(t, m.ServeHTTP), inMode(tt.ours))
-			if tt.ours == card.LiveMode { // test mode asks by itself
+			if tt.ours == card.LiveMode { // test mode asks on its own
 				_, _ = s.Offers(t.Context())
 			}
 			for _, f := range []call{s.Submit, s.Lookup} {

@@ -14,7 +14,7 @@ import (
 
 const (
 	failingAtMost = 5 * 24 * time.Hour
-	patience      = 3           // consecutive rounds that find the receiver down or rejecting, after which the webhook is paused
+	patience      = 3           // consecutive rounds with the receiver down or rejecting, until the webhook is paused
 	longestPause  = time.Minute // of a webhook whose receiver is down or rejects everything
 )
 

@@ -29,9 +29,9 @@ const (
 	forgetAfter     = 10 * time.Minute
 )
 
-// destinations limits what all accounts together send to one network address,
-// whatever name leads there. An endpoint that has accepted an event from the
-// account at that address is proven, and gets much more than one that has not.
+// destinations limits the requests of all accounts to one network address,
+// regardless of the host name. An endpoint that has accepted an event from the
+// account at that address is proven, and gets a much higher limit.
 // It is safe for concurrent use.
 type destinations struct {
 	mu        sync.Mutex
@@ -56,7 +56,7 @@ type endpointKey struct {
 	host    string
 }
 
-// endpoint has the addresses at which an endpoint has accepted events.
+// endpoint lists the addresses that have accepted events for an endpoint.
 type endpoint struct {
 	proven map[netip.Prefix]bool
 	failed int // consecutive attempts that found nothing there
@@ -146,8 +146,8 @@ func (d *destinations) report(key endpointKey, address netip.Addr, a Attempt) {
 	}
 }
 
-// sweep forgets, once a minute, what has not been used for long: its limiters
-// are full again.
+// sweep drops, once a minute, entries that were not used for long: their
+// limiters are full again.
 func (d *destinations) sweep(now time.Time) {
 	if now.Sub(d.sweptAt) < time.Minute {
 		return
