@@ -34,8 +34,11 @@ quick: ## Run every test that needs no server, no process and no patience, on SQ
 
 # Tests and the programs that they start are short, here too: collecting garbage was a fifteenth of their time.
 # MONERO=system runs them on the Monero that is installed, MONERO=current insists on the current one: see tools/deps.
+# CI reruns at most three failed tests once, two here and one in the drills, and lists them at its end: each is to be fixed.
+rerun       = $(if $(CI),--rerun-fails=1 --rerun-fails-max-failures=$(1) --rerun-fails-report=.flaky.$@)
 test: deps ## Run every test, on SQLite, PostgreSQL and a private Monero network; installs what is missing where it can. CI=true adds the race detector
-	$(LINK) GOGC=400 tools/in-memory 4 $(GOTESTSUM) --format pkgname --jsonfile .test.json -- $(RACE) -vet=off -p 3 -parallel 4 -timeout 20m $(TEST_FLAGS) $(LONGEST) ./... $(CLIENT)
+	$(LINK) GOGC=400 tools/in-memory 4 $(GOTESTSUM) --format pkgname --jsonfile .test.json $(call rerun,2) --packages="$(LONGEST) ./... $(CLIENT)" -- \
+	  $(RACE) -vet=off -p 3 -parallel 4 -timeout 20m $(TEST_FLAGS)
 	@tools/skipped .test.json
 	$(if $(RACE),tools/in-memory 2 go test -count=1 -vet=off -run TestPlans ./internal/store)
 
@@ -64,8 +67,9 @@ e2e: deps ## Run the end-to-end tests alone: real monerod, wallet and PostgreSQL
 ROUNDS ?= 1
 AGE    ?= 8s
 drill: deps ## Restore backups up to AGE old and promote standbys, ROUNDS times; use one wallet twice, freeze, cut off and upgrade databases; and slices of chaos
-	tools/in-memory 4 go test -tags=nomsgpack,drill -count=1 -v -vet=off -timeout 3h ./internal/cli -drill-rounds $(ROUNDS) -drill-age $(AGE) \
-	  -run 'TestDrill|TestChaos$$|TestFailpoints$$|TestUpgrade_|TestServe_(WaitsForADatabase|AFrozenDatabase|AcknowledgedCards|PgBouncer)'
+	tools/in-memory 4 $(GOTESTSUM) --format standard-verbose $(call rerun,1) --packages=./internal/cli -- -tags=nomsgpack,drill -count=1 -vet=off -timeout 3h \
+	  -run 'TestDrill|TestChaos$$|TestFailpoints$$|TestUpgrade_|TestServe_(WaitsForADatabase|AFrozenDatabase|AcknowledgedCards|PgBouncer)' \
+	  -args -drill-rounds $(ROUNDS) -drill-age $(AGE)
 	tools/in-memory 2 go test -count=1 -v -vet=off -run 'TestIllServer_|TestReplication_|TestMigrate_OthersWork' ./internal/store
 
 CHAOS ?= 10m
