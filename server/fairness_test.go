@@ -36,7 +36,7 @@ func TestRecoverWebhook_ManyOfOneAccount_RunOneAtATimeAndDelayNoOtherAccount(t *
 		for range recoveries {
 			go func() { answers <- h.serve(t, http.MethodPost, one+"/recover?since=2020-01-01T00:00:00Z", h.token, "") }()
 		}
-		recovering.await(1)
+		recovering.await(t, 1)
 		for range recoveries - bulkLine - 1 {
 			a := <-answers
 			a.refused(t, http.StatusTooManyRequests, "quota_exceeded")

@@ -62,10 +62,16 @@ func (d *dam) shut(t *testing.T) (open func()) {
 	return open
 }
 
-// await waits until so many are held up.
-func (d *dam) await(n int) {
-	for range n {
-		<-d.arrived
+// await waits until n are held up.
+func (d *dam) await(t *testing.T, n int) {
+	t.Helper()
+	late := time.After(time.Minute)
+	for i := range n {
+		select {
+		case <-d.arrived:
+		case <-late:
+			t.Fatalf("only %d of %d requests have arrived", i, n)
+		}
 	}
 }
 
@@ -113,11 +119,14 @@ func TestOverload_RequestsBeyondThePlacesOfTheirKindAreRefusedAndOthersServed(t 
 				tt.status = http.StatusNotFound
 			}
 			ask := func(i int) answer { return d.serve(t, tt.method, path, []string{token, other}[i%2], body) }
+			for _, known := range []string{token, other, third} { // so that no request waits for its token to be looked up
+				d.serve(t, http.MethodGet, "/api/currencies", known, "").want(t, http.StatusOK)
+			}
 			open := dam.shut(t)
 			held := atOnce(places-1, ask)
-			dam.await(places - 1)
+			dam.await(t, places-1)
 			last := atOnce(1, func(int) answer { return d.serve(t, tt.method, path, third, body) })
-			dam.await(1) // the reserved place
+			dam.await(t, 1) // the reserved place
 			for _, a := range atOnce(more, ask)() {
 				a.shed(t)
 			}
@@ -169,7 +178,7 @@ func TestOverload_UnknownTokensHinderNoKnownOnes(t *testing.T) {
 	ask(known).want(t, http.StatusOK)
 	open := looking.shut(t)
 	held := atOnce(unknownPlaces, func(i int) answer { return ask(tokens[i]) })
-	looking.await(unknownPlaces)
+	looking.await(t, unknownPlaces)
 	ask(tokens[unknownPlaces]).shed(t)
 	m.mu.Lock()
 	equal(t, "refusals", m.sheds, []string{"authenticate"})
@@ -214,8 +223,8 @@ func TestOverload_SlowReadersHoldNoPlace(t *testing.T) {
 				t.Errorf("status %d", w.Code)
 			}
 		})
+		sending.await(t, 1) // one after the other, so that none waits in line
 	}
-	sending.await(slow)
 	d.serve(t, http.MethodGet, "/api/cards?limit=1", token, "").want(t, http.StatusOK)
 	open()
 	all.Wait()
