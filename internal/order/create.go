@@ -151,8 +151,9 @@ func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o Order, ke
 		return nil, err
 	}
 	if one := from[len(from)-1].sale; one != nil {
-		defer func() { // a card may be stored although the database did not answer
-			s.sales.end(one, len(from) == 1 && (c != nil || errors.Is(err, card.ErrUnavailable)), s.cfg.Now())
+		defer func() { // a card may be stored although the database did not answer, or the client has gone
+			stored := c != nil || errors.Is(err, card.ErrUnavailable) || errors.Is(err, context.Canceled)
+			s.sales.end(one, len(from) == 1 && stored, s.cfg.Now())
 		}()
 	}
 	for tries := 0; tries < 3 && len(from) > 0; { // an address may turn out to be taken

@@ -152,6 +152,21 @@ func TestCreateCard_TotalOfASupplier_OrdersCountAgainstIt(t *testing.T) {
 	})
 }
 
+// The card of a client that disconnects may be stored all the same.
+func TestCreateCard_TotalOfASupplier_ClientDisconnects_OrderCounts(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, s *counter) {
+		s.offer("stripe", 1, card.Offer{Min: 50_00, Max: 100_00, Left: card.Unlimited, Total: 100_00})
+		s.stock("monero", 40)
+		check(t, s.orders.Prepare(t.Context()))
+		s.spy.fail("InsertCard", context.Canceled)
+		if _, _, err := s.try("100", ""); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		s.spy.fail("InsertCard", nil)
+		s.refused("50", "", card.ErrNoAmount)
+	})
+}
+
 // An order that gets an item of a stock, or comes to nothing, takes nothing of the
 // total.
 func TestCreateCard_TotalOfASupplier_OtherOrdersDoNotCount(t *testing.T) {
