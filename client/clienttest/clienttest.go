@@ -128,6 +128,7 @@ func (s *Service) wire(db *store.Store, keys *vault.Vault, config *server.Config
 	config.Orders, err = order.New(db, keys, rates, sandbox, s.work, order.Config{Currencies: coins, CheckAddress: checks, Now: s.Now})
 	s.need(err)
 	poster := webhook.NewHTTPPoster(outbound.Guard{Insecure: true, Timeout: senderTimeout})
+	poster.Unlimited = true
 	s.t.Cleanup(poster.Close)
 	webhooks := webhook.Config{Now: s.Now}
 	sender, err := webhook.NewSender(db, keys, poster, func() {}, log, webhooks)

@@ -69,7 +69,7 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 	}
 	return g.run(ctx, v, plan{
 		listener: listener, metrics: metering, api: true, worker: true, rates: rates, chains: simulated(coins), simulated: true,
-		webhooks:  webhookFlags{Insecure: true, Timeout: 15 * time.Second, Retention: defaultRetention},
+		webhooks:  webhookFlags{Insecure: true, Unlimited: true, Timeout: 15 * time.Second, Retention: defaultRetention},
 		suppliers: made, tracing: c.Tracing, limits: limitFlags(c.Limits), web: webFlags{PublicURL: "http://" + listener.Addr().String()},
 		token: func(ctx context.Context, accounts *account.Service) (card.Secret, error) {
 			return accounts.DevToken(ctx)

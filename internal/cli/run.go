@@ -158,6 +158,7 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 	}
 	defer dbs.close()
 	poster := webhook.NewHTTPPoster(outbound.Guard{Insecure: p.webhooks.Insecure, Timeout: p.webhooks.Timeout})
+	poster.Unlimited = p.webhooks.Unlimited
 	defer poster.Close()
 	w, err := g.wire(ctx, v, dbs, poster, p)
 	if err != nil {

@@ -14,6 +14,8 @@ type webhookFlags struct {
 	Insecure  bool          `name:"webhook-insecure" env:"CARDMINT_WEBHOOK_INSECURE" help:"Allow webhooks with http:// URLs and with loopback and private addresses. Only in test mode; set it alike for api and worker."`
 	Timeout   time.Duration `name:"webhook-timeout" env:"CARDMINT_WEBHOOK_TIMEOUT" default:"15s" placeholder:"DURATION" help:"How long the receiver of a webhook may take to respond, 15s at most (${default})."`
 	Retention time.Duration `name:"delivery-retention" env:"CARDMINT_DELIVERY_RETENTION" default:"720h" placeholder:"DURATION" help:"How long deliveries to webhooks are kept. Set it alike for api and worker (${default})."`
+	// Unlimited is set by dev, whose webhooks lead to its developer's receivers.
+	Unlimited bool `kong:"-"`
 }
 
 func (f webhookFlags) check(mode string) error {
