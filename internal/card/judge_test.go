@@ -16,6 +16,7 @@ func TestJudge_WhatFollows(t *testing.T) {
 	id := uuid.Must(uuid.NewV7())
 	tip := card.Tip{Height: 109, Time: epoch}
 	late := func(x *card.Transfer) { x.FirstSeenAt = epoch.Add(2 * time.Hour) }
+	refused := func(c *card.Card) { c.State, c.Received, c.Refused = card.Paid, 100, true }
 	for name, tt := range map[string]struct {
 		card  *card.Card
 		in    []card.Transfer
@@ -34,6 +35,9 @@ func TestJudge_WhatFollows(t *testing.T) {
 		"reversed, and a part back":  {order(generated, func(c *card.Card) { c.State = card.Reversed }), []card.Transfer{in(40, 100)}, tip, false, "", false},
 		"too little":                 {order(), []card.Transfer{in(40, 100)}, tip, false, card.EventUnderpaid, false},
 		"late":                       {order(), []card.Transfer{in(40, 100, late)}, card.Tip{Height: 109, Time: epoch.Add(3 * time.Hour)}, false, card.EventLate, true},
+		"no supplier, as it was":     {order(refused), []card.Transfer{in(100, 100)}, tip, true, "", false},
+		"no supplier, more money":    {order(refused), []card.Transfer{in(100, 100), in(50, 100)}, tip, true, card.EventRefundDue, true},
+		"no supplier, money left":    {order(refused), nil, tip, false, "", false},
 		"expired":                    {order(), nil, card.Tip{Height: 109, Time: epoch.Add(3 * time.Hour)}, false, card.EventExpired, false},
 	} {
 		tt.card.AccountID, tt.card.UUID = uuid.New(), uuid.New()
