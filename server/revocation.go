@@ -2,11 +2,13 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/panics"
 )
 
 // stillEvery is how often a long response checks whether its token is still
@@ -42,27 +44,36 @@ func watchToken(ctx context.Context, w http.ResponseWriter, still func(context.C
 	return ctx, t
 }
 
+// run cuts the response off once its token is no longer valid, or if the check
+// panics.
 func (t *tokenWatch) run(ctx context.Context) {
-	defer func() {
-		if recover() != nil { // the process goes on, the response does not
-			t.cut(card.ErrInternal)
-		}
-	}()
+	err := panics.Call(func() error { return t.check(ctx) })
+	var panicked *panics.Error
+	if errors.As(err, &panicked) {
+		err = card.ErrInternal.Because(err)
+	}
+	if err != nil {
+		t.cut(err)
+	}
+}
+
+// check returns why the token is no longer valid, or nil once ctx ends: the
+// response has ended, or its client is gone.
+func (t *tokenWatch) check(ctx context.Context) error {
 	again := time.NewTicker(stillEvery)
 	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-again.C:
 		}
 		err := t.still(ctx)
-		if ctx.Err() != nil { // the response has ended, or its client is gone
-			return
+		if ctx.Err() != nil {
+			return nil
 		}
 		if err != nil {
-			t.cut(err)
-			return
+			return err
 		}
 	}
 }
